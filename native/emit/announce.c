@@ -1,0 +1,170 @@
+/* What is announced once and then named by a small number: texts, OCCA kernels, devices, queues. Kept, so that a child
+ * after fork can announce all of it again. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+#define PIECE 8192u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct text { uint64_t hash; uint32_t length; char *bytes; };
+static struct text *texts; /* id - 1 */
+static uint32_t texts_used, texts_room;
+static uint32_t *table; /* open addressing; ids */
+static uint32_t table_size;
+
+static struct occatrace_process_kernel *kernels;
+static struct occatrace_device_device *devices;
+static struct occatrace_device_queue *queues;
+static uint32_t kernels_used, devices_used, queues_used, kernels_room, devices_room, queues_room;
+
+void occatrace_announcements_lock(void) { pthread_mutex_lock(&lock); }
+void occatrace_announcements_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static int grow(void *array, uint32_t used, uint32_t *room, size_t size) {
+  if (used < *room) return 1;
+  const uint32_t wanted = *room ? *room * 2 : 64;
+  void *more = realloc(*(void **)array, wanted * size);
+  if (more == NULL) return 0;
+  *(void **)array = more;
+  *room = wanted;
+  return 1;
+}
+
+static void write_text(struct occatrace_thread *self, uint32_t id) {
+  const struct text *t = &texts[id - 1];
+  char piece[PIECE + 1];
+  uint32_t offset = 0;
+  do {
+    const uint32_t n = t->length - offset < PIECE ? t->length - offset : PIECE;
+    memcpy(piece, t->bytes + offset, n);
+    piece[n] = '\0';
+    const struct occatrace_process_name r = {self->tid, self->next_seq++, occatrace_pid, id, offset, t->length, piece};
+    occatrace_process->name(&r);
+    offset += n;
+  } while (offset < t->length);
+}
+
+static int rehash(void) {
+  const uint32_t size = table_size ? table_size * 2 : 256;
+  uint32_t *fresh = calloc(size, sizeof *fresh);
+  if (fresh == NULL) return 0;
+  for (uint32_t i = 0; i < texts_used; i++) {
+    uint32_t at = (uint32_t)texts[i].hash & (size - 1);
+    while (fresh[at]) at = (at + 1) & (size - 1);
+    fresh[at] = i + 1;
+  }
+  free(table);
+  table = fresh;
+  table_size = size;
+  return 1;
+}
+
+uint32_t occatrace_intern_n(const char *bytes, size_t length) {
+  if (bytes == NULL || occatrace_process == NULL) return 0;
+  if (length > UINT32_MAX / 2) length = UINT32_MAX / 2;
+  struct occatrace_thread *self = occatrace_self();
+  uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+  for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(1099511628211);
+  hash ^= hash >> 32;
+  pthread_mutex_lock(&lock);
+  uint32_t id = 0;
+  if ((texts_used * 2 < table_size || rehash()) && grow(&texts, texts_used, &texts_room, sizeof *texts)) {
+    uint32_t at = (uint32_t)hash & (table_size - 1);
+    for (; table[at]; at = (at + 1) & (table_size - 1)) {
+      const struct text *t = &texts[table[at] - 1];
+      if (t->hash == hash && t->length == length && memcmp(t->bytes, bytes, length) == 0) break;
+    }
+    id = table[at];
+    char *copy = id ? NULL : malloc(length + 1);
+    if (copy != NULL) {
+      memcpy(copy, bytes, length);
+      copy[length] = '\0';
+      texts[texts_used++] = (struct text){hash, (uint32_t)length, copy};
+      table[at] = id = texts_used;
+      write_text(self, id); /* under the lock: nobody uses the id before it is announced */
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return id;
+}
+
+uint32_t occatrace_intern(const char *text) { return text == NULL ? 0 : occatrace_intern_n(text, strlen(text)); }
+
+#define ANNOUNCE(array, count, room, record, emit)                          \
+  if (occatrace_process == NULL) return 0;                                             \
+  struct occatrace_thread *self = occatrace_self();                         \
+  uint32_t id = 0;                                                          \
+  pthread_mutex_lock(&lock);                                                \
+  if (grow(&array, count, &room, sizeof *array)) {                          \
+    id = count + 1;                                                         \
+    array[count] = record;                                                  \
+    array[count].pid = occatrace_pid;                                       \
+    array[count].id = id;                                                   \
+    array[count].tid = self->tid;                                           \
+    array[count].seq = self->next_seq++;                                    \
+    emit(&array[count]);                                                    \
+    count++;                                                                \
+  }                                                                         \
+  pthread_mutex_unlock(&lock);                                              \
+  return id;
+
+uint32_t occatrace_kernel(uint32_t name, uint32_t mode, uint32_t source, uint32_t line, uint32_t binary) {
+  const struct occatrace_process_kernel r = {.name = name, .mode = mode, .source = source, .line = line, .binary = binary};
+  ANNOUNCE(kernels, kernels_used, kernels_room, r, occatrace_process->kernel)
+}
+
+uint32_t occatrace_device(uint32_t api, uint32_t platform, uint32_t name, uint32_t vendor, uint64_t handle) {
+  const struct occatrace_device_device r = {.api = api, .platform = platform, .name = name, .vendor = vendor, .handle = handle};
+  ANNOUNCE(devices, devices_used, devices_room, r, occatrace_devices->device)
+}
+
+uint32_t occatrace_queue(uint32_t device, uint64_t handle, uint32_t flags, uint64_t context) {
+  const struct occatrace_device_queue r = {.device = device, .handle = handle, .flags = flags, .context = context};
+  ANNOUNCE(queues, queues_used, queues_room, r, occatrace_devices->queue)
+}
+
+void occatrace_announce_again(struct occatrace_thread *self) {
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 1; i <= texts_used; i++) write_text(self, i);
+#define AGAIN(array, count, emit)             \
+  for (uint32_t i = 0; i < count; i++) {      \
+    array[i].pid = occatrace_pid;             \
+    array[i].tid = self->tid;                 \
+    array[i].seq = self->next_seq++;          \
+    emit(&array[i]);                          \
+  }
+  AGAIN(kernels, kernels_used, occatrace_process->kernel)
+  AGAIN(devices, devices_used, occatrace_devices->device)
+  AGAIN(queues, queues_used, occatrace_devices->queue)
+  pthread_mutex_unlock(&lock);
+}
+
+void occatrace_activity(const struct occatrace_activity *a) {
+  if (occatrace_process == NULL) return;
+  struct occatrace_thread *self = occatrace_self();
+  const struct occatrace_device_activity r = {
+      .tid = self->tid, .seq = self->next_seq++, .kind = a->kind, .status = a->status, .corr_tid = a->corr_tid,
+      .corr_seq = a->corr_seq, .run_seq = a->run_seq, .queue = a->queue, .queued = a->queued, .submitted = a->submitted,
+      .start = a->start, .end = a->end, .bytes = a->bytes, .name = a->name, .gx = a->grid[0], .gy = a->grid[1],
+      .gz = a->grid[2], .lx = a->block[0], .ly = a->block[1], .lz = a->block[2]};
+  occatrace_devices->activity(&r);
+}
+
+void occatrace_clock(uint32_t device, uint64_t host, uint64_t device_time, uint64_t uncertainty) {
+  if (occatrace_process == NULL) return;
+  struct occatrace_thread *self = occatrace_self();
+  const struct occatrace_device_clock r = {self->tid, self->next_seq++, device, host, device_time, uncertainty};
+  occatrace_devices->clock(&r);
+}
+
+void occatrace_clock_warning(uint32_t device, uint64_t clamped, uint64_t worst) {
+  if (occatrace_process == NULL) return;
+  struct occatrace_thread *self = occatrace_self();
+  const struct occatrace_device_clock_warning r = {self->tid, self->next_seq++, device, clamped, worst};
+  occatrace_devices->clock_warning(&r);
+}

@@ -1,0 +1,506 @@
+/* The core: starts tracing at the first use of an API, knows the threads, follows fork, and writes what is left at the end.
+ * Everything here is plain C on libc, because every process that inherits LD_PRELOAD loads it. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#ifndef OCCATRACE_VERSION
+#define OCCATRACE_VERSION "unknown"
+#endif
+
+__thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
+uint32_t occatrace_capture;
+uint32_t occatrace_pid;
+const struct occatrace_process_events *occatrace_process;
+const struct occatrace_device_events *occatrace_devices;
+
+enum { NEW, READY, REFUSED };
+static int state = NEW;
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t flush_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct occatrace_thread *threads;
+static pthread_key_t thread_end_key;
+static uint64_t loaded_mono, loaded_ticks;
+static int finished;
+/* The process record is owed by the first thread that writes anything (again after fork). */
+static int process_owed;
+static uint32_t functions_used;
+static char function_names[OCCATRACE_MAX_FUNCTIONS][72];
+static uint32_t function_ids[OCCATRACE_MAX_FUNCTIONS];
+
+static void (*lttng_before_fork)(sigset_t *), (*lttng_after_fork_parent)(sigset_t *), (*lttng_after_fork_child)(sigset_t *);
+
+void occatrace_say(const char *format, ...) {
+  char line[1024];
+  va_list args;
+  va_start(args, format);
+  int n = snprintf(line, sizeof line, "occatrace: ");
+  n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, args);
+  va_end(args);
+  if (n > (int)sizeof line - 2) n = (int)sizeof line - 2;
+  line[n++] = '\n';
+  if (write(2, line, (size_t)n) < 0) return;
+}
+
+__attribute__((constructor)) static void loaded(void) {
+  loaded_mono = occatrace_now();
+  loaded_ticks = occatrace_ticks();
+  occatrace_pid = (uint32_t)getpid();
+}
+
+uint64_t occatrace_ticks_hz(void) {
+#if defined(__aarch64__)
+  uint64_t hz;
+  __asm__ volatile("mrs %0, cntfrq_el0" : "=r"(hz));
+  return hz;
+#else
+  /* Against the time since the library was loaded; a very young process waits for a usable baseline. */
+  uint64_t mono = occatrace_now(), ticks = occatrace_ticks();
+  while (mono - loaded_mono < 200000) mono = occatrace_now(), ticks = occatrace_ticks();
+  return (uint64_t)((double)(ticks - loaded_ticks) * 1e9 / (double)(mono - loaded_mono) + 0.5);
+#endif
+}
+
+enum occatrace_mode occatrace_mode(void) {
+  const char *mode = getenv("OCCATRACE_MODE");
+  if (mode == NULL) return OCCATRACE_DEFAULT;
+  if (strcmp(mode, "minimal") == 0) return OCCATRACE_MINIMAL;
+  if (strcmp(mode, "full") == 0) return OCCATRACE_FULL;
+  if (strcmp(mode, "tally") == 0) return OCCATRACE_TALLIES;
+  return OCCATRACE_DEFAULT;
+}
+
+void occatrace_levels(uint8_t *levels, const uint8_t (*table)[4], uint32_t count) {
+  const enum occatrace_mode mode = occatrace_mode();
+  for (uint32_t i = 0; i < count; i++) levels[i] = table[i][mode];
+}
+
+int occatrace_capture_wanted(void) {
+  const char *disable = getenv("OCCATRACE_DISABLE");
+  return state != REFUSED && (disable == NULL || *disable == '\0' || strcmp(disable, "0") == 0);
+}
+
+void *occatrace_load_library(const char *file) {
+  Dl_info info;
+  char path[PATH_MAX];
+  if (!dladdr((const void *)occatrace_load_library, &info) || info.dli_fname == NULL) return NULL;
+  const char *slash = strrchr(info.dli_fname, '/');
+  const int folder = slash == NULL ? 0 : (int)(slash - info.dli_fname) + 1;
+  if (snprintf(path, sizeof path, "%.*s%s", folder, info.dli_fname, file) >= (int)sizeof path) return NULL;
+  /* Never unloaded: probes and hooks point into it. */
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == NULL) occatrace_say("%s; the program runs untraced", dlerror());
+  return library;
+}
+
+/* ---- registration with occa_prof ---- */
+
+int occatrace_register_process(void) {
+  const char *path = getenv("OCCATRACE_SOCKET");
+  if (path == NULL || *path == '\0') return 1; /* the user's own LTTng session */
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof address.sun_path) {
+    occatrace_say("OCCATRACE_SOCKET is too long; the program runs untraced");
+    return 0;
+  }
+  strcpy(address.sun_path, path);
+  int saved = errno, result = 0;
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
+    char text[64];
+    const int n = snprintf(text, sizeof text, "REG %ld %ld", (long)getpid(), (long)getuid());
+    const uint64_t until = occatrace_now() + UINT64_C(30000000000);
+    if (send(fd, text, (size_t)n, MSG_NOSIGNAL) == n) {
+      for (;;) {
+        const uint64_t now = occatrace_now();
+        if (now >= until) break;
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        const int ready = poll(&p, 1, (int)((until - now) / 1000000) + 1);
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) break;
+        const ssize_t got = recv(fd, text, sizeof text - 1, 0);
+        result = got >= 2 && strncmp(text, "OK", 2) == 0;
+        break;
+      }
+    }
+    if (!result) occatrace_say("occa_prof did not accept process %ld; it runs untraced", (long)getpid());
+  } else if (errno != ECONNREFUSED && errno != ENOENT) {
+    /* A process that outlives its run finds no socket any more; that is not worth a line. */
+    occatrace_say("cannot reach occa_prof (%s); process %ld runs untraced", strerror(errno), (long)getpid());
+  }
+  if (fd >= 0) close(fd);
+  errno = saved;
+  return result;
+}
+
+/* ---- threads ---- */
+
+static void thread_ended(void *data) {
+  struct occatrace_thread *self = data;
+  occatrace_tls = NULL;
+  __atomic_store_n(&self->finished, 1, __ATOMIC_RELEASE);
+}
+
+/* Written by a thread for itself: who it is, and first of all what process this is. */
+static void announce_thread(struct occatrace_thread *self) {
+  char name[17] = "";
+  prctl(PR_GET_NAME, name);
+  const struct occatrace_process_thread r = {self->tid, self->next_seq++, occatrace_pid, name};
+  occatrace_process->thread(&r);
+}
+
+static void announce_process(struct occatrace_thread *self) {
+  char host[256] = "", exe[PATH_MAX] = "", cmdline[4097] = "";
+  gethostname(host, sizeof host - 1);
+  const ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+  if (n > 0) exe[n] = '\0';
+  FILE *file = fopen("/proc/self/cmdline", "re");
+  if (file != NULL) {
+    const size_t length = fread(cmdline, 1, sizeof cmdline - 1, file);
+    fclose(file);
+    for (size_t i = 0; i + 1 < length; i++)
+      if (cmdline[i] == '\0') cmdline[i] = ' ';
+  }
+  static const char *const modes[] = {"default", "minimal", "full", "tally"};
+  const char *run = getenv("OCCATRACE_RUN");
+  struct timespec real;
+  const uint64_t before = occatrace_now();
+  clock_gettime(CLOCK_REALTIME, &real);
+  const uint64_t ticks = occatrace_ticks(), after = occatrace_now();
+  const struct occatrace_process_process r = {
+      .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .ppid = (uint32_t)getppid(), .host = host,
+      .exe = exe, .cmdline = cmdline, .run = run, .start = loaded_mono, .mono = before + (after - before) / 2,
+      .realtime = (uint64_t)real.tv_sec * UINT64_C(1000000000) + (uint64_t)real.tv_nsec, .ticks = ticks,
+      .ticks_hz = occatrace_ticks_hz(), .version = OCCATRACE_VERSION, .mode = modes[occatrace_mode()]};
+  occatrace_process->process(&r);
+}
+
+struct occatrace_thread *occatrace_thread_start(void) {
+  if (occatrace_tls != NULL) return occatrace_tls;
+  const int ready = occatrace_start();
+  /* mmap: the table of tallies is large and mostly untouched. */
+  struct occatrace_thread *self =
+      mmap(NULL, sizeof *self, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (self == MAP_FAILED) {
+    static struct occatrace_thread emergency; /* out of memory: nothing is right any more, but nothing crashes */
+    occatrace_capture = 0;
+    return &emergency;
+  }
+  self->tid = (uint32_t)syscall(SYS_gettid);
+  self->run_seq = OCCATRACE_NO_RUN;
+  occatrace_tls = self;
+  if (!ready) return self;
+  pthread_setspecific(thread_end_key, self);
+  pthread_mutex_lock(&threads_lock);
+  self->next = threads;
+  threads = self;
+  const int owed = process_owed;
+  process_owed = 0;
+  pthread_mutex_unlock(&threads_lock);
+  announce_thread(self);
+  if (owed) {
+    announce_process(self);
+    occatrace_announce_again(self);
+  }
+  return self;
+}
+
+/* ---- fork ---- */
+
+static sigset_t fork_signals;
+
+static void before_fork(void) {
+  pthread_mutex_lock(&start_lock);
+  pthread_mutex_lock(&flush_lock);
+  pthread_mutex_lock(&threads_lock);
+  occatrace_announcements_lock();
+  if (state == READY) lttng_before_fork(&fork_signals);
+}
+
+static void fork_unlock(void) {
+  occatrace_announcements_unlock();
+  pthread_mutex_unlock(&threads_lock);
+  pthread_mutex_unlock(&flush_lock);
+  pthread_mutex_unlock(&start_lock);
+}
+
+static void after_fork_parent(void) {
+  if (state == READY) lttng_after_fork_parent(&fork_signals);
+  fork_unlock();
+}
+
+static void after_fork_child(void) {
+  occatrace_pid = (uint32_t)getpid();
+  if (state == READY) {
+    /* The session has to know the pid before LTTng registers it. */
+    if (!occatrace_register_process()) {
+      state = REFUSED;
+      occatrace_capture = 0;
+    }
+    lttng_after_fork_child(&fork_signals);
+    /* Threads of the parent, and its tallies, are none of the child's. */
+    while (threads != NULL) {
+      struct occatrace_thread *next = threads->next;
+      munmap(threads, sizeof *threads);
+      threads = next;
+    }
+    occatrace_tls = NULL;
+    pthread_setspecific(thread_end_key, NULL);
+    process_owed = 1;
+    finished = 0;
+    occatrace_background_forget();
+  }
+  fork_unlock();
+  if (state == READY) occatrace_backends_after_fork();
+}
+
+/* ---- start ---- */
+
+static int load_lttng(void) {
+  void *library = occatrace_load_library("liboccatrace_tp_core.so");
+  if (library == NULL) return 0;
+  occatrace_process = dlsym(library, "occatrace_process_events");
+  occatrace_devices = dlsym(library, "occatrace_device_events");
+  lttng_before_fork = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_before_fork");
+  lttng_after_fork_parent = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_after_fork_parent");
+  lttng_after_fork_child = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_after_fork_child");
+  void (**at_unload)(void) = dlsym(library, "occatrace_at_unload");
+  if (!occatrace_process || !occatrace_devices || !lttng_before_fork || !lttng_after_fork_parent ||
+      !lttng_after_fork_child || !at_unload) {
+    occatrace_say("liboccatrace_tp_core.so does not fit this liboccatrace.so; the program runs untraced");
+    return 0;
+  }
+  *at_unload = occatrace_unloading;
+  return 1;
+}
+
+int occatrace_start(void) {
+  const int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+  if (now != NEW) return now == READY;
+  pthread_mutex_lock(&start_lock);
+  if (state == NEW) {
+    int next = REFUSED;
+    if (occatrace_capture_wanted() && occatrace_register_process() && load_lttng()) {
+      static int once;
+      if (!once++) {
+        pthread_key_create(&thread_end_key, thread_ended);
+        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+      }
+      process_owed = 1;
+      next = READY;
+    }
+    __atomic_store_n(&state, next, __ATOMIC_RELEASE);
+    occatrace_capture = next == READY;
+  }
+  pthread_mutex_unlock(&start_lock);
+  return state == READY;
+}
+
+const void *occatrace_load_provider(const char *api) {
+  if (!occatrace_start()) return NULL;
+  char file[64], table[64];
+  snprintf(file, sizeof file, "liboccatrace_tp_%s.so", api);
+  snprintf(table, sizeof table, "occatrace_%s_events", api);
+  void *library = occatrace_load_library(file);
+  return library == NULL ? NULL : dlsym(library, table);
+}
+
+/* ---- tallies ---- */
+
+uint32_t occatrace_register_functions(const char *api, const char *const *names, uint32_t count) {
+  pthread_mutex_lock(&threads_lock);
+  uint32_t first = functions_used;
+  /* An API that is bound again keeps its slots. */
+  char head[72];
+  snprintf(head, sizeof head, "%s:%s", api, count ? names[0] : "");
+  for (uint32_t i = 0; i < functions_used; i++)
+    if (strcmp(function_names[i], head) == 0) {
+      pthread_mutex_unlock(&threads_lock);
+      return i;
+    }
+  if (first + count > OCCATRACE_MAX_FUNCTIONS) {
+    occatrace_say("too many traced functions; tallies of %s are not kept", api);
+    first = OCCATRACE_MAX_FUNCTIONS; /* occatrace_tally_new refuses such slots */
+  } else {
+    for (uint32_t i = 0; i < count; i++)
+      snprintf(function_names[first + i], sizeof function_names[0], "%s:%s", api, names[i]);
+    functions_used += count;
+  }
+  pthread_mutex_unlock(&threads_lock);
+  return first;
+}
+
+struct occatrace_tally *occatrace_tally_new(struct occatrace_thread *self, uint32_t slot) {
+  if (slot >= OCCATRACE_MAX_FUNCTIONS) return NULL;
+  struct occatrace_tally *t =
+      mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (t == MAP_FAILED) return NULL;
+  t->min = UINT64_MAX;
+  __atomic_store_n(&self->tallies[slot], t, __ATOMIC_RELEASE);
+  occatrace_background_start(); /* long runs and kill -9: tallies are written out now and then */
+  return t;
+}
+
+static void write_tally(struct occatrace_thread *self, struct occatrace_thread *owner, uint32_t slot, uint64_t hz) {
+  struct occatrace_tally *t = owner->tallies[slot];
+  static uint16_t buckets[OCCATRACE_HISTOGRAM_BUCKETS]; /* under flush_lock */
+  static uint32_t counts[OCCATRACE_HISTOGRAM_BUCKETS];
+  uint32_t n = 0;
+  const uint64_t count = t->count;
+  /* The owner may be counting: read only as far as min and max, which bound what is in use. */
+  if (count > 0)
+    for (uint32_t b = occatrace_histogram_bucket(t->min), last = occatrace_histogram_bucket(t->max); b <= last; b++)
+      if (t->buckets[b]) {
+        buckets[n] = (uint16_t)b;
+        counts[n++] = t->buckets[b];
+      }
+  if (function_ids[slot] == 0) function_ids[slot] = occatrace_intern(function_names[slot]);
+  const struct occatrace_process_tally r = {
+      .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .owner = owner->tid, .function = function_ids[slot],
+      .count = count, .failed = t->failed, .total = t->total, .min = t->min, .max = t->max, .ticks_hz = hz,
+      .buckets = buckets, .buckets_length = n, .counts = counts, .counts_length = n};
+  occatrace_process->tally(&r);
+  t->flushed = count;
+}
+
+static void free_thread(struct occatrace_thread *t) {
+  for (uint32_t i = 0; i < functions_used; i++)
+    if (t->tallies[i] != NULL) munmap(t->tallies[i], sizeof *t->tallies[i]);
+  munmap(t, sizeof *t);
+}
+
+void occatrace_flush(void) {
+  if (state != READY) return;
+  struct occatrace_thread *self = occatrace_self();
+  const uint64_t hz = occatrace_ticks_hz();
+  pthread_mutex_lock(&flush_lock);
+  pthread_mutex_lock(&threads_lock);
+  struct occatrace_thread *first = threads;
+  pthread_mutex_unlock(&threads_lock);
+  /* New threads are put before `first`; only this function, under flush_lock, takes any out. */
+  struct occatrace_thread *previous = NULL;
+  for (struct occatrace_thread *t = first; t != NULL;) {
+    struct occatrace_thread *next = t->next;
+    const uint32_t ended = __atomic_load_n(&t->finished, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < functions_used; i++)
+      if (t->tallies[i] != NULL && t->tallies[i]->count != t->tallies[i]->flushed) write_tally(self, t, i, hz);
+    if (t != self) {
+      const struct occatrace_process_progress r = {self->tid, self->next_seq++, occatrace_pid, t->tid, t->next_seq};
+      occatrace_process->progress(&r);
+    }
+    if (ended && t != self) {
+      pthread_mutex_lock(&threads_lock);
+      if (previous != NULL) {
+        previous->next = next;
+      } else {
+        struct occatrace_thread **link = &threads;
+        while (*link != t) link = &(*link)->next;
+        *link = next;
+      }
+      pthread_mutex_unlock(&threads_lock);
+      free_thread(t);
+    } else {
+      previous = t;
+    }
+    t = next;
+  }
+  /* Last: its own progress counts the records above. */
+  const uint32_t seq = self->next_seq++;
+  const struct occatrace_process_progress r = {self->tid, seq, occatrace_pid, self->tid, seq + 1};
+  occatrace_process->progress(&r);
+  pthread_mutex_unlock(&flush_lock);
+}
+
+/* ---- end ---- */
+
+void occatrace_finish(enum occatrace_exit_reason reason) {
+  if (state != READY || finished || (uint32_t)getpid() != occatrace_pid) return; /* a vfork child shares our memory */
+  finished = 1;
+  occatrace_background_stop();
+  occatrace_harvest(1);
+  occatrace_flush();
+  struct occatrace_thread *self = occatrace_self();
+  const struct occatrace_process_exit r = {self->tid, self->next_seq++, occatrace_pid, (uint8_t)reason};
+  occatrace_process->exit(&r);
+  if (reason == OCCATRACE_EXEC) finished = 0; /* exec may fail */
+}
+
+/* Runs from the destructors of the provider library: after all destructors of the program, before LTTng's own. */
+void occatrace_unloading(void) { occatrace_finish(OCCATRACE_EXIT); }
+
+static void call_real_exit(const char *name, int status) __attribute__((noreturn));
+static void call_real_exit(const char *name, int status) {
+  occatrace_finish(OCCATRACE__EXIT);
+  void (*real)(int) = (void (*)(int))dlsym(RTLD_NEXT, name);
+  if (real != NULL) real(status);
+  for (;;) syscall(SYS_exit_group, status);
+}
+
+OCCATRACE_EXPORT void _exit(int status) { call_real_exit("_exit", status); }
+OCCATRACE_EXPORT void _Exit(int status) { call_real_exit("_Exit", status); }
+OCCATRACE_EXPORT void quick_exit(int status) { call_real_exit("quick_exit", status); }
+
+/* exec replaces the process: what is still in it has to be written first. */
+OCCATRACE_EXPORT int execve(const char *path, char *const argv[], char *const envp[]) {
+  occatrace_finish(OCCATRACE_EXEC);
+  return (int)syscall(SYS_execve, path, argv, envp);
+}
+#define FORWARD(name, parameters, arguments)                                     \
+  OCCATRACE_EXPORT int name parameters {                                         \
+    occatrace_finish(OCCATRACE_EXEC);                                            \
+    int(*real) parameters = (int(*) parameters)dlsym(RTLD_NEXT, #name);          \
+    if (real == NULL) {                                                          \
+      errno = ENOSYS;                                                            \
+      return -1;                                                                 \
+    }                                                                            \
+    return real arguments;                                                       \
+  }
+FORWARD(execv, (const char *path, char *const argv[]), (path, argv))
+FORWARD(execvp, (const char *file, char *const argv[]), (file, argv))
+FORWARD(execvpe, (const char *file, char *const argv[], char *const envp[]), (file, argv, envp))
+FORWARD(fexecve, (int fd, char *const argv[], char *const envp[]), (fd, argv, envp))
+
+#define COLLECT(first)                                          \
+  size_t count = 1;                                             \
+  va_list args;                                                 \
+  va_start(args, first);                                        \
+  while (va_arg(args, char *) != NULL) count++;                 \
+  va_end(args);                                                 \
+  char *argv[count + 1];                                        \
+  argv[0] = (char *)first;                                      \
+  va_start(args, first);                                        \
+  for (size_t i = 1; i <= count; i++) argv[i] = va_arg(args, char *);
+
+OCCATRACE_EXPORT int execl(const char *path, const char *arg, ...) {
+  COLLECT(arg)
+  va_end(args);
+  return execv(path, argv);
+}
+OCCATRACE_EXPORT int execlp(const char *file, const char *arg, ...) {
+  COLLECT(arg)
+  va_end(args);
+  return execvp(file, argv);
+}
+OCCATRACE_EXPORT int execle(const char *path, const char *arg, ...) {
+  COLLECT(arg)
+  char *const *envp = va_arg(args, char *const *);
+  va_end(args);
+  return execve(path, argv, envp);
+}

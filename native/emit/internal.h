@@ -1,0 +1,37 @@
+/* What the files of the core share among themselves. */
+#ifndef OCCATRACE_INTERNAL_H
+#define OCCATRACE_INTERNAL_H
+#include "device_events.h"
+#include "occatrace_core.h"
+#include "process_events.h"
+
+#define OCCATRACE_HIDDEN __attribute__((visibility("hidden")))
+
+enum occatrace_exit_reason { OCCATRACE_EXIT = 0, OCCATRACE__EXIT = 1, OCCATRACE_EXEC = 2, OCCATRACE_UNLOAD = 3 };
+
+/* 0 when OCCATRACE_DISABLE is set or the session refused this process: backends are not even loaded. */
+OCCATRACE_HIDDEN int occatrace_capture_wanted(void);
+/* Opens a library that lies beside this one; says why when it can't. */
+OCCATRACE_HIDDEN void *occatrace_load_library(const char *file);
+OCCATRACE_HIDDEN extern const struct occatrace_process_events *occatrace_process;
+OCCATRACE_HIDDEN extern const struct occatrace_device_events *occatrace_devices;
+OCCATRACE_HIDDEN extern uint32_t occatrace_pid;
+
+/* Writes everything that is still in the process, then the `exit` record. */
+OCCATRACE_HIDDEN void occatrace_finish(enum occatrace_exit_reason reason);
+/* Repeats all announcements (after fork). */
+OCCATRACE_HIDDEN void occatrace_announce_again(struct occatrace_thread *self);
+OCCATRACE_HIDDEN void occatrace_announcements_lock(void);
+OCCATRACE_HIDDEN void occatrace_announcements_unlock(void);
+OCCATRACE_HIDDEN void occatrace_unloading(void);
+
+/* Asks occa_prof whether this process is traced, and waits until the session records. 1 = yes. */
+OCCATRACE_HIDDEN int occatrace_register_process(void);
+
+OCCATRACE_HIDDEN void occatrace_background_start(void);
+OCCATRACE_HIDDEN void occatrace_background_forget(void);
+OCCATRACE_HIDDEN void occatrace_background_stop(void);
+OCCATRACE_HIDDEN void occatrace_harvest(int final);
+OCCATRACE_HIDDEN void occatrace_backends_after_fork(void);
+OCCATRACE_HIDDEN uint64_t occatrace_ticks_hz(void);
+#endif

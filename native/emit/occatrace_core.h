@@ -1,0 +1,172 @@
+/* The interface between the core of the tracer (liboccatrace.so, preloaded) and what stands on it: API backends and
+ * the generated LTTng-UST providers. C, because the core must not bring libstdc++ into every process that inherits it. */
+#ifndef OCCATRACE_CORE_H
+#define OCCATRACE_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#include "histogram.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OCCATRACE_EXPORT __attribute__((visibility("default")))
+#define OCCATRACE_NO_RUN UINT32_MAX
+#define OCCATRACE_MAX_FUNCTIONS 4096
+
+/* How a call is recorded. The order matters: a level includes what is below it. */
+enum occatrace_level { OCCATRACE_OFF = 0, OCCATRACE_TALLY = 1, OCCATRACE_EVENT = 2 };
+/* Recording modes, in the order of the level tables that the generator writes. */
+enum occatrace_mode { OCCATRACE_DEFAULT = 0, OCCATRACE_MINIMAL = 1, OCCATRACE_FULL = 2, OCCATRACE_TALLIES = 3 };
+
+/* Exact statistics of one function in one thread. Written by its thread only; read by whoever flushes. */
+struct occatrace_tally {
+  uint64_t count, failed, total, min, max; /* ticks */
+  uint64_t flushed;                        /* count at the last flush */
+  uint32_t buckets[OCCATRACE_HISTOGRAM_BUCKETS];
+};
+
+/* One traced thread. Lives on the heap: layers are dlopen'ed and may not ask for much static TLS. */
+struct occatrace_thread {
+  uint32_t tid;
+  uint32_t next_seq;     /* number of the next event of this thread */
+  uint32_t run_seq;      /* number of the OCCA kernel call in flight, or OCCATRACE_NO_RUN */
+  uint32_t run_launches; /* device launches made under it */
+  uint32_t occa_depth;   /* nesting of OCCA hooks, kept by the OCCA backend */
+  uint32_t finished;     /* its thread has ended; freed after the next flush */
+  void *occa;            /* state of the OCCA backend for this thread */
+  struct occatrace_thread *next;
+  struct occatrace_tally *tallies[OCCATRACE_MAX_FUNCTIONS];
+};
+
+extern OCCATRACE_EXPORT __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
+/* The one word that every hook reads: non-zero while recording. */
+extern OCCATRACE_EXPORT uint32_t occatrace_capture;
+
+/* Loads LTTng and announces the process, once. Returns 1 when events can be written, 0 when the process runs untraced. */
+OCCATRACE_EXPORT int occatrace_start(void);
+/* Starts the core if need be and loads the provider library of an API; returns its table of emit functions
+ * (`struct occatrace_<api>_events`), or NULL when the process runs untraced. */
+OCCATRACE_EXPORT const void *occatrace_load_provider(const char *api);
+OCCATRACE_EXPORT enum occatrace_mode occatrace_mode(void);
+/* Fills `levels` for the mode in force from the generated table [function][mode]. */
+OCCATRACE_EXPORT void occatrace_levels(uint8_t *levels, const uint8_t (*table)[4], uint32_t count);
+
+/* Makes the state of the calling thread and writes its `thread` record. */
+OCCATRACE_EXPORT struct occatrace_thread *occatrace_thread_start(void);
+
+static inline struct occatrace_thread *occatrace_self(void) {
+  struct occatrace_thread *self = occatrace_tls;
+  return __builtin_expect(self != NULL, 1) ? self : occatrace_thread_start();
+}
+
+/* CLOCK_MONOTONIC in ns: the clock of LTTng's time stamps. */
+static inline uint64_t occatrace_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+/* Invariant counter for tallies: a third of the cost of clock_gettime. */
+static inline uint64_t occatrace_ticks(void) {
+#if defined(__x86_64__)
+  return __rdtsc();
+#elif defined(__aarch64__)
+  uint64_t v;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+  return v;
+#else
+  return occatrace_now();
+#endif
+}
+
+/* Reserves `count` slots for the tallies of an API's functions, named "api:function"; returns the first. */
+OCCATRACE_EXPORT uint32_t occatrace_register_functions(const char *api, const char *const *names, uint32_t count);
+OCCATRACE_EXPORT struct occatrace_tally *occatrace_tally_new(struct occatrace_thread *self, uint32_t slot);
+
+static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t slot, uint64_t ticks, int failed) {
+  struct occatrace_tally *t = self->tallies[slot];
+  if (__builtin_expect(t == NULL, 0)) {
+    t = occatrace_tally_new(self, slot);
+    if (t == NULL) return;
+  }
+  t->failed += failed != 0;
+  t->total += ticks;
+  if (ticks < t->min) t->min = ticks;
+  if (ticks > t->max) t->max = ticks;
+  t->buckets[occatrace_histogram_bucket(ticks)]++;
+  t->count++;
+}
+
+/* Text as a small number, announced in the trace before it is first used; 0 for NULL. Thread-safe. */
+OCCATRACE_EXPORT uint32_t occatrace_intern(const char *text);
+OCCATRACE_EXPORT uint32_t occatrace_intern_n(const char *text, size_t length);
+
+/* Announces an OCCA kernel as its author named it; the arguments are interned texts (0 = unknown). */
+OCCATRACE_EXPORT uint32_t occatrace_kernel(uint32_t name, uint32_t mode, uint32_t source, uint32_t line,
+                                           uint32_t binary);
+/* Announces a device and a queue or stream; texts are interned. */
+OCCATRACE_EXPORT uint32_t occatrace_device(uint32_t api, uint32_t platform, uint32_t name, uint32_t vendor,
+                                           uint64_t handle);
+OCCATRACE_EXPORT uint32_t occatrace_queue(uint32_t device, uint64_t handle, uint32_t flags, uint64_t context);
+
+enum occatrace_activity_kind {
+  OCCATRACE_KERNEL = 1, OCCATRACE_HTOD = 2, OCCATRACE_DTOH = 3, OCCATRACE_DTOD = 4, OCCATRACE_HTOH = 5,
+  OCCATRACE_FILL = 6, OCCATRACE_MAP = 7, OCCATRACE_UNMAP = 8, OCCATRACE_MARKER = 9, OCCATRACE_MIGRATE = 10,
+  OCCATRACE_NATIVE = 11, OCCATRACE_OTHER = 12
+};
+
+/* Device work, complete. Times are CLOCK_MONOTONIC ns. */
+struct occatrace_activity {
+  uint8_t kind;
+  int32_t status;                /* 0, or the error code that the device reported */
+  uint32_t corr_tid, corr_seq;   /* the call that launched it */
+  uint32_t run_seq;              /* the OCCA kernel call on that thread, or OCCATRACE_NO_RUN */
+  uint32_t queue, name;
+  uint32_t grid[3], block[3];
+  uint64_t queued, submitted, start, end, bytes;
+};
+OCCATRACE_EXPORT void occatrace_activity(const struct occatrace_activity *a);
+OCCATRACE_EXPORT void occatrace_clock(uint32_t device, uint64_t host, uint64_t device_time, uint64_t uncertainty);
+OCCATRACE_EXPORT void occatrace_clock_warning(uint32_t device, uint64_t clamped, uint64_t worst);
+
+/* What a backend offers to the core. Callbacks may be NULL. They run without locks of the core. */
+struct occatrace_backend {
+  const char *api;
+  void (*harvest)(int final);  /* collect finished device work; final: the process is about to end */
+  void (*after_fork_child)(void);
+  struct occatrace_backend *next;
+};
+OCCATRACE_EXPORT void occatrace_backend_register(struct occatrace_backend *backend);
+/* Asks the background thread (started at the first call) to harvest now and then. */
+OCCATRACE_EXPORT void occatrace_want_harvest(void);
+/* Writes the tallies of all threads and their `progress`. */
+OCCATRACE_EXPORT void occatrace_flush(void);
+
+/* Preloaded symbols: the slots behind the trampolines of one API (generated). A backend library exports
+ * `void occatrace_bind_<api>(const struct occatrace_trampolines *)` and puts its hooks into `slots`;
+ * `original` holds the real functions, NULL where this process has none. */
+struct occatrace_trampolines {
+  const char *api;
+  uint32_t count;
+  const char *const *symbols;
+  void **slots;
+  void **original;
+};
+/* The real function behind a preloaded symbol, also where its library was loaded RTLD_LOCAL. `near`: an address in
+ * the object to search first (or NULL). */
+OCCATRACE_EXPORT void *occatrace_find_symbol(const char *symbol, const void *near);
+
+/* One line on stderr, "occatrace: …". */
+OCCATRACE_EXPORT void occatrace_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

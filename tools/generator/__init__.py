@@ -1,0 +1,1 @@
+"""From the model (YAML) to files in memory: parse → immutable model → files."""

@@ -1,0 +1,119 @@
+"""Model → files in memory. The logic is here; the templates only lay out text."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from .model import BLOB_MAX, MODES, Api, Field, Function, Model
+
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+
+def _environment() -> jinja2.Environment:
+    env = jinja2.Environment(loader=jinja2.FileSystemLoader(_TEMPLATES), undefined=jinja2.StrictUndefined,
+                             trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    env.filters["lttng_field"] = lttng_field
+    env.filters["member"] = member
+    return env
+
+
+def member(field: Field) -> str:
+    """Declaration of the field in the struct that carries an event."""
+    if field.array:
+        return f"const {field.type.c} *{field.name}; uint32_t {field.name}_length"
+    sep = "" if field.type.c.endswith("*") else " "
+    return f"{field.type.c}{sep}{field.name}"
+
+
+def lttng_field(field: Field, provider: str) -> str:
+    """The LTTng-UST macro that writes the field from `a->name`."""
+    t, value = field.type, f"a->{field.name}"
+    if field.array:
+        kind = "sequence_hex" if t.hex else "sequence"
+        return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value}, uint32_t, {value}_length)"
+    if t.kind == "string":
+        return f"lttng_ust_field_string({field.name}, {value} ? {value} : \"\")"
+    if t.kind == "float":
+        return f"lttng_ust_field_float({t.c}, {field.name}, {value})"
+    if t.kind == "enum":
+        return f"lttng_ust_field_enum({provider}, {t.enum}, {t.c}, {field.name}, {value})"
+    kind = "integer_hex" if t.hex else "integer"
+    return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value})"
+
+
+def _libraries(model: Model) -> dict[str, list[Api]]:
+    result: dict[str, list[Api]] = {}
+    for api in model.apis:
+        result.setdefault(api.library, []).append(api)
+    return result
+
+
+def _python_field(field: Field) -> dict[str, Any]:
+    kind = "array" if field.array else field.type.kind
+    if kind == "int":
+        kind = "int" if field.type.signed else "uint"
+    out: dict[str, Any] = {"name": field.name, "kind": kind, "column": field.column}
+    if field.array:
+        out["element"] = field.type.kind
+    for key, value in (("enum", field.type.enum), ("unit", field.unit), ("doc", field.doc)):
+        if value:
+            out[key] = value
+    if field.type.hex:
+        out["hex"] = True
+    return out
+
+
+def _python_function(f: Function) -> dict[str, Any]:
+    args = []
+    for field in f.fields:
+        entry = _python_field(field)
+        arg = next((a for a in (*f.args, *f.extra, *((f.returns,) if f.returns else ())) if a.name == field.name), None)
+        if arg is not None:
+            entry["ctype"] = arg.ctype
+            if arg.out:
+                entry["out"] = True
+            if arg.role:
+                entry["role"] = arg.role
+        args.append(entry)
+    return {
+        "name": f.name, "event": f.event, "level": dict(zip(MODES, f.levels, strict=True)),
+        "blocking": bool(f.blocking), "args": args,
+        "failed": None if f.failure is None else {"field": f.failure.field, "op": f.failure.op, "value": f.failure.value},
+        "bytes": f.bytes, "activity": None if f.activity is None else f.activity.kind,
+        "queue": None if f.activity is None else f.activity.queue,
+    }
+
+
+def python_model(model: Model) -> str:
+    """occatrace/_model.json: what Python knows of the events."""
+    apis = {}
+    for api in model.apis:
+        apis[api.name] = {
+            "title": api.title, "provider": api.provider, "library": api.library,
+            "functions": {f.event: _python_function(f) for f in api.functions},
+            "records": {r.name: {"doc": r.doc, "fields": [_python_field(x) for x in r.fields]} for r in api.records},
+            "enums": {e.name: {"bitfield": e.bitfield, "values": dict(e.values)} for e in api.enums},
+        }
+    return json.dumps({"schema": 1, "modes": list(MODES), "apis": apis}, indent=1) + "\n"
+
+
+def files_of(model: Model) -> dict[str, str]:
+    """All generated files, by path below the output folder."""
+    env = _environment()
+    render = lambda template, **kw: env.get_template(template).render(**kw)  # noqa: E731
+    files: dict[str, str] = {"occatrace/_model.json": python_model(model)}
+    for library, apis in _libraries(model).items():
+        for api in apis:
+            files[f"native/{api.name}_events.h"] = render("events.h.j2", api=api, modes=MODES)
+            files[f"native/{api.name}_tp.h"] = render("tp.h.j2", api=api)
+        files[f"native/provider_{library}.c"] = render("provider.c.j2", library=library, apis=apis)
+    preloaded = [api for api in model.apis if api.symbols]
+    files["native/trampolines.c"] = render("trampolines.c.j2", apis=preloaded)
+    for api in model.apis:
+        if api.functions and api.dispatch:
+            files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX)
+        files[f"docs/events/{api.name}.md"] = render("events.md.j2", api=api, modes=MODES)
+    return files

@@ -1,0 +1,143 @@
+"""The model: what is traced and what it means. Immutable; knows nothing of YAML or of any output."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["off", "tally", "event"]
+MODES = ("default", "minimal", "full", "tally")
+LEVELS: tuple[Level, ...] = ("off", "tally", "event")
+# Bytes of a blob that are recorded.
+BLOB_MAX = 64
+# Fields that every event carries before its own.
+COMMON = ("tid", "seq")
+
+
+@dataclass(frozen=True)
+class Enum:
+    name: str
+    values: tuple[tuple[str, int], ...]
+    bitfield: bool
+
+
+@dataclass(frozen=True)
+class Type:
+    """What a C type is to the trace: kind int, handle, pointer, string, float; bits and sign of integers."""
+
+    kind: str
+    bits: int = 64
+    signed: bool = False
+    enum: str | None = None
+    hex: bool = False
+
+    @property
+    def c(self) -> str:
+        if self.kind == "string":
+            return "const char *"
+        if self.kind == "float":
+            return "double" if self.bits == 64 else "float"
+        return f"{'' if self.signed else 'u'}int{self.bits}_t"
+
+    @property
+    def column(self) -> str:
+        if self.kind == "string":
+            return "str"
+        return ("f" if self.kind == "float" else "i" if self.signed else "u") + str(self.bits)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an event. `array`: a sequence; `length` is the name of the argument that holds its length."""
+
+    name: str
+    type: Type
+    array: bool = False
+    length: str | None = None
+    doc: str = ""
+    unit: str = ""
+
+    @property
+    def column(self) -> str:
+        return f"seq<{self.type.column}>" if self.array else self.type.column
+
+
+@dataclass(frozen=True)
+class Arg:
+    name: str
+    ctype: str
+    field: Field
+    out: bool = False
+    role: str = ""
+    ensure: bool = False  # a location of ours stands in where the caller gives none
+    blob: bool = False  # raw bytes, as many as `field.length` says, cut at BLOB_MAX
+    value: str = ""  # C expression over the other arguments, for a field that is no argument
+
+    @property
+    def declaration(self) -> str:
+        return f"{self.ctype}{'' if self.ctype.endswith('*') else ' '}{self.name}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    field: str
+    op: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Activity:
+    kind: str
+    queue: str | None
+    event: str | None
+    extra: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True)
+class Function:
+    """A traced call. `event` is its tracepoint, `name` what people read."""
+
+    name: str
+    event: str
+    fields: tuple[Field, ...]
+    levels: tuple[Level, ...]
+    blocking: str  # "", "always" or the C expression that decides
+    failure: Failure | None
+    args: tuple[Arg, ...] = ()
+    extra: tuple[Arg, ...] = ()  # fields read out of structures that arguments point to
+    returns: Arg | None = None
+    bytes: str | None = None
+    activity: Activity | None = None
+    symbols: tuple[str, ...] = ()
+    condition: str = ""  # preprocessor condition under which the header has it
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    name: str
+    fields: tuple[Field, ...]
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Api:
+    name: str
+    title: str
+    provider: str
+    library: str  # provider library: liboccatrace_tp_<library>.so
+    enums: tuple[Enum, ...]
+    functions: tuple[Function, ...]
+    records: tuple[Record, ...]
+    headers: tuple[str, ...] = ()
+    declarations: tuple[str, ...] = ()  # typedefs for types that the headers leave without a name
+    dispatch: bool = False  # wrappers of a dispatch table are wanted
+    symbols: tuple[str, ...] = ()  # preloaded symbols, in slot order
+    doc: str = ""
+
+    def enum(self, name: str) -> Enum:
+        return next(e for e in self.enums if e.name == name)
+
+
+@dataclass(frozen=True)
+class Model:
+    apis: tuple[Api, ...]

@@ -1,0 +1,255 @@
+"""YAML → model. Every error says where: "opencl.yaml: function clFlush: argument queue: …"."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .model import COMMON, LEVELS, MODES, Activity, Api, Arg, Enum, Failure, Field, Function, Level, Model, Record, Type
+
+_BASE = re.compile(r"^(?P<kind>[iu])(?P<bits>8|16|32|64)$")
+# C types that need no entry in an API's `types`.
+_C_TYPES: Mapping[str, Type] = {
+    "int": Type("int", 32, True), "unsigned int": Type("int", 32), "unsigned": Type("int", 32),
+    "long": Type("int", 64, True), "unsigned long": Type("int", 64), "long long": Type("int", 64, True),
+    "unsigned long long": Type("int", 64), "char": Type("int", 8, True), "unsigned char": Type("int", 8),
+    "short": Type("int", 16, True), "unsigned short": Type("int", 16),
+    "size_t": Type("int", 64), "intptr_t": Type("int", 64, True), "uintptr_t": Type("int", 64),
+    "int8_t": Type("int", 8, True), "int16_t": Type("int", 16, True), "int32_t": Type("int", 32, True),
+    "int64_t": Type("int", 64, True), "uint8_t": Type("int", 8), "uint16_t": Type("int", 16),
+    "uint32_t": Type("int", 32), "uint64_t": Type("int", 64), "bool": Type("int", 8),
+    "float": Type("float", 32), "double": Type("float", 64),
+}
+_POINTER = Type("pointer", 64, hex=True)
+
+
+class ModelError(Exception):
+    """A mistake in the model, with the place of it."""
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{place}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{place}: {type(error).__name__}: {error}") from None
+
+
+def _known(data: Mapping[str, Any], allowed: set[str]) -> None:
+    unknown = sorted(set(data) - allowed)
+    if unknown:
+        raise ModelError(f"unknown key {', '.join(unknown)} (known: {', '.join(sorted(allowed))})")
+
+
+def _plain(ctype: str) -> str:
+    return " ".join(t for t in ctype.replace("*", " * ").split() if t not in ("const", "struct", "volatile", "restrict"))
+
+
+class _ApiParser:
+    def __init__(self, data: Mapping[str, Any]):
+        self.data = data
+        self.types: dict[str, Type] = dict(_C_TYPES)
+
+    def type_of(self, spec: Any) -> Type:
+        """A type by short name (u32, string) or by C type."""
+        if isinstance(spec, str):
+            if spec == "string":
+                return Type("string")
+            if spec in ("f32", "f64"):
+                return Type("float", int(spec[1:]))
+            if spec == "handle":
+                return Type("handle", 64, hex=True)
+            if spec == "name":
+                return Type("name", 32)
+            match = _BASE.match(spec)
+            if match:
+                return Type("int", int(match["bits"]), match["kind"] == "i")
+            if spec in self.types:
+                return self.types[spec]
+        raise ModelError(f"unknown type {spec!r}")
+
+    def c_type(self, ctype: str) -> Type:
+        plain = _plain(ctype)
+        if plain in self.types:
+            return self.types[plain]
+        if plain == "char *" and "const" in ctype:
+            return Type("string")
+        if "*" in plain or "(" in plain or "[" in plain:
+            return _POINTER
+        raise ModelError(f"C type {ctype!r} is not in 'types'")
+
+    def api(self) -> Api:
+        data = self.data
+        _known(data, {"api", "title", "provider", "library", "headers", "enums", "types", "functions", "records",
+                      "dispatch", "symbols", "doc", "failed"})
+        enums = []
+        for name, body in (data.get("enums") or {}).items():
+            with _at(f"enum {name}"):
+                _known(body, {"values", "bitfield", "doc"})
+                values = tuple((str(k), int(v)) for k, v in body["values"].items())
+                enums.append(Enum(name, values, bool(body.get("bitfield"))))
+        names = {e.name for e in enums}
+        declarations: list[str] = []
+        for name, body in (data.get("types") or {}).items():
+            with _at(f"type {name}"):
+                _known(body, {"kind", "bits", "signed", "enum", "hex", "doc", "declare"})
+                if body.get("declare"):
+                    declarations.append(body["declare"])
+                kind = body["kind"]
+                if body.get("enum") is not None and body["enum"] not in names:
+                    raise ModelError(f"unknown enum {body['enum']}")
+                self.types[name] = Type(
+                    kind, int(body.get("bits", 64)), bool(body.get("signed", False)), body.get("enum"),
+                    bool(body.get("hex", kind in ("handle", "pointer", "bitfield"))))
+        functions = []
+        for body in data.get("functions") or ():
+            if body.get("passthrough"):
+                continue
+            with _at(f"function {body.get('name', '?')}"):
+                functions.append(self.function(body, names))
+        seen: set[str] = set()
+        for f in functions:
+            if f.event in seen:
+                raise ModelError(f"function {f.name}: event {f.event} stands twice")
+            seen.add(f.event)
+        records = []
+        for body in data.get("records") or ():
+            with _at(f"record {body.get('name', '?')}"):
+                _known(body, {"name", "doc", "fields"})
+                records.append(Record(body["name"], tuple(self.field(f, names, call=False) for f in body["fields"]),
+                                      body.get("doc", "")))
+        symbols: list[str] = [s for f in functions for s in f.symbols] + list(data.get("symbols") or ())
+        if len(set(symbols)) != len(symbols):
+            twice = sorted({s for s in symbols if symbols.count(s) > 1})
+            raise ModelError(f"symbols stand twice: {', '.join(twice)}")
+        return Api(data["api"], data["title"], data["provider"], data.get("library", data["api"]), tuple(enums),
+                   tuple(functions), tuple(records), tuple(data.get("headers") or ()),
+                   tuple(declarations), any("slot" in f for f in data.get("functions") or ()), tuple(symbols), data.get("doc", ""))
+
+    def field(self, body: Mapping[str, Any], enums: set[str], call: bool = True) -> Field:
+        with _at(f"field {body.get('name', '?')}"):
+            _known(body, {"name", "type", "enum", "hex", "doc", "unit"})
+            self.check_name(body["name"], call)
+            text = body["type"]
+            array = text.endswith("[]")
+            base = self.type_of(text[:-2] if array else text)
+            enum = body.get("enum", base.enum)
+            if enum is not None and enum not in enums:
+                raise ModelError(f"unknown enum {enum}")
+            kind = base.kind
+            if enum is not None and kind == "int":
+                kind = "enum"
+            return Field(body["name"], Type(kind, base.bits, base.signed, enum, bool(body.get("hex", base.hex))),
+                         array, None, body.get("doc", ""), body.get("unit", ""))
+
+    @staticmethod
+    def check_name(name: str, call: bool = True) -> None:
+        if name in COMMON or name == "ts" or (call and name in ("start", "call_seq", "ret")):
+            raise ModelError(f"the name {name} belongs to every event")
+
+    def arg(self, body: Mapping[str, Any], enums: set[str]) -> Arg:
+        with _at(f"argument {body.get('name', '?')}"):
+            _known(body, {"name", "type", "role", "array", "out", "enum", "doc", "unit", "string", "hex", "ensure",
+                          "blob", "value"})
+            self.check_name(body["name"])
+            ctype = body["type"]
+            out, length = bool(body.get("out", False)), body.get("array", body.get("blob"))
+            if out or length is not None:
+                if not _plain(ctype).endswith("*"):
+                    raise ModelError(f"{ctype} is no pointer, but the argument is marked out or array")
+                pointee = ctype.rstrip()[:-1].rstrip()
+                # `const cl_event *` is an array of cl_event; `const char **` one of char pointers.
+                plain = _plain(pointee)
+                type_ = self.types.get(plain, _POINTER)
+                if plain in ("void", "char") and length is None:
+                    type_, out = _POINTER, False
+                elif plain == "char" or plain == "void":
+                    type_ = Type("int", 8)
+            else:
+                type_ = Type("string") if body.get("string") else self.c_type(ctype)
+            if body.get("enum"):
+                if body["enum"] not in enums:
+                    raise ModelError(f"unknown enum {body['enum']}")
+                type_ = Type("enum" if type_.kind == "int" else type_.kind, type_.bits, type_.signed, body["enum"],
+                             type_.hex)
+            field = Field(body["name"], type_, length is not None, None if length is None else str(length),
+                          body.get("doc", ""), body.get("unit", ""))
+            return Arg(body["name"], ctype, field, out, body.get("role", ""), bool(body.get("ensure", False)),
+                       "blob" in body, body.get("value", ""))
+
+    def function(self, body: Mapping[str, Any], enums: set[str]) -> Function:
+        _known(body, {"name", "event", "returns", "failed", "level", "blocking", "bytes", "activity", "args",
+                      "fields", "symbols", "condition", "doc", "slot", "extra"})
+        name = body["name"]
+        args = tuple(self.arg(a, enums) for a in body.get("args") or ())
+        returns: Arg | None = None
+        extra = tuple(self.arg(a, enums) for a in body.get("extra") or ())
+        fields = [a.field for a in (*args, *extra)] + [self.field(f, enums) for f in body.get("fields") or ()]
+        spec = body.get("returns")
+        if isinstance(spec, str):
+            spec = {"type": spec}
+        if spec and spec["type"] != "void":
+            _known(spec, {"type", "enum", "doc"})
+            type_ = self.c_type(spec["type"])
+            if spec.get("enum"):
+                if spec["enum"] not in enums:
+                    raise ModelError(f"returns: unknown enum {spec['enum']}")
+                type_ = Type("enum", type_.bits, type_.signed, spec["enum"])
+            returns = Arg("ret", spec["type"], Field("ret", type_, doc=spec.get("doc", "")))
+            fields.append(returns.field)
+        by_name = {f.name: f for f in fields}
+        if len(by_name) != len(fields):
+            raise ModelError("two fields have the same name")
+        failure = None
+        if body.get("failed", self.data.get("failed")):
+            f = body.get("failed", self.data.get("failed"))
+            failure = Failure(f["field"], f["op"], int(f["value"]))
+            if failure.field not in by_name:
+                raise ModelError(f"failed: no field {failure.field}")
+            if failure.op not in ("==", "!=", "<", ">"):
+                raise ModelError(f"failed: unknown operator {failure.op}")
+        if body.get("bytes") and str(body["bytes"]) not in by_name:
+            raise ModelError(f"bytes: no field {body['bytes']}")
+        activity = None
+        if body.get("activity"):
+            a = body["activity"]
+            activity = Activity(a["kind"], a.get("queue"), a.get("event"),
+                                tuple((k, v) for k, v in a.items() if k not in ("kind", "queue", "event")))
+        blocking = body.get("blocking", False)
+        return Function(name, body.get("event", name), tuple(fields), self.levels(body.get("level")),
+                        "always" if blocking is True else "" if not blocking else str(blocking), failure, args, extra,
+                        returns, body.get("bytes"), activity, tuple(body.get("symbols") or ()),
+                        body.get("condition", ""), body.get("doc", ""))
+
+    @staticmethod
+    def levels(spec: Any) -> tuple[Level, ...]:
+        """One level per mode. Unless said otherwise: full = event, tally = tally, minimal = off."""
+        given = {"default": spec} if isinstance(spec, str) else dict(spec or {})
+        result: dict[str, str] = {"default": "tally", "minimal": "off", "full": "event", "tally": "tally"}
+        result.update(given)
+        for mode, level in result.items():
+            if mode not in MODES or level not in LEVELS:
+                raise ModelError(f"level: {mode}: {level} is unknown (modes {', '.join(MODES)}; levels {', '.join(LEVELS)})")
+        return tuple(LEVELS[LEVELS.index(result[m])] for m in MODES)  # type: ignore[arg-type]
+
+
+def parse_text(text: str) -> Api:
+    """One API from its YAML text. Raises ModelError."""
+    return _ApiParser(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))).api()
+
+
+def parse_folder(folder: Path) -> Model:
+    """All APIs of a folder, in the order of their file names. Raises ModelError."""
+    apis = []
+    for path in sorted(folder.glob("*.yaml")):
+        with _at(path.name):
+            apis.append(parse_text(path.read_text()))
+    if not apis:
+        raise ModelError(f"no *.yaml in {folder}")
+    return Model(tuple(apis))
