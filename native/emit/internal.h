@@ -7,7 +7,7 @@
 
 #define OCCATRACE_HIDDEN __attribute__((visibility("hidden")))
 
-enum occatrace_exit_reason { OCCATRACE_EXIT = 0, OCCATRACE__EXIT = 1, OCCATRACE_EXEC = 2, OCCATRACE_UNLOAD = 3 };
+enum occatrace_exit_reason { OCCATRACE_EXIT = 0, OCCATRACE__EXIT = 1, OCCATRACE_EXEC = 2, OCCATRACE_UNLOAD = 3, OCCATRACE_ABORT = 4 };
 
 /* 0 when OCCATRACE_DISABLE is set or the session refused this process: backends are not even loaded. */
 OCCATRACE_HIDDEN int occatrace_capture_wanted(void);
@@ -24,6 +24,9 @@ OCCATRACE_HIDDEN void occatrace_announce_again(struct occatrace_thread *self);
 OCCATRACE_HIDDEN void occatrace_announcements_lock(void);
 OCCATRACE_HIDDEN void occatrace_announcements_unlock(void);
 OCCATRACE_HIDDEN void occatrace_unloading(void);
+
+/* From now on the program cannot close LTTng's descriptors. */
+OCCATRACE_HIDDEN void occatrace_protect_descriptors(void *provider);
 
 /* Asks occa_prof whether this process is traced, and waits until the session records. 1 = yes. */
 OCCATRACE_HIDDEN int occatrace_register_process(void);
