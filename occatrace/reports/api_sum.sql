@@ -1,0 +1,17 @@
+-- title: Calls
+-- about: calls of each API, on the host
+-- share: of the time in this API's calls (nested calls count in each of them)
+-- group: api
+-- column: share percent Time
+-- column: total_ns ns Total
+-- column: calls count Calls
+-- column: avg_ns ns Avg
+-- column: med_ns ns Med
+-- column: min_ns ns Min
+-- column: max_ns ns Max
+-- column: stddev_ns ns StdDev
+-- column: bytes bytes Bytes
+-- column: failed count Failed
+-- column: api text API
+-- column: name text Function
+SELECT * FROM api_rows

@@ -1,0 +1,15 @@
+-- title: OCCA calls
+-- about: calls of the OCCA library, on the host
+-- share: of the time in OCCA calls (nested calls count in each of them)
+-- column: share percent Time
+-- column: total_ns ns Total
+-- column: calls count Calls
+-- column: avg_ns ns Avg
+-- column: med_ns ns Med
+-- column: min_ns ns Min
+-- column: max_ns ns Max
+-- column: stddev_ns ns StdDev
+-- column: bytes bytes Bytes
+-- column: failed count Failed
+-- column: name text Function
+SELECT * EXCLUDE (api) FROM api_rows WHERE api = 'occa'

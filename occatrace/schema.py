@@ -1,0 +1,318 @@
+"""The one list of the tables of a run: columns, types, units and what they mean. No code that fills or reads them.
+
+`docs/schema.md` and the checks of the store derive from it; `SCHEMA_VERSION` changes when a table or a column does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA_VERSION = 1
+
+# The kinds of device work, as numbered in the `activity` record.
+KINDS: dict[int, str] = {
+    1: "kernel",
+    2: "HtoD",
+    3: "DtoH",
+    4: "DtoD",
+    5: "HtoH",
+    6: "fill",
+    7: "map",
+    8: "unmap",
+    9: "marker",
+    10: "migrate",
+    11: "native",
+    12: "other",
+}
+MEMORY_KINDS = ("HtoD", "DtoH", "DtoD", "HtoH", "fill", "map", "unmap", "migrate")
+
+# OCCA modes in which the call itself is the work: there is no device behind it that could be timed.
+HOST_MODES = ("Serial", "OpenMP")
+
+NO_SEQ = 0xFFFF_FFFF  # "no such call" in fields that name a call by its number
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    type: str  # DuckDB's name of the type
+    unit: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the store, kept as `tables/<name>.parquet`."""
+
+    name: str
+    help: str
+    columns: tuple[Column, ...]
+
+    def ddl(self) -> str:
+        """The column list of CREATE TABLE."""
+        return ", ".join(f'"{c.name}" {c.type}' for c in self.columns)
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """Columns from lines of `name type unit explanation`."""
+    rows = (line.split(None, 3) for line in text.strip().splitlines())
+    return tuple(Column(name, type_, unit, help_) for name, type_, unit, help_ in rows)
+
+
+_STATS = """
+calls        UBIGINT   count  calls that returned
+failed       UBIGINT   count  calls that failed, by the model's failure rule
+total_ns     UBIGINT   ns     sum of the durations
+mean_ns      DOUBLE    ns     mean duration
+m2           DOUBLE    ns²    sum of the squared deviations from the mean
+min_ns       UBIGINT   ns     shortest call
+max_ns       UBIGINT   ns     longest call
+bytes        UBIGINT   bytes  sum of the byte counts of the calls that did not fail, where the model names one
+"""
+
+TABLES: tuple[Table, ...] = (
+    Table(
+        "processes",
+        "one row per program image that was traced (an exec starts a new one)",
+        _columns("""
+process      UINTEGER  id     number of the process within the run
+host         VARCHAR   text   host name
+pid          UINTEGER  id     process id
+ppid         UINTEGER  id     parent's process id
+exe          VARCHAR   text   path of the executable
+cmdline      VARCHAR   text   its arguments
+run          VARCHAR   text   id of the run, as given by occa_prof
+mode         VARCHAR   text   recording level
+version      VARCHAR   text   version of the preloaded library
+start_ns     UBIGINT   ns     when tracing of the process began (CLOCK_MONOTONIC)
+end_ns       UBIGINT   ns     its last event
+realtime_ns  UBIGINT   ns     CLOCK_REALTIME at mono_ns
+mono_ns      UBIGINT   ns     CLOCK_MONOTONIC at the same moment
+exit         VARCHAR   text   how it ended: exit, _exit, exec, unload; null: it did not get to say
+"""),
+    ),
+    Table(
+        "threads",
+        "one row per thread (a thread id that was used again is a new thread)",
+        _columns("""
+thread       UINTEGER  id     number of the thread within the run
+process      UINTEGER  id     its process
+tid          UINTEGER  id     thread id
+name         VARCHAR   text   its name
+start_ns     UBIGINT   ns     its first event
+end_ns       UBIGINT   ns     its last event
+"""),
+    ),
+    Table(
+        "names",
+        "interned names",
+        _columns("""
+process      UINTEGER  id     process
+id           UINTEGER  id     number of the name within the process
+text         VARCHAR   text   the name
+"""),
+    ),
+    Table(
+        "kernels",
+        "OCCA kernel objects as their author named them",
+        _columns("""
+kernel       UINTEGER  id     number of the kernel within the run
+process      UINTEGER  id     process
+id           UINTEGER  id     number of the kernel within the process
+name         VARCHAR   text   name in the source
+mode         VARCHAR   text   OCCA mode in which it really runs
+source       VARCHAR   text   source file
+line         UINTEGER  line   line of the kernel in it; 0: not known
+binary       VARCHAR   text   file that was loaded
+"""),
+    ),
+    Table(
+        "devices",
+        "devices",
+        _columns("""
+device       UINTEGER  id     number of the device within the run
+process      UINTEGER  id     process
+id           UINTEGER  id     number of the device within the process
+api          VARCHAR   text   API that showed it
+platform     VARCHAR   text   platform
+name         VARCHAR   text   device name
+vendor       VARCHAR   text   vendor
+handle       UBIGINT   handle the program's handle
+"""),
+    ),
+    Table(
+        "queues",
+        "queues and streams",
+        _columns("""
+queue        UINTEGER  id     number of the queue within the run
+process      UINTEGER  id     process
+id           UINTEGER  id     number of the queue within the process
+device       UINTEGER  id     its device
+handle       UBIGINT   handle the program's handle
+flags        UINTEGER  bits   1: out of order, 2: the program asked for profiling
+context      UBIGINT   handle its context
+"""),
+    ),
+    Table(
+        "clocks",
+        "calibration points of the device clocks",
+        _columns("""
+device         UINTEGER  id   device
+host_ns        UBIGINT   ns   host time
+device_time    UBIGINT   tick device time at that moment
+uncertainty_ns UBIGINT   ns   half-width of the bracket
+"""),
+    ),
+    Table(
+        "clock_warnings",
+        "activities that had to be moved into [enqueue, completion seen]",
+        _columns("""
+device       UINTEGER  id     device
+clamped      UBIGINT   count  activities moved
+worst_ns     UBIGINT   ns     longest way that one was moved
+"""),
+    ),
+    Table(
+        "kernel_runs",
+        "every call of an OCCA kernel by the program",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread
+kernel       UINTEGER  id     kernel
+start_ns     UBIGINT   ns     call begins
+end_ns       UBIGINT   ns     call returns
+launches     UINTEGER  count  device launches that it made
+error        VARCHAR   text   name of the error; null: none
+"""),
+    ),
+    Table(
+        "occa_copies",
+        "every copy by an OCCA call",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread
+kind         VARCHAR   text   direction
+mode         VARCHAR   text   OCCA mode of the memory
+bytes        UBIGINT   bytes  bytes copied
+start_ns     UBIGINT   ns     call begins
+end_ns       UBIGINT   ns     call returns
+error        VARCHAR   text   name of the error; null: none
+"""),
+    ),
+    Table(
+        "activities",
+        "work on devices",
+        _columns("""
+process      UINTEGER  id     process
+kind         VARCHAR   text   kernel, HtoD, DtoH, DtoD, HtoH, fill, map, unmap, marker, migrate, native, other
+name         VARCHAR   text   kernel name of the backend; for other kinds the kind
+device       UINTEGER  id     device
+queue        UINTEGER  id     queue
+thread       UINTEGER  id     thread of the call that launched it
+seq          UINTEGER  id     number of that call in its thread
+run_seq      UINTEGER  id     number of the OCCA kernel call it belongs to, same thread; null: none
+kernel       UINTEGER  id     OCCA kernel it belongs to; null: none
+queued_ns    UBIGINT   ns     enqueued (host clock, as all times here)
+submitted_ns UBIGINT   ns     submitted to the device
+start_ns     UBIGINT   ns     begins
+end_ns       UBIGINT   ns     ends
+bytes        UBIGINT   bytes  bytes moved
+gx           UINTEGER  count  threads in x (work-items, all groups)
+gy           UINTEGER  count  in y
+gz           UINTEGER  count  in z
+lx           UINTEGER  count  threads per group in x
+ly           UINTEGER  count  in y
+lz           UINTEGER  count  in z
+status       INTEGER   code   0: complete; negative: error code
+"""),
+    ),
+    Table(
+        "call_stats",
+        "statistics of the calls per thread and function, from the events and from the tallies",
+        _columns(
+            """
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+api          VARCHAR   text   API
+function     VARCHAR   text   function
+source       VARCHAR   text   event: from one event per call; tally: counted in the process
+"""
+            + _STATS.lstrip("\n")
+        ),
+    ),
+    Table(
+        "call_hist",
+        "histograms of the durations, 64 buckets per octave",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+api          VARCHAR   text   API
+function     VARCHAR   text   function
+value_ns     DOUBLE    ns     middle of the bucket
+calls        UBIGINT   count  calls in it
+"""),
+    ),
+    Table(
+        "unfinished",
+        "blocking calls that never returned",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread
+api          VARCHAR   text   API
+function     VARCHAR   text   function
+start_ns     UBIGINT   ns     call begins
+"""),
+    ),
+    Table(
+        "losses",
+        "threads of which events are missing",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+expected     UBIGINT   count  events that the thread wrote
+seen         UBIGINT   count  events that are in the trace
+unfinished   UBIGINT   count  numbers taken by blocking calls that never returned
+lost         UBIGINT   count  events lost
+"""),
+    ),
+)
+
+BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
+
+# Common columns of `tables/calls/<api>.<function>/*.parquet`; `args` (a struct) follows where the function has arguments.
+CALLS = Table(
+    "calls",
+    "every recorded call; one dataset per function, whose arguments are in the struct `args`",
+    _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread, counted at entry
+start_ns     UBIGINT   ns     call begins
+end_ns       UBIGINT   ns     call returns
+failed       BOOLEAN   bool   it failed, by the model's failure rule
+error        VARCHAR   text   name of the error; null: none
+bytes        UBIGINT   bytes  byte count, where the model names one
+"""),
+)
+
+
+def markdown() -> str:
+    """The page docs/schema.md."""
+    out = [
+        "# Tables of a run",
+        "",
+        f"Schema version {SCHEMA_VERSION}. Generated from `occatrace/schema.py`. All times are nanoseconds of the host's",
+        "CLOCK_MONOTONIC; `processes.realtime_ns - processes.mono_ns` is to be added for wall-clock time.",
+        "",
+    ]
+    for table in (*TABLES, CALLS):
+        out += [f"## {table.name}", "", table.help[0].upper() + table.help[1:] + ".", ""]
+        out += ["| column | type | unit | |", "|---|---|---|---|"]
+        out += [f"| `{c.name}` | {c.type} | {c.unit} | {c.help} |" for c in table.columns]
+        out += [""]
+    return "\n".join(out)

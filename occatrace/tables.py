@@ -1,0 +1,207 @@
+"""The store of a run: `RUN/tables/*.parquet`, made once from the trace and opened at once later, as one DuckDB connection.
+
+Reports, queries and the timeline see tables only; this module alone knows that there is a trace behind them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from occatrace import model as model_module
+from occatrace.calls import CallsWriter
+from occatrace.ingest import FirstPass, HostTrace, Reader
+from occatrace.model import Model
+from occatrace.schema import CALLS, SCHEMA_VERSION, TABLES
+from occatrace.sql import name as sql_name
+from occatrace.sql import text as sql_text
+
+MEMORY_LIMIT = "256MB"  # of DuckDB; the rest of the 512 MB is for the decoder's batches and Python itself
+BATCH_ROWS = 1 << 18
+
+OpenTrace = Callable[[Path, Sequence[str] | None], Reader]
+
+
+class StoreError(Exception):
+    """The tables of a run cannot be made or opened; the message says why and what to do."""
+
+
+def native_reader(path: Path, events: Sequence[str] | None) -> Reader:
+    """The real thing: `occatrace._native.Reader`."""
+    from occatrace import _native
+
+    reader: Reader = _native.Reader(str(path), threads=len(os.sched_getaffinity(0)), batch_rows=BATCH_ROWS, events=events)
+    return reader
+
+
+def connect(temporary: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection within our memory, with our macros."""
+    config: dict[str, Any] = {
+        "memory_limit": MEMORY_LIMIT,
+        "threads": len(os.sched_getaffinity(0)),
+        "preserve_insertion_order": False,
+    }
+    if temporary:
+        config["temp_directory"] = str(temporary)
+    con = duckdb.connect(config=config)
+    con.execute((Path(__file__).parent / "reports" / "_macros.sql").read_text(encoding="utf-8"))
+    return con
+
+
+@dataclass
+class Store:
+    """The open tables of one run. Call `close` at the end, or use it as a context."""
+
+    run: Path
+    con: duckdb.DuckDBPyConnection
+    model: Model
+    problems: Sequence[str]
+    path: Path
+    _open_trace: OpenTrace
+    _temporary: Path
+    _calls: tuple[str, ...] | None = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.con.close()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def functions(self) -> tuple[str, ...]:
+        """Open the single calls: view `calls`, and one view per function ("opencl.clFinish"). Made at the first use."""
+        if self._calls is None:
+            folder = self.path / "calls"
+            if not folder.is_dir():
+                with _locked(self.run):
+                    if not folder.is_dir():
+                        self._write_calls(folder)
+            self._calls = tuple(sorted(p.name for p in folder.iterdir() if p.is_dir()))
+            common = ", ".join(c.name for c in CALLS.columns)
+            parts = []
+            for name in self._calls:
+                api, _, function = name.partition(".")
+                files = sql_text(str(folder / name / "*.parquet"))
+                self.con.execute(f"CREATE OR REPLACE VIEW {sql_name(name)} AS SELECT * FROM read_parquet({files})")
+                shown = self.model.tally_function(f"{api}:{function}")[1]
+                parts.append(f"SELECT {sql_text(api)} AS api, {sql_text(shown)} AS function, {common} FROM {sql_name(name)}")
+            empty = f"SELECT NULL::VARCHAR AS api, NULL::VARCHAR AS function, {_nulls(CALLS.columns)} WHERE false"
+            self.con.execute(f"CREATE OR REPLACE VIEW calls AS {' UNION ALL '.join(parts or [empty])}")
+        return self._calls
+
+    def _write_calls(self, folder: Path) -> None:
+        traces = _host_traces(self.run, self._open_trace)
+        if not traces:
+            raise StoreError(f"{self.run}: the trace is gone, so the single calls cannot be shown; summaries still can")
+        partial = folder.with_name(f"calls.partial-{os.getpid()}")
+        try:
+            CallsWriter(self.con, self.model, partial).run(traces)
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _nulls(columns: Sequence[Any]) -> str:
+    return ", ".join(f"NULL::{c.type} AS {c.name}" for c in columns)
+
+
+def _host_traces(run: Path, open_trace: OpenTrace) -> list[HostTrace]:
+    """The trace of each host, in the order of their names."""
+    trace = run / "trace"
+    if not trace.is_dir():
+        return []
+
+    def opener(path: Path) -> HostTrace:
+        return HostTrace(path.name, lambda events: open_trace(path, events))
+
+    return [opener(path) for path in sorted(trace.iterdir()) if path.is_dir()]
+
+
+@contextmanager
+def _locked(run: Path) -> Iterator[None]:
+    """One writer of a run's tables at a time; it ends with the process, however that ends."""
+    with (run / ".tables.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _manifest(path: Path) -> Mapping[str, Any] | None:
+    try:
+        manifest: Mapping[str, Any] = json.loads((path / "tables.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise StoreError(f"{path}: tables.json is damaged ({error}); remove {path} to make the tables again") from error
+    return manifest
+
+
+def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace = native_reader) -> Store:
+    """The tables of a run; made from its trace where they are not there yet."""
+    model = model or model_module.load()
+    path = run / "tables"
+    temporary = Path(tempfile.mkdtemp(prefix="occatrace-"))
+    try:
+        con = connect(temporary)
+        if _manifest(path) is None:
+            if not os.access(run, os.W_OK):
+                # Somebody else's run: work on a private copy of the tables, gone when we are.
+                path = temporary / "tables"
+                return Store(run, con, model, _build(run, path, con, model, open_trace), path, open_trace, temporary)
+            with _locked(run):
+                if _manifest(path) is None:
+                    return Store(run, con, model, _build(run, path, con, model, open_trace), path, open_trace, temporary)
+        return Store(run, con, model, _reopen(path, con), path, open_trace, temporary)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _build(run: Path, path: Path, con: duckdb.DuckDBPyConnection, model: Model, open_trace: OpenTrace) -> Sequence[str]:
+    traces = _host_traces(run, open_trace)
+    if not traces:
+        raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
+    problems = FirstPass(con, model).run(traces)
+    partial = path.with_name(f"tables.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    try:
+        for table in TABLES:
+            file = sql_text(str(partial / f"{table.name}.parquet"))
+            con.execute(f"COPY {table.name} TO {file} (FORMAT parquet, COMPRESSION zstd)")
+        manifest = {"schema": SCHEMA_VERSION, "problems": list(problems)}
+        (partial / "tables.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return problems
+
+
+def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
+    manifest = _manifest(path) or {}
+    if manifest.get("schema") != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: written by schema version {manifest.get('schema')}, this occatrace reads {SCHEMA_VERSION};"
+            f" remove {path} to make the tables again from the trace"
+        )
+    for table in TABLES:
+        file = path / f"{table.name}.parquet"
+        try:
+            con.execute(f"CREATE VIEW {table.name} AS SELECT * FROM read_parquet({sql_text(str(file))})")
+        except duckdb.Error as error:
+            reason = "is missing" if not file.exists() else f"is damaged ({str(error).splitlines()[0]})"
+            raise StoreError(f"{file} {reason}; remove {path} to make the tables again from the trace") from error
+    return list(manifest.get("problems", ()))
