@@ -189,6 +189,11 @@ class _ApiParser:
         name = body["name"]
         args = tuple(self.arg(a, enums) for a in body.get("args") or ())
         returns: Arg | None = None
+        given = {a.name for a in args}
+        for a in args:
+            length = a.field.length
+            if length and length not in given and not length.isdigit() and not length.startswith("zero_terminated"):
+                raise ModelError(f"argument {a.name}: its length {length} is no argument")
         extra = tuple(self.arg(a, enums) for a in body.get("extra") or ())
         fields = [a.field for a in (*args, *extra)] + [self.field(f, enums) for f in body.get("fields") or ()]
         spec = body.get("returns")

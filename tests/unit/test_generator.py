@@ -1,0 +1,131 @@
+"""The generator: what it accepts, what it refuses and where it says the mistake is, and what comes out."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from generator.emit import files_of  # noqa: E402
+from generator.model import MODES, Model  # noqa: E402
+from generator.parse import ModelError, parse_folder, parse_text  # noqa: E402
+
+SMALL = """
+api: small
+title: Small
+provider: occatrace_small
+enums:
+  small_error: {values: {SMALL_OK: 0, SMALL_BAD: -1}}
+types:
+  small_handle: {kind: handle}
+functions:
+- name: smallWrite
+  returns: {type: int, enum: small_error}
+  failed: {field: ret, op: "!=", value: 0}
+  level: {default: event, minimal: event}
+  blocking: wait
+  bytes: size
+  symbols: [smallWrite, smallWrite_v2]
+  args:
+  - {name: queue, type: small_handle}
+  - {name: size, type: size_t, role: bytes}
+  - {name: wait, type: int}
+  - {name: count, type: unsigned int}
+  - {name: list, type: "const small_handle *", array: count}
+  - {name: event, type: "small_handle *", out: true}
+- name: smallGet
+  args:
+  - {name: text, type: "const char *"}
+"""
+
+
+def small(**changes: str) -> str:
+    text = SMALL
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text
+
+
+def test_functions_carry_their_meaning() -> None:
+    api = parse_text(SMALL)
+    write, get = api.functions
+    assert [f.column for f in write.fields] == ["u64", "u64", "i32", "u32", "seq<u64>", "u64", "i32"]
+    assert write.levels == ("event", "event", "event", "tally")
+    assert get.levels == ("tally", "off", "event", "tally")
+    assert write.blocking == "wait"
+    assert write.returns is not None and write.returns.field.type.enum == "small_error"
+    assert api.symbols == ("smallWrite", "smallWrite_v2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("name: count, type: unsigned int", "name: count, type: mystery_t", "function smallWrite: argument count: C type 'mystery_t'"),
+        ("array: count", "array: cuont", "function smallWrite: argument list: its length cuont is no argument"),
+        ("field: ret, op", "field: rte, op", "function smallWrite: failed: no field rte"),
+        ("op: \"!=\"", "op: \"~\"", "function smallWrite: failed: unknown operator ~"),
+        ("bytes: size\n", "bytes: sise\n", "function smallWrite: bytes: no field sise"),
+        ("enum: small_error}", "enum: other}", "function smallWrite: returns: unknown enum other"),
+        ("name: wait,", "name: seq,", "function smallWrite: argument seq: the name seq belongs to every event"),
+        ("default: event", "defualt: event", "function smallWrite: level: defualt"),
+        ("[smallWrite, smallWrite_v2]", "[smallWrite, smallWrite]", "symbols stand twice: smallWrite"),
+        ("- name: smallGet", "- name: smallWrite", "event smallWrite stands twice"),
+        ("blocking: wait", "blokcing: wait", "function smallWrite: unknown key blokcing"),
+        ("SMALL_BAD: -1", "SMALL_BAD: x", "enum small_error: ValueError"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str) -> None:
+    assert old in SMALL
+    with pytest.raises(ModelError) as error:
+        parse_text(small(**{old: new}))
+    assert message in str(error.value)
+
+
+def test_files_of_a_model() -> None:
+    files = files_of(Model((parse_text(SMALL),)))
+    assert set(files) == {
+        "occatrace/_model.json", "native/small_events.h", "native/small_tp.h", "native/provider_small.c",
+        "native/trampolines.c", "docs/events/small.md",
+    }
+    model = json.loads(files["occatrace/_model.json"])["apis"]["small"]
+    write = model["functions"]["smallWrite"]
+    assert write["level"] == dict(zip(MODES, ("event", "event", "event", "tally"), strict=True))
+    assert write["failed"] == {"field": "ret", "op": "!=", "value": 0}
+    assert write["bytes"] == "size" and write["blocking"] is True
+    assert [a["kind"] for a in write["args"]] == ["handle", "uint", "int", "uint", "array", "handle", "enum"]
+
+
+def test_the_real_model_covers_the_dispatch_table() -> None:
+    api = next(a for a in parse_folder(ROOT / "tracepoints").apis if a.name == "opencl")
+    header = subprocess.run(["gcc", "-E", "-x", "c", "-"], input="#include <CL/cl_icd.h>\n", text=True,
+                            capture_output=True, check=True).stdout
+    body = header[header.index("struct _cl_icd_dispatch {"):]
+    body = body[: body.index("}")]
+    typed = [line.split()[-1].strip(";").removeprefix("cl_api_").removeprefix("*") for line in body.splitlines() if "cl_api_cl" in line or "clGetExt" in line]
+    names = {f.name for f in api.functions}
+    assert len(typed) > 130
+    # The Direct3D slots are untyped pointers on Linux.
+    missing = [n for n in typed if n not in names and "D3D" not in n and "DX9" not in n]
+    assert missing == []
+
+
+def test_generated_files_are_not_rewritten_when_nothing_changed(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "tools/generate.py"), "--model", str(ROOT / "tracepoints"), "--output", str(tmp_path)]
+    subprocess.run(command, check=True)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    subprocess.run(command, check=True)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_a_broken_model_stops_the_build_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL.replace("bytes: size", "bytes: sise"))
+    done = subprocess.run([sys.executable, str(ROOT / "tools/generate.py"), "--model", str(tmp_path), "--output",
+                           str(tmp_path / "out")], text=True, capture_output=True)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "generate.py: small.yaml: function smallWrite: bytes: no field sise"
+    assert not (tmp_path / "out").exists()
