@@ -43,8 +43,9 @@ class Arg:
 
     name: str
     kind: str
-    ctype: str = ""
     enum: str | None = None
+    element: str | None = None  # of an array
+    hex: bool = False
     out: bool = False
 
 
@@ -111,10 +112,11 @@ def from_json(data: Mapping[str, Any]) -> Model:
                     api=api,
                     key=key,
                     name=f.get("name", key),
-                    event=f.get("event", f"{entry['provider']}:{key}"),
+                    event=f"{entry['provider']}:{key}",
                     blocking=bool(f.get("blocking")),
                     args=tuple(
-                        Arg(a["name"], a["kind"], a.get("ctype", ""), a.get("enum"), bool(a.get("out"))) for a in f.get("args", ())
+                        Arg(a["name"], a["kind"], a.get("enum"), a.get("element"), bool(a.get("hex")), bool(a.get("out")))
+                        for a in f.get("args", ())
                     ),
                     failed=Failure(failed["field"], failed["op"], int(failed["value"])) if failed else None,
                     bytes=f.get("bytes"),

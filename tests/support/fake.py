@@ -20,7 +20,7 @@ def _call(*args: str, failed: tuple[str, str, int] | None = None, **more: Any) -
     entry: dict[str, Any] = {"args": [], "failed": dict(zip(("field", "op", "value"), failed, strict=True)) if failed else None}
     for arg in args:
         name, kind, *enum = arg.split(":")
-        entry["args"].append({"name": name, "kind": kind, "ctype": "", "enum": enum[0] if enum else None, "out": False})
+        entry["args"].append({"name": name, "kind": kind, "enum": enum[0] if enum else None})
     return entry | more
 
 
