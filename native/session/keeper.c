@@ -1,0 +1,262 @@
+/* Keeps the tracing daemon of one run, and leaves nothing behind. It holds one end of a socket pair whose other end is
+ * in occa_prof: when that end closes, however occa_prof ended, the session is destroyed, the daemon ended and the
+ * folders removed. It knows nothing of runs, events or programs. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <lttng/lttng.h>
+
+enum { MAX_REMOVE = 8, END_TIMEOUT_S = 10, ORPHANS_TIMEOUT_S = 5 };
+
+static int control_fd = -1, lock_fd = -1, log_fd = -1;
+static const char *session_name, *lock_path, *removed[MAX_REMOVE];
+static int remove_count, remove_wait_files;
+static rlim_t fd_limit;
+static pid_t daemon_pid;
+static int session_done; /* occa_prof has destroyed the session itself */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void say(const char *text) { (void)!write(control_fd, text, strlen(text)); }
+
+static void close_others(void) {
+  DIR *dir = opendir("/proc/self/fd");
+  if (!dir) return;
+  for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+    int fd = atoi(entry->d_name);
+    if (fd > 2 && fd != control_fd && fd != lock_fd && fd != log_fd && fd != dirfd(dir)) close(fd);
+  }
+  closedir(dir);
+}
+
+static pid_t start_daemon(char **argv) {
+  pid_t keeper = getpid(), pid = fork();
+  if (pid != 0) return pid;
+  /* Should the keeper itself be killed, the daemon still ends gracefully. */
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != keeper) _exit(0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  struct rlimit limit;
+  if (fd_limit && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > fd_limit) {
+    limit.rlim_cur = fd_limit; /* the daemon closes every possible descriptor as it starts */
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (log_fd >= 0) {
+    dup2(log_fd, 1);
+    dup2(log_fd, 2);
+    close(log_fd);
+  }
+  if (control_fd >= 0) close(control_fd);
+  if (lock_fd >= 0) close(lock_fd);
+  execv(argv[0], argv);
+  fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
+  _exit(127);
+}
+
+/* Reaps whatever has ended; tells whether the daemon was among it. */
+static int reap(void) {
+  int daemon_ended = 0;
+  for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
+    if (pid == daemon_pid) {
+      daemon_pid = 0;
+      daemon_ended = 1;
+    }
+  return daemon_ended;
+}
+
+/* Until occa_prof lets go: the end of its socket, or a signal asking us to end. */
+static void serve(int signals) {
+  struct pollfd fds[] = {{.fd = control_fd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+  for (;;) {
+    if (poll(fds, 2, -1) < 0) {
+      if (errno == EINTR) continue;
+      return;
+    }
+    if (fds[1].revents) {
+      struct signalfd_siginfo info;
+      if (read(signals, &info, sizeof info) != sizeof info) continue;
+      if (info.ssi_signo == SIGUSR1) say("R"); /* the daemon is ready */
+      if (info.ssi_signo == SIGTERM) return;
+      if (info.ssi_signo == SIGCHLD && reap()) say("X"); /* it has ended of itself */
+    }
+    if (fds[0].revents) {
+      char word;
+      ssize_t got = read(control_fd, &word, 1);
+      if (got == 1 && word == 'D') {
+        session_done = 1;
+        continue;
+      }
+      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      return;
+    }
+  }
+}
+
+static void end_session(void) {
+  if (!session_name || session_done || lttng_session_daemon_alive() != 1) return;
+  lttng_stop_tracing(session_name);
+  lttng_destroy_session_no_wait(session_name);
+}
+
+static int sessions_left(void) {
+  struct lttng_session *sessions = NULL;
+  int count = lttng_list_sessions(&sessions);
+  free(sessions);
+  return count > 0 ? count : 0;
+}
+
+/* A daemon that others may use ends when its last user has gone: every run holds the lock shared. */
+static void wait_for_other_users(void) {
+  if (lock_fd < 0) return;
+  for (;;) {
+    flock(lock_fd, LOCK_EX);
+    if (sessions_left() == 0) return;
+    flock(lock_fd, LOCK_SH); /* somebody's own session, or one that is still being destroyed */
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+  }
+}
+
+static int children_left(void) { return waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD; }
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); }
+
+static void kill_children(void) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+  FILE *file = fopen(path, "r");
+  if (!file) return;
+  for (int pid; fscanf(file, "%d", &pid) == 1;) kill(pid, SIGKILL);
+  fclose(file);
+}
+
+static void end_daemon(void) {
+  if (daemon_pid > 0) {
+    kill(daemon_pid, SIGTERM);
+    for (double end = now() + END_TIMEOUT_S; daemon_pid > 0 && now() < end; nap()) reap();
+    if (daemon_pid > 0) kill(daemon_pid, SIGKILL);
+  }
+  /* The consumer flushes what it has and leaves after the daemon; as a subreaper we are its parent by now. */
+  for (double end = now() + ORPHANS_TIMEOUT_S; children_left() && now() < end; nap())
+    ;
+  if (children_left()) {
+    kill_children();
+    for (double end = now() + 1; children_left() && now() < end; nap())
+      ;
+  }
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk) {
+  (void)info, (void)kind, (void)walk;
+  remove(path);
+  return 0;
+}
+
+static int is_mapped(const char *file) {
+  DIR *proc = opendir("/proc");
+  if (!proc) return 1;
+  int found = 0;
+  for (struct dirent *entry; !found && (entry = readdir(proc)) != NULL;) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+    char path[300], *line = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "/proc/%s/maps", entry->d_name);
+    FILE *maps = fopen(path, "r");
+    if (!maps) continue;
+    while (!found && getline(&line, &size, maps) > 0) {
+      const char *at = strstr(line, file);
+      found = at != NULL && (at[strlen(file)] == '\n' || at[strlen(file)] == ' ');
+    }
+    free(line);
+    fclose(maps);
+  }
+  closedir(proc);
+  return found;
+}
+
+/* LTTng-UST keeps a small file per user in /dev/shm, on which programs without a daemon wait for one. Ours goes, unless
+ * somebody waits there. */
+static void remove_unused_wait_files(void) {
+  DIR *shm = opendir("/dev/shm");
+  if (!shm) return;
+  for (struct dirent *entry; (entry = readdir(shm)) != NULL;) {
+    if (strncmp(entry->d_name, "lttng-ust-wait-", 15) != 0) continue;
+    char path[300];
+    struct stat info;
+    snprintf(path, sizeof path, "/dev/shm/%s", entry->d_name);
+    if (lstat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == getuid() && !is_mapped(path)) unlink(path);
+  }
+  closedir(shm);
+}
+
+int main(int argc, char **argv) {
+  for (int option; (option = getopt(argc, argv, "+c:s:r:l:p:o:n:w")) != -1;) switch (option) {
+      case 'c': control_fd = atoi(optarg); break;
+      case 's': session_name = optarg; break;
+      case 'r':
+        if (remove_count < MAX_REMOVE) removed[remove_count++] = optarg;
+        break;
+      case 'l': lock_fd = atoi(optarg); break;
+      case 'p': lock_path = optarg; break;
+      case 'o': log_fd = atoi(optarg); break;
+      case 'n': fd_limit = (rlim_t)strtoul(optarg, NULL, 10); break;
+      case 'w': remove_wait_files = 1; break;
+      default:
+        fprintf(stderr,
+                "usage: %s -c control-fd [-s session] [-r folder]... [-l lock-fd -p lock-file] [-o log-fd] [-n fds]\n"
+                "       [-w] [daemon [argument]...]\nStarted by occa_prof; of no use by hand.\n",
+                argv[0]);
+        return 2;
+    }
+  if (control_fd < 0) return 2;
+  if (getsid(0) != getpid()) setsid(); /* the terminal's signals are not for us */
+  prctl(PR_SET_NAME, "occa_keeper");
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  close_others();
+  (void)!chdir("/");
+  lttng_set_tracing_group(""); /* a member of `tracing` would be sent to the system's daemon */
+
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, NULL);
+  sigset_t heard;
+  sigemptyset(&heard);
+  sigaddset(&heard, SIGCHLD);
+  sigaddset(&heard, SIGUSR1);
+  sigaddset(&heard, SIGTERM);
+  int signals = signalfd(-1, &heard, SFD_CLOEXEC);
+
+  if (optind < argc) daemon_pid = start_daemon(argv + optind);
+  serve(signals);
+  close(control_fd);
+  end_session();
+  if (daemon_pid > 0) wait_for_other_users();
+  end_daemon();
+  for (int i = 0; i < remove_count; i++) nftw(removed[i], remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+  if (remove_wait_files) remove_unused_wait_files();
+  /* The lock file goes with its last holder, who holds it exclusively: see Lock in session.py. */
+  if (lock_fd >= 0 && lock_path && flock(lock_fd, LOCK_EX | LOCK_NB) == 0) unlink(lock_path);
+  return 0;
+}

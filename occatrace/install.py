@@ -1,0 +1,52 @@
+"""Where the installed pieces lie: the libraries for the traced program, the keeper, LTTng's daemon."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+LIB = PACKAGE / "lib"
+PLUGINS = PACKAGE / "plugins"
+
+PRELOAD = LIB / "liboccatrace.so"
+OPENCL_LAYER = LIB / "liboccatrace_opencl.so"
+OPENCL_PRELOAD = LIB / "liboccatrace_opencl_preload.so"
+DAEMON_PACE = LIB / "liboccatrace_daemon_pace.so"
+KEEPER = LIB / "occatrace-keeper"
+
+
+def sessiond() -> Path | None:
+    """LTTng's session daemon: of OCCATRACE_SESSIOND, of PATH, or where systems put it outside a user's PATH."""
+    named = os.environ.get("OCCATRACE_SESSIOND")
+    if named:
+        return Path(named) if os.access(named, os.X_OK) else None
+    found = shutil.which("lttng-sessiond")
+    if found:
+        return Path(found)
+    for folder in ("/usr/local/bin", "/usr/bin"):
+        path = Path(folder) / "lttng-sessiond"
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def opencl_loader() -> Path | None:
+    """The OpenCL loader that a program linked with libOpenCL.so.1 gets, as far as one can tell without running it."""
+    folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+    machine = os.uname().machine
+    folders += [f"/usr/local/lib/{machine}-linux-gnu", "/usr/local/lib", f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib"]
+    for folder in folders:
+        path = Path(folder) / "libOpenCL.so.1"
+        if path.exists():
+            return path.resolve()
+    return None
+
+
+def loader_has_layers(loader: Path) -> bool:
+    """Whether an OpenCL loader knows the layers of the ICD specification."""
+    try:
+        return b"OPENCL_LAYERS" in loader.read_bytes()
+    except OSError:
+        return True

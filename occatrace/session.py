@@ -1,0 +1,378 @@
+"""The LTTng session of one run: started beside the program, stopped after it, read by the analysis.
+
+`start` returns at once; a thread brings the daemon up, starts the session, and answers traced processes, which ask
+through OCCATRACE_SOCKET before they load LTTng ("REG pid uid") and go on when they read "OK". Nothing here prints.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from occatrace import events, install
+from occatrace.daemon import START_TIMEOUT_S, Daemon, DaemonError
+
+CHANNEL = "occatrace"
+SUBBUFFERS = 4
+LARGEST_SUBBUFFER = 4 << 20
+SMALLEST_SUBBUFFER = 16 << 10
+COMFORTABLE_SUBBUFFER = 512 << 10  # below this, bursts may be lost: say so
+MOST_MEMORY = 256 << 20
+SHM = Path("/dev/shm")
+DATA_TIMEOUT_S = 30.0
+REGISTER_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The ring buffers of a session: per possible CPU, `count` sub-buffers and the one being read."""
+
+    cpus: int
+    size: int
+    count: int
+    folder: Path
+    note: str | None = None
+
+    @property
+    def total(self) -> int:
+        """Bytes of shared memory."""
+        return self.cpus * self.size * (self.count + 1)
+
+
+def possible_cpus(text: str | None = None) -> int:
+    """CPUs that LTTng makes a buffer for: those that may ever be there, not only those online."""
+    if text is None:
+        try:
+            text = Path("/sys/devices/system/cpu/possible").read_text(encoding="ascii")
+        except OSError:
+            return os.cpu_count() or 1
+    return max(int(part.split("-")[-1]) for part in text.strip().split(",")) + 1
+
+
+def plan_buffers(cpus: int, free: int, folder: Path = SHM) -> Buffers:
+    """Sub-buffers as large as serves, in at most a quarter of what is free: LTTng says nothing when it is too much."""
+    budget = min(MOST_MEMORY, free // 4)
+    size = LARGEST_SUBBUFFER
+    while size > SMALLEST_SUBBUFFER and cpus * size * (SUBBUFFERS + 1) > budget:
+        size //= 2
+    count = SUBBUFFERS
+    while count > 2 and cpus * size * (count + 1) > budget:
+        count //= 2
+    need = cpus * size * (count + 1)
+    if need > free // 2:
+        raise DaemonError(
+            f"{folder} has {free >> 10} KiB free, the trace buffers of {cpus} CPUs need {need >> 10} KiB: free some, or give"
+            " another folder by --shm-path"
+        )
+    note = None
+    if size < COMFORTABLE_SUBBUFFER:
+        note = (
+            f"small trace buffers ({size >> 10} KiB × {count} on each of {cpus} CPUs): {folder} has {free >> 20} MiB free;"
+            " bursts of events may be lost (--shm-path FOLDER uses another place)"
+        )
+    return Buffers(cpus, size, count, folder, note)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A process that asked to be traced and was told to go on."""
+
+    pid: int
+    uid: int
+
+
+@dataclass
+class Outcome:
+    """What became of the session."""
+
+    state: str = "unused"  # unused: no process asked; recorded; failed
+    processes: list[Registered] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problem: str | None = None
+    buffers: Buffers | None = None
+    daemon: str = "none"  # own, machine
+
+
+class Session:
+    """Life of a session: start, environment, stop, close. Each may be called once; `close` always."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        output: Path,
+        mode: str,
+        shm_path: Path | None = None,
+        patterns: Sequence[str] | None = None,
+    ) -> None:
+        """`patterns`: the events to enable, when not those of the mode."""
+        self.run_id = run_id
+        self.output = output
+        self.mode = mode
+        self._patterns = patterns
+        self.name = f"occatrace-{run_id}"
+        self.outcome = Outcome()
+        shm_base = shm_path or SHM
+        self.shm = shm_base / f"occatrace-{os.getuid()}-{run_id}"
+        self._shm_base = shm_base
+        self._daemon = Daemon(self.name, run_id, self.shm)
+        self._listener: socket.socket | None = None
+        self._wake, self._wake_end = socket.socketpair()
+        self._closing = threading.Event()
+        self._settled = threading.Event()  # started or failed
+        self._waiting: list[tuple[socket.socket, Registered]] = []
+        self._created = False
+        self._destroyed = False
+        self._thread: threading.Thread | None = None
+
+    # ---- in the main thread ----
+
+    @property
+    def socket_path(self) -> Path:
+        """Where traced processes ask."""
+        return self._daemon.home / "register"
+
+    def start(self) -> None:
+        """Start the daemon and the thread that does the rest. Raises DaemonError when there is no tracing to be had."""
+        free = shutil.disk_usage(self._shm_base).free
+        self.outcome.buffers = plan_buffers(possible_cpus(), free, self._shm_base)
+        if self.outcome.buffers.note:
+            self.outcome.notes.append(self.outcome.buffers.note)
+        self.shm.mkdir(mode=0o700)
+        if self._daemon.shared:
+            # Another user's program (su, setuid) may register with root's daemon too; names stay unguessable.
+            self._daemon.home.chmod(0o711)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(str(self.socket_path))
+        if self._daemon.shared:
+            self.socket_path.chmod(0o666)
+        listener.listen(1024)
+        listener.setblocking(False)
+        self._listener = listener
+        self._daemon.start()
+        self.outcome.daemon = "own" if self._daemon.started_ours else "machine"
+        self._thread = threading.Thread(target=self._run, name="occatrace session", daemon=True)
+        self._thread.start()
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The program's environment: the inherited one and what tracing needs."""
+        env = program_environment(inherited, self.mode, self._daemon.home)
+        env["OCCATRACE_SOCKET"] = str(self.socket_path)
+        env["OCCATRACE_RUN"] = self.run_id
+        if self._daemon.private_home:
+            env["LTTNG_HOME"] = str(self._daemon.private_home)
+        return env
+
+    def stop(self) -> Outcome:
+        """After the program has ended: everything that was emitted is in the trace when this returns."""
+        self._closing.set()
+        self._wake.send(b"x")
+        if self._thread:
+            self._thread.join()
+        if self._listener:
+            self._listener.close()
+            self._listener = None
+        if self._created:
+            self._stop_session()
+        self._daemon.release(self._destroyed)
+        if self.outcome.problem:
+            self.outcome.state = "failed"
+        elif self.outcome.processes:
+            self.outcome.state = "recorded"
+        return self.outcome
+
+    def close(self) -> None:
+        """Return when nothing is left behind."""
+        if not self._closing.is_set():
+            self.stop()
+        self._daemon.close()
+        self._wake.close()
+        self._wake_end.close()
+
+    def _stop_session(self) -> None:
+        from occatrace import _session
+
+        try:
+            _session.stop(self.name)
+            end = time.monotonic() + DATA_TIMEOUT_S
+            pause = 0.0005
+            while _session.data_pending(self.name):
+                if time.monotonic() > end:
+                    self.outcome.notes.append(f"LTTng still had data to write after {DATA_TIMEOUT_S:.0f} s: the trace is incomplete")
+                    break
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.02)
+            _session.destroy(self.name)
+            self._destroyed = True
+        except _session.Error as error:
+            self.outcome.notes.append(f"LTTng's daemon went away before the end: the trace may be incomplete ({error})")
+
+    # ---- in the thread ----
+
+    def _run(self) -> None:
+        from occatrace import _session
+
+        try:
+            with selectors.DefaultSelector() as selector:
+                assert self._listener and self._daemon.socket
+                selector.register(self._wake_end, selectors.EVENT_READ, "wake")
+                selector.register(self._listener, selectors.EVENT_READ, "listener")
+                try:
+                    self._wait_for_daemon(selector)
+                    if self._closing.is_set() and not self._waiting:
+                        return
+                    self._create()
+                    self._settled.set()
+                except (DaemonError, _session.Error) as error:
+                    self.outcome.problem = str(error)
+                    self._settled.set()
+                for client, who in self._waiting:
+                    self._answer(client, who)
+                self._waiting.clear()
+                while not self._closing.is_set():
+                    self._serve(selector, None)
+        except Exception as error:  # this thread's end must not leave a program waiting
+            self.outcome.problem = f"{type(error).__name__}: {error}"
+            self._settled.set()
+        finally:
+            for client, _ in self._waiting:
+                client.close()
+
+    def _wait_for_daemon(self, selector: selectors.BaseSelector) -> None:
+        """Until our daemon says that it is ready, taking in processes that ask meanwhile."""
+        if not self._daemon.started_ours:
+            return
+        assert self._daemon.socket
+        selector.register(self._daemon.socket, selectors.EVENT_READ, "daemon")
+        end = time.monotonic() + START_TIMEOUT_S
+        try:
+            while True:
+                left = end - time.monotonic()
+                if left < 0:
+                    raise DaemonError(f"LTTng's daemon was not ready within {START_TIMEOUT_S:.0f} s")
+                said = self._serve(selector, left)
+                if said == b"R":
+                    return
+                if said is not None:
+                    # As root two runs may have started one at once; the other's serves us.
+                    if self._daemon.shared and self._daemon.wait_alive(5):
+                        return
+                    raise DaemonError(self._daemon.failure())
+                if self._closing.is_set() and not self._waiting:
+                    return
+        finally:
+            selector.unregister(self._daemon.socket)
+
+    def _create(self) -> None:
+        from occatrace import _session
+
+        assert self.outcome.buffers
+        self.output.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _session.create(self.name, str(self.output))
+        self._created = True
+        _session.set_shm_path(self.name, str(self.shm))
+        _session.add_channel(
+            self.name, CHANNEL, subbuf_size=self.outcome.buffers.size, subbuf_count=self.outcome.buffers.count
+        )
+        if self._daemon.shared:
+            _session.track_only(self.name)
+        _session.enable_events(self.name, CHANNEL, list(self._patterns or events.patterns(self.mode)))
+        _session.start(self.name)
+
+    def _serve(self, selector: selectors.BaseSelector, timeout: float | None) -> bytes | None:
+        """One round: whoever asks is answered, or waits until the session is settled. Returns the keeper's word."""
+        said: bytes | None = None
+        for key, _ in selector.select(timeout):
+            if key.data == "wake":
+                self._wake_end.recv(16)
+            elif key.data == "daemon":
+                assert self._daemon.socket
+                said = self._daemon.socket.recv(1)
+            elif key.data == "listener":
+                self._accept(selector)
+            else:
+                selector.unregister(key.fileobj)
+                self._hear(key.data)
+        return said
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        assert self._listener
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            client.setblocking(False)
+            selector.register(client, selectors.EVENT_READ, client)
+
+    def _hear(self, client: socket.socket) -> None:
+        try:
+            words = client.recv(256).split()
+            pid, uid = int(words[1]), int(words[2])
+            credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        except (OSError, ValueError, IndexError):
+            client.close()
+            return
+        if words[0] != b"REG" or struct.unpack("3i", credentials)[1] != uid:
+            client.close()
+            return
+        who = Registered(pid, uid)
+        if self._settled.is_set():
+            self._answer(client, who)
+        else:
+            self._waiting.append((client, who))
+
+    def _answer(self, client: socket.socket, who: Registered) -> None:
+        from occatrace import _session
+
+        answer = "OK"
+        if self.outcome.problem:
+            answer = f"NO {self.outcome.problem}"
+        elif self._daemon.shared:
+            try:
+                _session.track(self.name, who.pid)
+            except _session.Error as error:
+                answer = f"NO {error}"
+        try:
+            client.send(answer.encode()[:1024])
+            if answer == "OK":
+                self.outcome.processes.append(who)
+        except OSError:
+            pass  # it has died
+        finally:
+            client.close()
+
+
+def program_environment(inherited: Mapping[str, str], mode: str, links: Path) -> dict[str, str]:
+    """What the traced program is given, whatever the session: the preloaded library and the layers. `links` is a folder
+    for links where a path of ours cannot stand in LD_PRELOAD."""
+    env = dict(inherited)
+    preload = [install.PRELOAD]
+    if install.OPENCL_LAYER.exists():
+        env["OPENCL_LAYERS"] = ":".join(filter(None, [inherited.get("OPENCL_LAYERS"), str(install.OPENCL_LAYER)]))
+        loader = install.opencl_loader()
+        if loader and install.OPENCL_PRELOAD.exists() and not install.loader_has_layers(loader):
+            preload.append(install.OPENCL_PRELOAD)
+    names = [str(_plain(path, links)) for path in preload]
+    env["LD_PRELOAD"] = ":".join(filter(None, [*names, inherited.get("LD_PRELOAD")]))
+    env["OCCATRACE_MODE"] = mode
+    env["LTTNG_UST_REGISTER_TIMEOUT"] = str(REGISTER_TIMEOUT_MS)
+    return env
+
+
+def _plain(path: Path, links: Path) -> Path:
+    """The path, or a link to it where it holds what LD_PRELOAD takes for a separator."""
+    if not set(str(path)) & set(" \t\n:;$"):
+        return path
+    link = links / path.name
+    if not link.exists():
+        link.symlink_to(path)
+    return link
