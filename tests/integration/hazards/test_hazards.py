@@ -1,0 +1,128 @@
+"""Programs that end, fork, spawn or load their API in a hazardous way: the program is unharmed, the run is readable, and
+what had been written counts. The traced program knows its own truth (tests/programs/hazards/hazard.c)."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+OCCA_PROF = [sys.executable, "-m", "occatrace.cli"]
+# One round of work in the program.
+LAUNCHES, WRITTEN, READ = 100, 4096, 4096
+
+
+@pytest.fixture(scope="session")
+def hazard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("hazard") / "hazard"
+    subprocess.run(["gcc", "-O1", "-o", program, ROOT / "tests/programs/hazards/hazard.c", "-ldl", "-lpthread"], check=True)
+    return program
+
+
+def profile(run: Path, program: Path, *args: str, timeout: float = 120, **kw: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*OCCA_PROF, "-o", str(run), str(program), *args], text=True, capture_output=True, timeout=timeout, **kw)
+
+
+def report(run: Path, *names: str) -> dict[str, Any]:
+    command = [*OCCA_PROF, "report", str(run), "--format", "json"]
+    for name in names:
+        command += ["--report", name]
+    done = subprocess.run(command, text=True, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def rows(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    table = next(r for r in document["reports"] if r["name"] == name)
+    columns = [c["name"] for c in table["columns"]]
+    return [row if isinstance(row, dict) else dict(zip(columns, row, strict=True)) for row in table["rows"]]
+
+
+def check_rounds(run: Path, rounds: int) -> dict[str, Any]:
+    """The reports say what the program did: nothing is missing and nothing is counted twice."""
+    document = report(run, "gpu_kern_sum", "gpu_mem_size_sum", "api_sum")
+    kernels = {r["name"]: r for r in rows(document, "gpu_kern_sum")}
+    assert kernels["add"]["calls"] == rounds * LAUNCHES
+    calls = {r["name"]: r["calls"] for r in rows(document, "api_sum")}
+    assert calls["clEnqueueNDRangeKernel"] == rounds * LAUNCHES
+    assert calls["clFinish"] == rounds
+    copies = {r["name"]: r for r in rows(document, "gpu_mem_size_sum")}
+    assert copies["HtoD"]["bytes"] == rounds * WRITTEN
+    assert copies["DtoH"]["bytes"] == rounds * READ
+    assert document["losses"]["lost"] == 0
+    return document
+
+
+@pytest.mark.parametrize(
+    ("way", "status"),
+    [("exit3", 3), ("_exit", 4), ("segv", 128 + signal.SIGSEGV), ("abort", 128 + signal.SIGABRT), ("kill9", 128 + signal.SIGKILL)],
+)
+def test_the_way_a_program_ends_passes_through_and_its_work_is_there(hazard: Path, tmp_path: Path, way: str, status: int) -> None:
+    run = tmp_path / "run"
+    assert profile(run, hazard, way).returncode == status
+    check_rounds(run, 1)
+
+
+def test_a_forked_child_is_a_process_of_the_run(hazard: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert profile(run, hazard, "fork").returncode == 0
+    document = check_rounds(run, 1)
+    calls = {r["name"]: r["calls"] for r in rows(document, "api_sum")}
+    assert calls["clCreateKernel"] == 2  # one in the parent, one in the child
+    facts = json.loads((run / "run.json").read_text())
+    assert len(facts["processes"]) == 2
+
+
+def test_fifty_compilers_are_not_traced_and_not_hindered(hazard: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = profile(run, hazard, "fork-exec-50")
+    assert done.returncode == 0, done.stderr
+    check_rounds(run, 1)
+
+
+def test_64_threads(hazard: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert profile(run, hazard, "threads64").returncode == 0
+    check_rounds(run, 65)
+
+
+def test_an_api_that_is_unloaded_and_loaded_again(hazard: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = profile(run, hazard, "dlclose")
+    assert done.returncode == 0, done.stderr
+    check_rounds(run, 4)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_occa_prof_is_forwarded_and_the_report_still_comes(hazard: Path, tmp_path: Path, sent: signal.Signals) -> None:
+    run = tmp_path / "run"
+    prof = subprocess.Popen([*OCCA_PROF, "-o", str(run), str(hazard), "sleep"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert prof.stdout is not None and prof.stdout.readline() == "ready\n"
+    prof.send_signal(sent)
+    _, errors = prof.communicate(timeout=60)
+    assert prof.returncode == 128 + sent
+    assert "add" in errors
+    check_rounds(run, 1)
+
+
+def test_nothing_is_left_behind(hazard: Path, tmp_path: Path) -> None:
+    def ours() -> set[str]:
+        found = {str(p) for folder in ("/tmp", "/dev/shm", "/run") for p in Path(folder).glob("*occatrace*")}
+        if os.getuid() == 0:
+            return found
+        return found | {str(p) for p in Path("/dev/shm").glob("*lttng*")}
+
+    before = ours()
+    assert profile(tmp_path / "run", hazard, "exit3").returncode == 3
+    end = time.monotonic() + 10
+    while ours() - before and time.monotonic() < end:
+        time.sleep(0.1)
+    assert ours() - before == set()
