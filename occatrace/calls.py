@@ -27,7 +27,7 @@ _HEADER = ("tid", "seq", "start", "ts")
 
 def enum_case(column: str, enum: Enum) -> str:
     """SQL that names a value; null where it has no name."""
-    whens = {value: key for key, value in reversed(enum.values.items())}
+    whens = {value: key for key, value in reversed(list(enum.values.items()))}
     if not whens:
         return "NULL::VARCHAR"
     return f"CASE {column} " + " ".join(f"WHEN {value} THEN {sql_text(key)}" for value, key in whens.items()) + " END"

@@ -26,4 +26,5 @@ def middle(index: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
     index = index.astype(np.int64)
     shift = np.maximum(index // SUB - 1, 0)
     low = np.where(index < SUB, index, (SUB + index % SUB)).astype(np.float64) * np.exp2(shift)
-    return low + (np.exp2(shift) - 1) / 2
+    result: npt.NDArray[np.float64] = low + (np.exp2(shift) - 1) / 2
+    return result

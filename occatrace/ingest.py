@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import duckdb
 import numpy as np
@@ -63,7 +63,7 @@ def text_of(value: bytes | str) -> str:
 
 
 class ThreadMap:
-    """Thread ids of one host to threads of the run. `reused` has the starts of threads whose id occurs more than once."""
+    """Thread ids of one host to threads of the run. `reused`: when each thread of an id that occurs again began."""
 
     def __init__(self, first: int, reused: Mapping[int, Sequence[int]] | None = None) -> None:
         self._lut = np.full(1 << 15, -1, np.int32)
@@ -111,7 +111,7 @@ class ThreadMap:
         if int(tids.max()) >= _MAX_TID:
             tids = np.where(tids < _MAX_TID, tids, 0)
         self._grow(int(tids.max()))
-        slots = self._lut[tids]
+        slots: npt.NDArray[np.int32] = self._lut[tids]
         if slots.min() < 0:
             new = np.unique(tids[slots < 0])
             self._lut[new] = np.arange(self.end, self.end + len(new), dtype=np.int32)
@@ -160,7 +160,7 @@ class Groups:
 class _PerThread:
     """Arrays with one element per thread, grown on demand."""
 
-    _FIELDS: Mapping[str, tuple[type, int]] = {}
+    _FIELDS: ClassVar[Mapping[str, tuple[type, int]]] = {}
 
     def __init__(self) -> None:
         self.size = 0
@@ -172,7 +172,7 @@ class _PerThread:
             return
         size = max(size, 2 * self.size, 16)
         for name, (dtype, empty) in self._FIELDS.items():
-            grown = np.full(size, empty, dtype)
+            grown: npt.NDArray[Any] = np.full(size, empty, dtype)
             grown[: self.size] = getattr(self, name)
             setattr(self, name, grown)
         self.size = size
@@ -184,7 +184,7 @@ _NEVER = (1 << 64) - 1
 class ThreadStats(_PerThread):
     """What is known of every thread from all of its events."""
 
-    _FIELDS = {
+    _FIELDS: ClassVar[Mapping[str, tuple[type, int]]] = {
         "seen": (np.int64, 0),
         "max_seq": (np.int64, -1),
         "next_seq": (np.int64, 0),
@@ -204,7 +204,9 @@ class ThreadStats(_PerThread):
         self.reserve(int(ids[-1]) + 1)
         ts = groups.sort(columns["ts"])
         self.seen[ids] += groups.counts
-        self.max_seq[ids] = np.maximum(self.max_seq[ids], groups.fold(np.maximum, groups.sort(columns["seq"])).astype(np.int64))
+        self.max_seq[ids] = np.maximum(
+            self.max_seq[ids], groups.fold(np.maximum, groups.sort(columns["seq"])).astype(np.int64)
+        )
         self.start[ids] = np.minimum(self.start[ids], groups.fold(np.minimum, ts))
         self.end[ids] = np.maximum(self.end[ids], groups.fold(np.maximum, ts))
 
@@ -212,7 +214,7 @@ class ThreadStats(_PerThread):
 class CallStats(_PerThread):
     """Statistics of one function, per thread."""
 
-    _FIELDS = {
+    _FIELDS: ClassVar[Mapping[str, tuple[type, int]]] = {
         "calls": (np.int64, 0),
         "failed": (np.int64, 0),
         "total": (np.uint64, 0),
@@ -263,7 +265,9 @@ class CallStats(_PerThread):
         self.total[ids] += total
         self.min[ids] = np.minimum(self.min[ids], groups.fold(np.minimum, durations))
         self.max[ids] = np.maximum(self.max[ids], groups.fold(np.maximum, durations))
-        self.max_seq[ids] = np.maximum(self.max_seq[ids], groups.fold(np.maximum, groups.sort(columns["seq"])).astype(np.int64))
+        self.max_seq[ids] = np.maximum(
+            self.max_seq[ids], groups.fold(np.maximum, groups.sort(columns["seq"])).astype(np.int64)
+        )
         failed = None
         if function.failed and function.failed.field in columns:
             mask = function.failed.mask(columns[function.failed.field])
@@ -390,7 +394,10 @@ class FirstPass:
         for host in self._hosts:
             prefix = f"{host.name}: " if len(self._hosts) > 1 else ""
             out += [prefix + p for p in host.problems]
-            out += [f"{prefix}{n} events of the unknown kind {event} were left out" for event, n in sorted(host.unknown.items())]
+            out += [
+                f"{prefix}{n} events of the unknown kind {event} were left out"
+                for event, n in sorted(host.unknown.items())
+            ]
         return out
 
     def _read(self, trace: HostTrace, threads: ThreadMap) -> Host:
@@ -468,7 +475,20 @@ class FirstPass:
 
     def _add_activities(self, host: Host, slots: npt.NDArray[np.int32], columns: Columns) -> None:
         launched = np.where(columns["queued"] > 0, columns["queued"], columns["start"])
-        names = ("seq", "kind", "corr_seq", "run_seq", "queue", "queued", "submitted", "start", "end", "bytes", "name", "status")
+        names = (
+            "seq",
+            "kind",
+            "corr_seq",
+            "run_seq",
+            "queue",
+            "queued",
+            "submitted",
+            "start",
+            "end",
+            "bytes",
+            "name",
+            "status",
+        )
         self._insert(
             "raw_activities",
             {
@@ -478,7 +498,9 @@ class FirstPass:
             },
         )
 
-    def _add_records(self, host: Host, record: str, slots: npt.NDArray[np.int32], columns: Columns, reader: Reader) -> None:
+    def _add_records(
+        self, host: Host, record: str, slots: npt.NDArray[np.int32], columns: Columns, reader: Reader
+    ) -> None:
         rows = host.records.setdefault(record, [])
         names = [name for name in columns if "." not in name]
         for slot, *values in zip(slots.tolist(), *(columns[name].tolist() for name in names), strict=True):
@@ -497,7 +519,8 @@ class FirstPass:
                 latest[key] = row
         for key, row in latest.items():
             parts = [
-                columns[f"{name}.values"][int(columns[name][row]) : int(columns[name][row + 1])].copy() for name in ("buckets", "counts")
+                columns[f"{name}.values"][int(columns[name][row]) : int(columns[name][row + 1])].copy()
+                for name in ("buckets", "counts")
             ]
             values = {name: int(columns[name][row]) for name in ("count", "failed", "total", "min", "max")}
             host.tallies[key] = _Tally(times[row], values, int(columns["ticks_hz"][row]), parts[0], parts[1])
@@ -579,7 +602,7 @@ class _Assembly:
                 elif len(own) == 1 and not record:
                     process = own[0]
                 else:
-                    # Its process record is missing (lost, or the trace was cut): keep its events under a row of its own.
+                    # Its process record is missing (lost, or the trace was cut): a row of its own.
                     if record:
                         process = len(rows) + 1
                         images[pid] = [(0, process)]
@@ -602,7 +625,9 @@ class _Assembly:
         for _, r in self._records("name"):
             pieces.setdefault((self._process_of[r["slot"]], r["id"]), {})[r["offset"]] = r["text"]
         for key, parts in pieces.items():
-            raw = b"".join(p if isinstance(p, bytes) else p.encode("utf-8", "surrogateescape") for _, p in sorted(parts.items()))
+            raw = b"".join(
+                p if isinstance(p, bytes) else p.encode("utf-8", "surrogateescape") for _, p in sorted(parts.items())
+            )
             self._names[key] = text_of(raw)
         self._fill("names", [(process, id_, text) for (process, id_), text in self._names.items()])
 
@@ -637,7 +662,9 @@ class _Assembly:
             number: int | None = devices.get((self._process_of[r["slot"]], r["device"]), (None,))[0]
             return number
 
-        self._fill("clocks", [(device_of(r), r["host"], r["device_time"], r["uncertainty"]) for _, r in self._records("clock")])
+        self._fill(
+            "clocks", [(device_of(r), r["host"], r["device_time"], r["uncertainty"]) for _, r in self._records("clock")]
+        )
         worst: dict[tuple[int, int], tuple[int | None, int, int]] = {}
         for _, r in self._records("clock_warning"):
             key = (self._process_of[r["slot"]], r["device"])
@@ -654,15 +681,14 @@ class _Assembly:
                 function = self._model.by_event[event]
                 head = (function.api, function.name)
                 for slot in np.flatnonzero(calls.calls > 0).tolist():
-                    stats.append(
-                        (self._process_of[slot], slot + 1, *head, "event", int(calls.calls[slot]), int(calls.failed[slot]))
-                        + (int(calls.total[slot]), float(calls.mean[slot]), float(calls.m2[slot]))
-                        + (int(calls.min[slot]), int(calls.max[slot]), int(calls.bytes[slot]))
-                    )
-                keys, counts = calls.hist()
+                    values = (calls.total, calls.mean, calls.m2, calls.min, calls.max, calls.bytes)
+                    counts = (int(calls.calls[slot]), int(calls.failed[slot]))
+                    thread = (self._process_of[slot], slot + 1)
+                    stats.append((*thread, *head, "event", *counts, *(v[slot].item() for v in values)))
+                keys, amounts = calls.hist()
                 if len(keys):
                     slots = keys // histogram.BUCKETS
-                    self._hist(function.api, function.name, slots, histogram.middle(keys % histogram.BUCKETS), counts)
+                    self._hist(function.api, function.name, slots, histogram.middle(keys % histogram.BUCKETS), amounts)
                 for slot in np.flatnonzero(calls.begin_seq > calls.max_seq).tolist():
                     host.stats.unfinished[slot] += 1
                     seq, ts = int(calls.begin_seq[slot]), int(calls.begin_ts[slot])
@@ -682,17 +708,15 @@ class _Assembly:
         m2 = float(np.sum(tally.counts * (middles - mean) ** 2)) if v["count"] > 1 else 0.0
         if len(tally.buckets):
             self._hist(api, function, np.full(len(middles), slot), middles, tally.counts)
-        return (
-            (process, slot + 1, api, function, "tally", v["count"], v["failed"], round(v["total"] * scale), mean, m2)
-            + (round(v["min"] * scale), round(v["max"] * scale))
-            + (0,)
-        )
+        head = (process, slot + 1, api, function, "tally", v["count"], v["failed"])
+        return (*head, round(v["total"] * scale), mean, m2, round(v["min"] * scale), round(v["max"] * scale), 0)
 
     def _hist(self, api: str, function: str, slots: Index, values: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
         process = np.array([self._process_of[s] for s in slots.tolist()], np.uint32)
         self._con.register("batch", {"process": process, "thread": slots + 1, "value_ns": values, "calls": counts})
         self._con.execute(
-            "INSERT INTO call_hist BY NAME SELECT *, ?::VARCHAR AS api, ?::VARCHAR AS function FROM batch", [api, function]
+            "INSERT INTO call_hist BY NAME SELECT *, ?::VARCHAR AS api, ?::VARCHAR AS function FROM batch",
+            [api, function],
         )
         self._con.unregister("batch")
 
@@ -704,13 +728,22 @@ class _Assembly:
             lost = expected - s.seen - s.unfinished
             for slot in np.flatnonzero(lost > 0).tolist():
                 rows.append(
-                    (self._process_of[slot], slot + 1, int(expected[slot]), int(s.seen[slot]), int(s.unfinished[slot]), int(lost[slot]))
+                    (
+                        self._process_of[slot],
+                        slot + 1,
+                        int(expected[slot]),
+                        int(s.seen[slot]),
+                        int(s.unfinished[slot]),
+                        int(lost[slot]),
+                    )
                 )
         self._fill("losses", rows)
 
     def _device_work(self) -> None:
         slots = np.array(sorted(self._process_of), np.int32)
-        self._con.register("batch", {"slot": slots, "process": np.array([self._process_of[s] for s in slots.tolist()], np.uint32)})
+        self._con.register(
+            "batch", {"slot": slots, "process": np.array([self._process_of[s] for s in slots.tolist()], np.uint32)}
+        )
         self._con.execute("CREATE OR REPLACE TEMP TABLE slots AS SELECT * FROM batch")
         self._con.unregister("batch")
         kinds = "CASE r.kind " + " ".join(f"WHEN {n} THEN '{name}'" for n, name in KINDS.items()) + " ELSE 'other' END"
@@ -723,17 +756,17 @@ class _Assembly:
             LEFT JOIN names n ON n.process = s.process AND n.id = r.error AND r.error != 0""")
         self._con.execute(f"""
             INSERT INTO occa_copies BY NAME
-            SELECT s.process, r.slot + 1 AS thread, r.seq, {kinds} AS kind, m.text AS mode, r.bytes, r.start AS start_ns,
-                   r.end AS end_ns, n.text AS error
+            SELECT s.process, r.slot + 1 AS thread, r.seq, {kinds} AS kind, m.text AS mode, r.bytes,
+                   r.start AS start_ns, r.end AS end_ns, n.text AS error
             FROM raw_copies r JOIN slots s USING (slot)
             LEFT JOIN names m ON m.process = s.process AND m.id = r.mode
             LEFT JOIN names n ON n.process = s.process AND n.id = r.error AND r.error != 0""")
         self._con.execute(f"""
             INSERT INTO activities BY NAME
-            SELECT s.process, {kinds} AS kind, coalesce(n.text, {kinds}) AS name, q.device, q.queue, r.corr_slot + 1 AS thread,
-                   r.corr_seq AS seq, nullif(r.run_seq, {NO_SEQ}) AS run_seq, k.kernel, r.queued AS queued_ns,
-                   r.submitted AS submitted_ns, r.start AS start_ns, r.end AS end_ns, r.bytes, r.gx, r.gy, r.gz, r.lx, r.ly, r.lz,
-                   r.status
+            SELECT s.process, {kinds} AS kind, coalesce(n.text, {kinds}) AS name, q.device, q.queue,
+                   r.corr_slot + 1 AS thread, r.corr_seq AS seq, nullif(r.run_seq, {NO_SEQ}) AS run_seq, k.kernel,
+                   r.queued AS queued_ns, r.submitted AS submitted_ns, r.start AS start_ns, r.end AS end_ns, r.bytes,
+                   r.gx, r.gy, r.gz, r.lx, r.ly, r.lz, r.status
             FROM raw_activities r JOIN slots s USING (slot)
             LEFT JOIN names n ON n.process = s.process AND n.id = r.name AND r.name != 0
             LEFT JOIN queues q ON q.process = s.process AND q.id = r.queue

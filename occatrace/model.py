@@ -1,4 +1,4 @@
-"""The model of what is traced, as the analysis needs it: `_model.json`, which the generator writes from tracepoints/."""
+"""The model of what is traced, as the analysis needs it: `_model.json`, which the generator writes."""
 
 from __future__ import annotations
 
@@ -115,7 +115,14 @@ def from_json(data: Mapping[str, Any]) -> Model:
                     event=f"{entry['provider']}:{key}",
                     blocking=bool(f.get("blocking")),
                     args=tuple(
-                        Arg(a["name"], a["kind"], a.get("enum"), a.get("element"), bool(a.get("hex")), bool(a.get("out")))
+                        Arg(
+                            a["name"],
+                            a["kind"],
+                            a.get("enum"),
+                            a.get("element"),
+                            bool(a.get("hex")),
+                            bool(a.get("out")),
+                        )
                         for a in f.get("args", ())
                     ),
                     failed=Failure(failed["field"], failed["op"], int(failed["value"])) if failed else None,

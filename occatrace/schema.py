@@ -284,7 +284,7 @@ lost         UBIGINT   count  events lost
 
 BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
 
-# Common columns of `tables/calls/<api>.<function>/*.parquet`; `args` (a struct) follows where the function has arguments.
+# Common columns of `tables/calls/<api>.<function>/*.parquet`; the struct `args` follows where there are arguments.
 CALLS = Table(
     "calls",
     "every recorded call; one dataset per function, whose arguments are in the struct `args`",
@@ -306,8 +306,8 @@ def markdown() -> str:
     out = [
         "# Tables of a run",
         "",
-        f"Schema version {SCHEMA_VERSION}. Generated from `occatrace/schema.py`. All times are nanoseconds of the host's",
-        "CLOCK_MONOTONIC; `processes.realtime_ns - processes.mono_ns` is to be added for wall-clock time.",
+        f"Schema version {SCHEMA_VERSION}. Generated from `occatrace/schema.py`. All times are nanoseconds of the",
+        "host's CLOCK_MONOTONIC; `processes.realtime_ns - processes.mono_ns` is to be added for wall-clock time.",
         "",
     ]
     for table in (*TABLES, CALLS):

@@ -1,4 +1,4 @@
-"""The store of a run: `RUN/tables/*.parquet`, made once from the trace and opened at once later, as one DuckDB connection.
+"""The store of a run: `RUN/tables/*.parquet`, made once from the trace, opened at once later, as a DuckDB connection.
 
 Reports, queries and the timeline see tables only; this module alone knows that there is a trace behind them.
 """
@@ -40,7 +40,9 @@ def native_reader(path: Path, events: Sequence[str] | None) -> Reader:
     """The real thing: `occatrace._native.Reader`."""
     from occatrace import _native
 
-    reader: Reader = _native.Reader(str(path), threads=len(os.sched_getaffinity(0)), batch_rows=BATCH_ROWS, events=events)
+    reader: Reader = _native.Reader(
+        str(path), threads=len(os.sched_getaffinity(0)), batch_rows=BATCH_ROWS, events=events
+    )
     return reader
 
 
@@ -98,7 +100,9 @@ class Store:
                 files = sql_text(str(folder / name / "*.parquet"))
                 self.con.execute(f"CREATE OR REPLACE VIEW {sql_name(name)} AS SELECT * FROM read_parquet({files})")
                 shown = self.model.tally_function(f"{api}:{function}")[1]
-                parts.append(f"SELECT {sql_text(api)} AS api, {sql_text(shown)} AS function, {common} FROM {sql_name(name)}")
+                parts.append(
+                    f"SELECT {sql_text(api)} AS api, {sql_text(shown)} AS function, {common} FROM {sql_name(name)}"
+                )
             empty = f"SELECT NULL::VARCHAR AS api, NULL::VARCHAR AS function, {_nulls(CALLS.columns)} WHERE false"
             self.con.execute(f"CREATE OR REPLACE VIEW calls AS {' UNION ALL '.join(parts or [empty])}")
         return self._calls
@@ -163,7 +167,9 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
                 return Store(run, con, model, _build(run, path, con, model, open_trace), path, open_trace, temporary)
             with _locked(run):
                 if _manifest(path) is None:
-                    return Store(run, con, model, _build(run, path, con, model, open_trace), path, open_trace, temporary)
+                    return Store(
+                        run, con, model, _build(run, path, con, model, open_trace), path, open_trace, temporary
+                    )
         return Store(run, con, model, _reopen(path, con), path, open_trace, temporary)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

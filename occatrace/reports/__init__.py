@@ -1,4 +1,4 @@
-"""Reports: tables of a run → `Report`. One SQL file each, whose head says its title, columns and units; nothing is printed here."""
+"""Reports: tables of a run → `Report`. One SQL file each, whose head says title, columns and units. Prints nothing."""
 
 from __future__ import annotations
 
@@ -83,10 +83,18 @@ def parse(name: str, text: str) -> Definition:
     for value in (value for key, value in head if key == "column"):
         match = re.fullmatch(r"(\w+) (\w+) ([^(]+?)(?: \((.*)\))?", value)
         if not match or match[2] not in _UNITS:
-            raise ValueError(f"{name}.sql: column {value!r} is not `name unit Title (explanation)` with a unit of {_UNITS}")
+            raise ValueError(
+                f"{name}.sql: column {value!r} is not `name unit Title (explanation)` with a unit of {_UNITS}"
+            )
         columns.append(Column(match[1], match[2], match[3], match[4] or ""))
     return Definition(
-        name, single["title"], single["about"], single.get("share", ""), single.get("group"), tuple(columns), "\n".join(lines[at:])
+        name,
+        single["title"],
+        single["about"],
+        single.get("share", ""),
+        single.get("group"),
+        tuple(columns),
+        "\n".join(lines[at:]),
     )
 
 
@@ -112,11 +120,17 @@ def make(con: duckdb.DuckDBPyConnection, name: str) -> Report:
     result = con.execute(entry.sql)
     order = {column[0]: i for i, column in enumerate(result.description or ())}
     picked = [order[column.name] for column in entry.columns]
-    return Report(entry, [tuple(_plain(row[i], column) for i, column in zip(picked, entry.columns, strict=True)) for row in result.fetchall()])
+    return Report(
+        entry,
+        [
+            tuple(_plain(row[i], column) for i, column in zip(picked, entry.columns, strict=True))
+            for row in result.fetchall()
+        ],
+    )
 
 
 def summary(con: duckdb.DuckDBPyConnection) -> list[Report]:
-    """The reports of the end of a run: OCCA's kernels (or the device's, where no OCCA was used), memory traffic, calls."""
+    """The reports of the end of a run: OCCA's kernels (or the device's, where there is no OCCA), memory, calls."""
     made = {name: make(con, name) for name in SUMMARY}
     if made["occa_kern_sum"].rows:
         del made["gpu_kern_sum"]
@@ -130,6 +144,11 @@ def _prepare(con: duckdb.DuckDBPyConnection) -> None:
 
 def _plain(value: Any, column: Column) -> Any:
     """Whole amounts as int: DuckDB's divisions come as float."""
-    if column.unit in ("ns", "bytes", "count") and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+    if (
+        column.unit in ("ns", "bytes", "count")
+        and isinstance(value, float)
+        and value.is_integer()
+        and abs(value) < 2**53
+    ):
         return int(value)
     return value

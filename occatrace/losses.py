@@ -1,0 +1,114 @@
+"""What a run is missing: lost events, calls that never returned, clock corrections, damage. Every report begins with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+
+@dataclass(frozen=True)
+class ThreadLoss:
+    """One thread of which events are missing."""
+
+    host: str
+    pid: int
+    tid: int
+    expected: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A blocking call that never returned."""
+
+    host: str
+    pid: int
+    tid: int
+    api: str
+    function: str
+    since_ns: int
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Everything that is missing or was corrected."""
+
+    events: int
+    expected: int
+    threads: Sequence[ThreadLoss]
+    unfinished: Sequence[Unfinished]
+    killed: Sequence[int]  # processes that did not get to say how they ended
+    clamped: int
+    clamped_worst_ns: int
+    failed_activities: int
+    problems: Sequence[str]
+
+    def lines(self) -> list[str]:
+        """One line for each matter; none for a complete run."""
+        out = list(self.problems)
+        if self.events:
+            threads = f"{len(self.threads)} thread{'s' if len(self.threads) > 1 else ''}"
+            out.append(
+                f"{self.events:,} of {self.expected:,} events of {threads} were lost: counts and times below are too low"
+            )
+        if self.unfinished:
+            first = self.unfinished[0]
+            more = f", and {len(self.unfinished) - 1} more" if len(self.unfinished) > 1 else ""
+            out.append(f"never returned: {first.function} in process {first.pid}, thread {first.tid}{more}")
+        if self.killed:
+            pids = ", ".join(map(str, self.killed[:8])) + (" …" if len(self.killed) > 8 else "")
+            out.append(
+                f"ended without notice (killed, crashed or cut off), last tallies may be missing: process {pids}"
+            )
+        if self.clamped:
+            worst = self.clamped_worst_ns / 1000
+            out.append(f"{self.clamped:,} device times were moved to fit between enqueue and completion, by up to {worst:,.1f} µs")
+        if self.failed_activities:
+            out.append(f"{self.failed_activities:,} device operations failed")
+        return out
+
+    def as_json(self) -> Mapping[str, Any]:
+        """For the JSON format."""
+        return {
+            "events": self.events,
+            "expected": self.expected,
+            "threads": [vars(t) for t in self.threads],
+            "unfinished": [vars(u) for u in self.unfinished],
+            "killed": list(self.killed),
+            "clamped": self.clamped,
+            "clamped_worst_ns": self.clamped_worst_ns,
+            "failed_activities": self.failed_activities,
+            "problems": list(self.problems),
+        }
+
+
+def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str]) -> Losses:
+    """From the open tables of a run."""
+    threads = con.execute(
+        "SELECT p.host, p.pid, t.tid, l.expected, l.lost FROM losses l JOIN threads t USING (thread)"
+        " JOIN processes p ON p.process = l.process ORDER BY l.lost DESC"
+    ).fetchall()
+    unfinished = con.execute(
+        "SELECT p.host, p.pid, t.tid, u.api, u.function, u.start_ns FROM unfinished u JOIN threads t USING (thread)"
+        " JOIN processes p ON p.process = u.process ORDER BY u.start_ns"
+    ).fetchall()
+    killed = con.execute("SELECT pid FROM processes WHERE exit IS NULL ORDER BY process").fetchall()
+    clamped, worst = con.execute(
+        "SELECT coalesce(sum(clamped), 0), coalesce(max(worst_ns), 0) FROM clock_warnings"
+    ).fetchall()[0]
+    failed = con.execute("SELECT count(*) FROM activities WHERE status < 0").fetchall()[0][0]
+    losses = [ThreadLoss(*row) for row in threads]
+    return Losses(
+        events=sum(t.lost for t in losses),
+        expected=sum(t.expected for t in losses),
+        threads=losses,
+        unfinished=[Unfinished(*row) for row in unfinished],
+        killed=[row[0] for row in killed],
+        clamped=int(clamped),
+        clamped_worst_ns=int(worst),
+        failed_activities=int(failed),
+        problems=problems,
+    )

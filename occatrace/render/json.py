@@ -1,0 +1,27 @@
+"""JSON: `{"schema": 1, "run": …, "losses": …, "reports": [{"name", "columns": [{"name", "unit"}], "rows": [{…}]}]}`."""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from occatrace.render import Document
+
+SCHEMA = 1
+
+
+def render(document: Document, out: TextIO) -> None:
+    """Write the document."""
+    reports = []
+    for report in document.reports:
+        names = [column.name for column in report.columns]
+        reports.append(
+            {
+                "name": report.name,
+                "columns": [{"name": column.name, "unit": column.unit} for column in report.columns],
+                "rows": [dict(zip(names, row, strict=True)) for row in report.rows],
+            }
+        )
+    content = {"schema": SCHEMA, "run": document.run, "losses": document.losses.as_json(), "reports": reports}
+    json.dump(content, out, indent=1, ensure_ascii=False)
+    out.write("\n")

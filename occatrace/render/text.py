@@ -1,0 +1,157 @@
+"""Tables for people: human units, as wide as the terminal; complete in a pipe."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from occatrace.render import Document
+from occatrace.reports import Column, Report
+
+# Left out one after another where the terminal is too narrow, least important first.
+_DISPENSABLE = ("stddev", "max", "min", "med", "busy", "source", "bytes", "device", "mode", "avg")
+_API_TITLES = {"occa": "OCCA", "opencl": "OpenCL", "cuda": "CUDA", "hip": "HIP", "openmp": "OpenMP", "mpi": "MPI"}
+_NAME_WIDTH = 24
+_PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
+
+
+def duration(ns: float) -> str:
+    """Four digits and the unit that fits."""
+    for limit, scale, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
+        if abs(ns) < limit * 0.99995:
+            return f"{_digits(ns / scale, whole=scale == 1.0)} {unit}"
+    return f"{_digits(ns / 1e9)} s"
+
+
+def size(count: float) -> str:
+    """Four digits and the unit that fits."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1023.95 or unit == "TiB":
+            return f"{_digits(value, whole=unit == 'B')} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
+def _digits(value: float, whole: bool = False) -> str:
+    if whole and float(value).is_integer():
+        return f"{value:.0f}"
+    before = len(f"{abs(value):.0f}")
+    return f"{value:,.{max(0, 4 - before)}f}"
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor or break a line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def cell(value: Any, column: Column) -> str:
+    """One value as text."""
+    if value is None:
+        return "-" if column.unit in ("ns", "bytes", "count", "percent") else ""
+    if column.unit == "ns":
+        return duration(value)
+    if column.unit == "bytes":
+        return size(value) if value else "-"
+    if column.unit == "percent":
+        return f"{value:.1f} %"
+    if column.unit == "count":
+        return f"{value:,}"
+    return printable(str(value))
+
+
+def render(document: Document, out: TextIO) -> None:
+    """Write the document."""
+    terminal = out.isatty()
+    console = Console(file=out, width=None if terminal else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
+    for line in document.losses.lines():
+        console.print(Text(f"! {printable(line)}", style="bold red"), soft_wrap=not terminal)
+    for report in document.reports:
+        for title, rows in _sections(report):
+            console.print()
+            _print_table(console, report, title, rows, console.width if terminal else None)
+
+
+def _sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """One table, or one per value of the column that the report is grouped by."""
+    group = report.definition.group
+    if group is None or not report.rows:
+        return [(report.definition.title, list(report.rows))]
+    at = [column.name for column in report.columns].index(group)
+    groups = itertools.groupby(report.rows, lambda row: row[at])
+    return [(f"{_API_TITLES.get(key, key)} {report.definition.title.lower()}", list(rows)) for key, rows in groups]
+
+
+def _print_table(
+    console: Console, report: Report, title: str, rows: Sequence[tuple[Any, ...]], width: int | None
+) -> None:
+    definition = report.definition
+    columns = [column for column in report.columns if column.unit != "parent" and column.name != definition.group]
+    places = {column.name: place for place, column in enumerate(report.columns)}
+    parent = next((column.name for column in report.columns if column.unit == "parent"), None)
+    cells = {}
+    for column in columns:
+        values = [cell(row[places[column.name]], column) for row in rows]
+        if column.name == "name" and parent:
+            values = ["  " + v if row[places[parent]] is not None else v for v, row in zip(values, rows, strict=True)]
+        cells[column.name] = values
+    # Columns that say nothing about any row are left out for people.
+    columns = [
+        c
+        for c in columns
+        if c.name not in ("failed", "bytes", "source", "device") or any(v not in ("", "-", "0") for v in cells[c.name])
+    ]
+    columns, left_out = _fit(columns, cells, width)
+    console.print(Text(f"{title} ({definition.name})", style="bold"), end="")
+    console.print(Text(f"  % is {definition.share}" if definition.share else ""))
+    if not rows:
+        console.print(Text("  nothing recorded", style="dim"))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for column in columns:
+        numeric = column.unit in ("percent", "ns", "bytes", "count")
+        table.add_column(
+            column.title, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis", min_width=4
+        )
+    for row in range(len(rows)):
+        failed = "failed" in cells and cells["failed"][row] not in ("0", "-")
+        table.add_row(
+            *(
+                Text(cells[column.name][row], style="red" if failed and column.name == "failed" else "")
+                for column in columns
+            )
+        )
+    console.print(table)
+    if left_out:
+        console.print(Text(f"  (no room for: {', '.join(c.title for c in left_out)})", style="dim"))
+
+
+def _fit(
+    columns: Sequence[Column], cells: dict[str, list[str]], width: int | None
+) -> tuple[list[Column], list[Column]]:
+    """Columns that fit, names shortened if need be, and those that do not."""
+    kept, left_out = list(columns), []
+    if width is None:
+        return kept, []
+
+    def needed() -> int:
+        widths = {c.name: max([cell_len(c.title), *map(cell_len, cells[c.name])]) + 2 for c in kept}
+        if "name" in widths:
+            widths["name"] = min(widths["name"], _NAME_WIDTH + 2)
+        return sum(widths.values())
+
+    for word in _DISPENSABLE:
+        if needed() <= width:
+            break
+        for column in [c for c in kept if c.name.split("_")[0] == word]:
+            kept.remove(column)
+            left_out.append(column)
+    return kept, left_out
