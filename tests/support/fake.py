@@ -12,12 +12,22 @@ import numpy as np
 from occatrace.histogram import bucket
 from occatrace.model import Model, from_json
 
-_TYPES: Mapping[str, type] = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "i32": np.int32, "str": np.uint32}
+_TYPES: Mapping[str, type] = {
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "i32": np.int32,
+    "str": np.uint32,
+}
 
 
 def _call(*args: str, failed: tuple[str, str, int] | None = None, **more: Any) -> dict[str, Any]:
     """A function of the fake model; an argument is `name:kind` or `name:kind:enum`."""
-    entry: dict[str, Any] = {"args": [], "failed": dict(zip(("field", "op", "value"), failed, strict=True)) if failed else None}
+    entry: dict[str, Any] = {
+        "args": [],
+        "failed": dict(zip(("field", "op", "value"), failed, strict=True)) if failed else None,
+    }
     for arg in args:
         name, kind, *enum = arg.split(":")
         entry["args"].append({"name": name, "kind": kind, "enum": enum[0] if enum else None})
@@ -33,11 +43,22 @@ MODEL_JSON: Mapping[str, Any] = {
             "provider": "occatrace_occa",
             "functions": {
                 "kernel_run": _call(
-                    "kernel:uint", "launches:uint", "error:name", failed=_OCCA_FAILED, name="occa::kernel::run", activity="kernel"
+                    "kernel:uint",
+                    "launches:uint",
+                    "error:name",
+                    failed=_OCCA_FAILED,
+                    name="occa::kernel::run",
+                    activity="kernel",
                 ),
                 "memory_copyFrom": _call(
-                    "handle:handle", "bytes:uint", "kind:enum:kind", "mode:name", "error:name",
-                    failed=_OCCA_FAILED, name="occa::memory::copyFrom", bytes="bytes",
+                    "handle:handle",
+                    "bytes:uint",
+                    "kind:enum:kind",
+                    "mode:name",
+                    "error:name",
+                    failed=_OCCA_FAILED,
+                    name="occa::memory::copyFrom",
+                    bytes="bytes",
                 ),
             },
             "enums": {"kind": {"values": {"HtoD": 2, "DtoH": 3}, "bitfield": False}},
@@ -47,13 +68,18 @@ MODEL_JSON: Mapping[str, Any] = {
             "provider": "occatrace_opencl",
             "functions": {
                 "clFinish": _call("command_queue:handle", "ret:enum:error", failed=_CL_FAILED, blocking=True),
-                "clCreateBuffer": _call("flags:bitfield:flags", "size:uint", "ret:enum:error", failed=_CL_FAILED, bytes="size"),
+                "clCreateBuffer": _call(
+                    "flags:bitfield:flags", "size:uint", "ret:enum:error", failed=_CL_FAILED, bytes="size"
+                ),
                 "clEnqueueNDRangeKernel": _call("global:array", "ret:enum:error", failed=_CL_FAILED, activity="kernel"),
                 "clBuildProgram": _call("options:string", "ret:enum:error", failed=_CL_FAILED, blocking=True),
                 "clGetDeviceInfo": _call("ret:enum:error", failed=_CL_FAILED),
             },
             "enums": {
-                "error": {"values": {"CL_SUCCESS": 0, "CL_INVALID_VALUE": -30, "CL_INVALID_COMMAND_QUEUE": -36}, "bitfield": False},
+                "error": {
+                    "values": {"CL_SUCCESS": 0, "CL_INVALID_VALUE": -30, "CL_INVALID_COMMAND_QUEUE": -36},
+                    "bitfield": False,
+                },
                 "flags": {"values": {"CL_MEM_READ_WRITE": 1, "CL_MEM_COPY_HOST_PTR": 32}, "bitfield": True},
             },
         },
@@ -168,7 +194,10 @@ class FakeThread:
         row = {name: self.trace.string(v) if fields[name] == "str" else v for name, v in values.items()}
         missing = set(fields) - set(row)
         assert missing <= {"pid"} | {n for n, k in fields.items() if not k.startswith("seq")}, missing
-        defaults = {name: self.pid if name == "pid" else self.trace.string("") if fields[name] == "str" else 0 for name in missing}
+        defaults = {
+            name: self.pid if name == "pid" else self.trace.string("") if fields[name] == "str" else 0
+            for name in missing
+        }
         self.trace.rows.append((event, {"ts": ts, "tid": self.tid, "seq": seq, **defaults, **row}))
         return seq
 
@@ -226,7 +255,9 @@ class FakeTrace:
         thread.record("thread", start, name=name)
         return thread
 
-    def tally(self, thread: FakeThread, function: str, durations: Sequence[int], ts: int, failed: int = 0, hz: int = 10**9) -> None:
+    def tally(
+        self, thread: FakeThread, function: str, durations: Sequence[int], ts: int, failed: int = 0, hz: int = 10**9
+    ) -> None:
         """The cumulative tally of one function, from its durations in ns."""
         ticks = np.array(durations, np.uint64) * hz // 10**9
         indexes, counts = np.unique(bucket(ticks), return_counts=True)
@@ -268,7 +299,13 @@ def demo_trace() -> FakeTrace:
     for i in range(10):
         run = t.take()
         for launch, backend in enumerate((backend0, backend1)):
-            launched = t.call("opencl:clEnqueueNDRangeKernel", at + 10 + 100 * launch, at + 90 + 100 * launch, **{"global": [64, 2]}, ret=0)
+            launched = t.call(
+                "opencl:clEnqueueNDRangeKernel",
+                at + 10 + 100 * launch,
+                at + 90 + 100 * launch,
+                **{"global": [64, 2]},
+                ret=0,
+            )
             begin = at + 1000 + 500 * launch
             t.event(
                 "occatrace_device:activity", at + 5000, kind=1, corr_tid=100, corr_seq=launched, run_seq=run, queue=1 + launch,
@@ -280,7 +317,16 @@ def demo_trace() -> FakeTrace:
         at += 10_000
     error = t.name("out of bounds")
     for i in range(4):
-        t.call("occa:memory_copyFrom", at, at + 50, handle=1, bytes=1 << 20, kind=2, mode=serial, error=error if i == 3 else 0)
+        t.call(
+            "occa:memory_copyFrom",
+            at,
+            at + 50,
+            handle=1,
+            bytes=1 << 20,
+            kind=2,
+            mode=serial,
+            error=error if i == 3 else 0,
+        )
         seq = t.take()
         t.event("occatrace_device:activity", at + 900, seq, kind=2, corr_tid=100, corr_seq=seq, run_seq=0xFFFFFFFF, queue=1,
                 queued=at, submitted=at + 1, start=at + 10, end=at + 500, bytes=4096, status=0)  # fmt: skip
