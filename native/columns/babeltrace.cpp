@@ -1,0 +1,664 @@
+// Any CTF trace into columns through libbabeltrace2: graphs of source.ctf.fs and one simple sink per port, without the muxer
+// (merging streams by time costs more than decoding them). Each worker builds graphs of its own over some of the ports.
+#include "source.h"
+
+#include <babeltrace2/babeltrace.h>
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <unordered_map>
+
+namespace occatrace::columns {
+
+namespace {
+
+// libbabeltrace2 keeps lists of plug-ins and component classes for the whole process: graphs are made and ended one at a
+// time, and run at the same time.
+std::mutex library;
+
+constexpr uint64_t most_ports_per_graph = 32; // each port keeps files open
+
+// What the library has to say about the failure that this thread just met, the cause first.
+std::string take_error() {
+    const bt_error *error = bt_current_thread_take_error();
+    if (error == nullptr) return "unknown error";
+    std::string text;
+    // The first cause is the innermost: what happened; the others say who asked for it.
+    if (bt_error_get_cause_count(error) > 0) {
+        text = bt_error_cause_get_message(bt_error_borrow_cause_by_index(error, 0));
+    }
+    bt_error_release(error);
+    return text.empty() ? "unknown error" : text;
+}
+
+[[noreturn]] void fail(const char *what) { throw TraceError(std::string(what) + ": " + take_error()); }
+
+// How one field class goes into columns.
+struct Node {
+    enum class Op { Unsigned, Signed, Bool, Bits, Single, Double, Text, Structure, List } op = Op::Structure;
+    uint64_t member = 0; // place in the enclosing structure
+    size_t column = 0;
+    uint8_t width = 8;
+    std::vector<Node> inner; // members of a structure, or the one element of a list
+};
+
+struct Plan {
+    Builder *builder = nullptr; // null: this event is not wanted
+    Node common, specific, payload;
+};
+
+struct Scalar {
+    Node::Op op;
+    Kind kind;
+};
+
+// False: neither a number nor a text.
+bool scalar_of(const bt_field_class *type, Scalar &scalar) {
+    const bt_field_class_type number = bt_field_class_get_type(type);
+    if (bt_field_class_type_is(number, BT_FIELD_CLASS_TYPE_UNSIGNED_INTEGER)) {
+        scalar = {Node::Op::Unsigned, integer_kind(bt_field_class_integer_get_field_value_range(type), false)};
+    } else if (bt_field_class_type_is(number, BT_FIELD_CLASS_TYPE_SIGNED_INTEGER)) {
+        scalar = {Node::Op::Signed, integer_kind(bt_field_class_integer_get_field_value_range(type), true)};
+    } else if (number == BT_FIELD_CLASS_TYPE_BOOL) {
+        scalar = {Node::Op::Bool, Kind::U8};
+    } else if (number == BT_FIELD_CLASS_TYPE_BIT_ARRAY) {
+        scalar = {Node::Op::Bits, Kind::U64};
+    } else if (number == BT_FIELD_CLASS_TYPE_SINGLE_PRECISION_REAL) {
+        scalar = {Node::Op::Single, Kind::F32};
+    } else if (number == BT_FIELD_CLASS_TYPE_DOUBLE_PRECISION_REAL) {
+        scalar = {Node::Op::Double, Kind::F64};
+    } else if (number == BT_FIELD_CLASS_TYPE_STRING) {
+        scalar = {Node::Op::Text, Kind::String};
+    } else {
+        return false;
+    }
+    return true;
+}
+
+class Planner {
+  public:
+    Planner(std::string event, Output &output) : schema_(event), event_(std::move(event)), output_(output) {}
+
+    Node structure(const bt_field_class *type, const std::string &prefix) {
+        Node node;
+        if (type == nullptr) return node;
+        const uint64_t count = bt_field_class_structure_get_member_count(type);
+        for (uint64_t i = 0; i < count; i++) {
+            const auto *member = bt_field_class_structure_borrow_member_by_index_const(type, i);
+            const std::string name = bt_field_class_structure_member_get_name(member);
+            if (i + 1 < count) {
+                const auto *next = bt_field_class_structure_borrow_member_by_index_const(type, i + 1);
+                if (is_length_of(name, bt_field_class_structure_member_get_name(next))) continue;
+            }
+            add(node, i, bt_field_class_structure_member_borrow_field_class_const(member), join_name(prefix, name));
+        }
+        return node;
+    }
+
+    Schema take() { return schema_.take(); }
+
+  private:
+    void add(Node &parent, uint64_t member, const bt_field_class *type, const std::string &name) {
+        const bt_field_class_type number = bt_field_class_get_type(type);
+        Scalar scalar{};
+        Node node;
+        node.member = member;
+        if (scalar_of(type, scalar)) {
+            node.op = scalar.op;
+            node.width = static_cast<uint8_t>(width_of(scalar.kind));
+            node.column = schema_.add(name, scalar.kind, false);
+        } else if (number == BT_FIELD_CLASS_TYPE_STRUCTURE) {
+            Node inner = structure(type, name);
+            inner.member = member;
+            node = std::move(inner);
+        } else if (bt_field_class_type_is(number, BT_FIELD_CLASS_TYPE_ARRAY) &&
+                   scalar_of(bt_field_class_array_borrow_element_field_class_const(type), scalar)) {
+            node.op = Node::Op::List;
+            node.column = schema_.add(name, scalar.kind, true);
+            Node element;
+            element.op = scalar.op;
+            element.width = static_cast<uint8_t>(width_of(scalar.kind));
+            node.inner.push_back(element);
+        } else {
+            output_.problem("field " + name + " of " + event_ + " is left out: it is a variant, an option or a nested list");
+            return;
+        }
+        parent.inner.push_back(std::move(node));
+    }
+
+    SchemaBuilder schema_;
+    std::string event_;
+    Output &output_;
+};
+
+std::shared_ptr<const Schema> plan_event(const bt_event_class *type, Output &output, Plan *plan) {
+    const bt_stream_class *stream = bt_event_class_borrow_stream_class_const(type);
+    const char *name = bt_event_class_get_name(type);
+    Planner planner(name != nullptr ? name : "", output);
+    Node common = planner.structure(bt_stream_class_borrow_event_common_context_field_class_const(stream), "ctx");
+    Node specific = planner.structure(bt_event_class_borrow_specific_context_field_class_const(type), "ctx");
+    Node payload = planner.structure(bt_event_class_borrow_payload_field_class_const(type), "");
+    if (plan != nullptr) {
+        plan->common = std::move(common);
+        plan->specific = std::move(specific);
+        plan->payload = std::move(payload);
+    }
+    return std::make_shared<const Schema>(planner.take());
+}
+
+void store(uint8_t *place, uint8_t width, uint64_t value) {
+    // Little and big endian alike: each width through its own type.
+    switch (width) {
+    case 1: {
+        const auto narrow = static_cast<uint8_t>(value);
+        memcpy(place, &narrow, 1);
+        break;
+    }
+    case 2: {
+        const auto narrow = static_cast<uint16_t>(value);
+        memcpy(place, &narrow, 2);
+        break;
+    }
+    case 4: {
+        const auto narrow = static_cast<uint32_t>(value);
+        memcpy(place, &narrow, 4);
+        break;
+    }
+    default:
+        memcpy(place, &value, 8);
+    }
+}
+
+void store_scalar(const Node &node, const bt_field *field, uint8_t *place, StringCache &strings) {
+    switch (node.op) {
+    case Node::Op::Unsigned:
+        store(place, node.width, bt_field_integer_unsigned_get_value(field));
+        break;
+    case Node::Op::Signed:
+        store(place, node.width, static_cast<uint64_t>(bt_field_integer_signed_get_value(field)));
+        break;
+    case Node::Op::Bool:
+        *place = bt_field_bool_get_value(field) != BT_FALSE ? 1 : 0;
+        break;
+    case Node::Op::Bits:
+        store(place, 8, bt_field_bit_array_get_value_as_integer(field));
+        break;
+    case Node::Op::Single: {
+        const float value = bt_field_real_single_precision_get_value(field);
+        memcpy(place, &value, sizeof value);
+        break;
+    }
+    case Node::Op::Double: {
+        const double value = bt_field_real_double_precision_get_value(field);
+        memcpy(place, &value, sizeof value);
+        break;
+    }
+    case Node::Op::Text: {
+        const char *text = bt_field_string_get_value(field);
+        store(place, 4, strings.intern(text, strlen(text)));
+        break;
+    }
+    default:
+        break;
+    }
+}
+
+void store_structure(const Node &structure, const bt_field *field, Builder &builder, StringCache &strings) {
+    for (const Node &node : structure.inner) {
+        const bt_field *member = bt_field_structure_borrow_member_field_by_index_const(field, node.member);
+        if (node.op == Node::Op::Structure) {
+            store_structure(node, member, builder, strings);
+        } else if (node.op == Node::Op::List) {
+            const Node &element = node.inner.front();
+            const uint64_t count = bt_field_array_get_length(member);
+            uint8_t *place = builder.append(node.column, count);
+            for (uint64_t i = 0; i < count; i++) {
+                const bt_field *value = bt_field_array_borrow_element_field_by_index_const(member, i);
+                store_scalar(element, value, place + i * element.width, strings);
+            }
+        } else {
+            store_scalar(node, member, builder.place(node.column, node.width), strings);
+        }
+    }
+}
+
+std::string text_of(const bt_value *value) {
+    switch (bt_value_get_type(value)) {
+    case BT_VALUE_TYPE_STRING:
+        return bt_value_string_get(value);
+    case BT_VALUE_TYPE_UNSIGNED_INTEGER:
+        return std::to_string(bt_value_integer_unsigned_get(value));
+    case BT_VALUE_TYPE_SIGNED_INTEGER:
+        return std::to_string(bt_value_integer_signed_get(value));
+    default:
+        return "";
+    }
+}
+
+// One input of source.ctf.fs with its graph.
+class Graph {
+  public:
+    explicit Graph(const std::string &path) {
+        const std::lock_guard<std::mutex> lock(library);
+        try {
+            open(path);
+        } catch (...) {
+            release();
+            throw;
+        }
+    }
+    ~Graph() {
+        const std::lock_guard<std::mutex> lock(library);
+        release();
+    }
+    Graph(const Graph &) = delete;
+    Graph &operator=(const Graph &) = delete;
+
+    uint64_t ports() const { return bt_component_source_get_output_port_count(source_); }
+
+    std::string port_name(uint64_t index) const {
+        return bt_port_get_name(
+            bt_port_output_as_port_const(bt_component_source_borrow_output_port_by_index_const(source_, index)));
+    }
+
+    // `data` lives until run() has returned.
+    void add_sink(uint64_t port, bt_graph_simple_sink_component_consume_func consume, void *data) {
+        const std::lock_guard<std::mutex> lock(library);
+        const bt_component_sink *sink = nullptr;
+        const std::string name = "columns-" + std::to_string(port);
+        if (bt_graph_add_simple_sink_component(graph_, name.c_str(), nullptr, consume, nullptr, data, &sink) !=
+            BT_GRAPH_ADD_COMPONENT_STATUS_OK) {
+            fail("cannot add a sink");
+        }
+        if (bt_graph_connect_ports(graph_, bt_component_source_borrow_output_port_by_index_const(source_, port),
+                                   bt_component_sink_borrow_input_port_by_index_const(sink, 0),
+                                   nullptr) != BT_GRAPH_CONNECT_PORTS_STATUS_OK) {
+            fail("cannot connect a stream");
+        }
+    }
+
+    // Until all sinks have ended. An empty text, or what went wrong.
+    std::string run() {
+        const bt_graph_run_status status = bt_graph_run(graph_);
+        return status == BT_GRAPH_RUN_STATUS_OK || status == BT_GRAPH_RUN_STATUS_AGAIN ? std::string() : take_error();
+    }
+
+  private:
+    void open(const std::string &path) {
+        if (bt_plugin_find("ctf", BT_TRUE, BT_TRUE, BT_TRUE, BT_TRUE, BT_FALSE, &plugin_) != BT_PLUGIN_FIND_STATUS_OK) {
+            throw TraceError("babeltrace2's CTF plug-in is not found (install the package babeltrace2 or libbabeltrace2-0)");
+        }
+        const bt_component_class_source *fs = bt_plugin_borrow_source_component_class_by_name_const(plugin_, "fs");
+        if (fs == nullptr) throw TraceError("babeltrace2's CTF plug-in has no component class source.ctf.fs");
+        graph_ = bt_graph_create(0);
+        params_ = bt_value_map_create();
+        bt_value *inputs = nullptr;
+        if (graph_ == nullptr || params_ == nullptr ||
+            bt_value_map_insert_empty_array_entry(params_, "inputs", &inputs) != BT_VALUE_MAP_INSERT_ENTRY_STATUS_OK ||
+            bt_value_array_append_string_element(inputs, path.c_str()) != BT_VALUE_ARRAY_APPEND_ELEMENT_STATUS_OK) {
+            fail("babeltrace2 has no memory");
+        }
+        if (bt_graph_add_source_component(graph_, fs, "source", params_, BT_LOGGING_LEVEL_NONE, &source_) !=
+            BT_GRAPH_ADD_COMPONENT_STATUS_OK) {
+            throw TraceError(take_error());
+        }
+    }
+
+    void release() {
+        bt_graph_put_ref(graph_);
+        bt_value_put_ref(params_);
+        bt_plugin_put_ref(plugin_);
+    }
+
+    const bt_plugin *plugin_ = nullptr;
+    bt_graph *graph_ = nullptr;
+    bt_value *params_ = nullptr;
+    const bt_component_source *source_ = nullptr;
+};
+
+// What a stream's beginning says of its trace.
+struct Probe {
+    TraceInfo &info;
+    const EventFilter &filter;
+    Output &output;
+
+    static bt_graph_simple_sink_component_consume_func_status consume(bt_message_iterator *iterator, void *data) {
+        auto &probe = *static_cast<Probe *>(data);
+        bt_message_array_const messages = nullptr;
+        uint64_t count = 0;
+        if (bt_message_iterator_next(iterator, &messages, &count) != BT_MESSAGE_ITERATOR_NEXT_STATUS_OK) {
+            bt_current_thread_clear_error(); // reading proper will meet it again, and report it
+            return BT_GRAPH_SIMPLE_SINK_COMPONENT_CONSUME_FUNC_STATUS_END;
+        }
+        for (uint64_t i = 0; i < count; i++) {
+            if (bt_message_get_type(messages[i]) == BT_MESSAGE_TYPE_STREAM_BEGINNING) {
+                probe.stream(bt_message_stream_beginning_borrow_stream_const(messages[i]));
+            }
+            bt_message_put_ref(messages[i]);
+        }
+        return BT_GRAPH_SIMPLE_SINK_COMPONENT_CONSUME_FUNC_STATUS_END;
+    }
+
+    void stream(const bt_stream *stream) {
+        const bt_trace *trace = bt_stream_borrow_trace_const(stream);
+        for (uint64_t i = 0; i < bt_trace_get_environment_entry_count(trace); i++) {
+            const char *name = nullptr;
+            const bt_value *value = nullptr;
+            bt_trace_borrow_environment_entry_by_index_const(trace, i, &name, &value);
+            info.env[name] = text_of(value);
+        }
+        const bt_stream_class *type = bt_stream_borrow_class_const(stream);
+        const bt_clock_class *clock = bt_stream_class_borrow_default_clock_class_const(type);
+        if (clock != nullptr) {
+            int64_t seconds = 0;
+            uint64_t cycles = 0;
+            bt_clock_class_get_offset(clock, &seconds, &cycles);
+            info.clock_frequency = bt_clock_class_get_frequency(clock);
+            const auto fraction = static_cast<int64_t>(static_cast<unsigned __int128>(cycles) * 1'000'000'000u /
+                                                       std::max<uint64_t>(1, info.clock_frequency));
+            info.clock_offset = static_cast<int64_t>(static_cast<uint64_t>(seconds) * 1'000'000'000u) + fraction;
+        }
+        for (uint64_t i = 0; i < bt_stream_class_get_event_class_count(type); i++) {
+            const bt_event_class *event = bt_stream_class_borrow_event_class_by_index_const(type, i);
+            const char *name = bt_event_class_get_name(event);
+            if (filter.accepts(name != nullptr ? name : "")) output.declare(plan_event(event, output, nullptr));
+        }
+    }
+};
+
+// One worker's graph at work: its plans, and the rows that they fill.
+class Decoder {
+  public:
+    Decoder(const SourceOptions &options, WorkerOutput &output,
+            std::vector<std::shared_ptr<const Schema>> &schemas, std::mutex &schemas_mutex)
+        : options_(options), output_(output), schemas_(schemas), schemas_mutex_(schemas_mutex) {}
+
+    // False: nobody reads any more.
+    bool closed() const { return output_.closed(); }
+    void problem(const std::string &text) { output_.output().problem(text); }
+
+    void event(const bt_message *message) {
+        const bt_event *event = bt_message_event_borrow_event_const(message);
+        const bt_event_class *type = bt_event_borrow_class_const(event);
+        if (type != last_type_) {
+            last_plan_ = &plan(type);
+            last_type_ = type;
+        }
+        const Plan &plan = *last_plan_;
+        if (plan.builder == nullptr) return;
+        Builder &builder = *plan.builder;
+        builder.begin();
+        uint64_t time = 0;
+        if (has_clock_) {
+            time = bt_clock_snapshot_get_value(bt_message_event_borrow_default_clock_snapshot_const(message));
+        }
+        builder.set<uint64_t>(0, time);
+        StringCache &strings = output_.strings();
+        if (!plan.common.inner.empty()) {
+            store_structure(plan.common, bt_event_borrow_common_context_field_const(event), builder, strings);
+        }
+        if (!plan.specific.inner.empty()) {
+            store_structure(plan.specific, bt_event_borrow_specific_context_field_const(event), builder, strings);
+        }
+        if (!plan.payload.inner.empty()) {
+            store_structure(plan.payload, bt_event_borrow_payload_field_const(event), builder, strings);
+        }
+        builder.commit();
+    }
+
+    void stream(const bt_stream *stream) {
+        has_clock_ = bt_stream_class_borrow_default_clock_class_const(bt_stream_borrow_class_const(stream)) != nullptr;
+    }
+
+  private:
+    Plan &plan(const bt_event_class *type) {
+        const auto found = plans_.find(type);
+        if (found != plans_.end()) return found->second;
+        Plan &plan = plans_[type];
+        const char *name = bt_event_class_get_name(type);
+        if (!options_.filter.accepts(name != nullptr ? name : "")) return plan;
+        std::shared_ptr<const Schema> schema = plan_event(type, output_.output(), &plan);
+        plan.builder = &output_.builder(shared(std::move(schema)), options_.trace);
+        output_.output().declare(plan.builder->schema());
+        return plan;
+    }
+
+    // The same event in several graphs is one schema, so that rows of one worker's graphs meet in one builder.
+    std::shared_ptr<const Schema> shared(std::shared_ptr<const Schema> schema) {
+        const std::lock_guard<std::mutex> lock(schemas_mutex_);
+        for (const auto &known : schemas_) {
+            if (*known == *schema) return known;
+        }
+        schemas_.push_back(schema);
+        return schema;
+    }
+
+    const SourceOptions &options_;
+    WorkerOutput &output_;
+    std::vector<std::shared_ptr<const Schema>> &schemas_;
+    std::mutex &schemas_mutex_;
+    std::unordered_map<const bt_event_class *, Plan> plans_;
+    const bt_event_class *last_type_ = nullptr;
+    Plan *last_plan_ = nullptr;
+    bool has_clock_ = false;
+};
+
+// One port: all of a stream, in one call of the graph.
+struct Port {
+    Decoder *decoder;
+    std::string name;
+
+    static bt_graph_simple_sink_component_consume_func_status consume(bt_message_iterator *iterator, void *data) {
+        auto &port = *static_cast<Port *>(data);
+        try {
+            port.read(iterator);
+        } catch (const std::exception &error) {
+            // An exception must not pass through the library's C code.
+            port.decoder->problem(port.name + ": " + error.what());
+        }
+        return BT_GRAPH_SIMPLE_SINK_COMPONENT_CONSUME_FUNC_STATUS_END;
+    }
+
+    void read(bt_message_iterator *iterator) {
+        while (!decoder->closed()) {
+            bt_message_array_const messages = nullptr;
+            uint64_t count = 0;
+            const bt_message_iterator_next_status status = bt_message_iterator_next(iterator, &messages, &count);
+            if (status == BT_MESSAGE_ITERATOR_NEXT_STATUS_AGAIN) continue;
+            if (status == BT_MESSAGE_ITERATOR_NEXT_STATUS_END) return;
+            if (status != BT_MESSAGE_ITERATOR_NEXT_STATUS_OK) {
+                // Ending this sink only: the other streams of the graph are read on.
+                decoder->problem(name + ": damaged or truncated, read up to there: " + take_error());
+                return;
+            }
+            for (uint64_t i = 0; i < count; i++) {
+                switch (bt_message_get_type(messages[i])) {
+                case BT_MESSAGE_TYPE_EVENT:
+                    decoder->event(messages[i]);
+                    break;
+                case BT_MESSAGE_TYPE_STREAM_BEGINNING:
+                    decoder->stream(bt_message_stream_beginning_borrow_stream_const(messages[i]));
+                    break;
+                default:
+                    break;
+                }
+                bt_message_put_ref(messages[i]);
+            }
+        }
+    }
+};
+
+// A folder of links to the metadata and one stream, for traces of which babeltrace2 refuses all because of one stream.
+class StreamFolder {
+  public:
+    StreamFolder(const std::string &trace, const std::string &stream) {
+        const char *base = getenv("TMPDIR");
+        folder_ = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/occatrace-stream-XXXXXX";
+        if (mkdtemp(folder_.data()) == nullptr) throw TraceError("cannot make a folder in " + folder_);
+        char *absolute = realpath(trace.c_str(), nullptr);
+        const std::string from = absolute != nullptr ? absolute : trace;
+        free(absolute);
+        stream_ = stream;
+        if (symlink((from + "/metadata").c_str(), (folder_ + "/metadata").c_str()) != 0 ||
+            symlink((from + "/" + stream).c_str(), (folder_ + "/" + stream).c_str()) != 0) {
+            remove();
+            throw TraceError("cannot make links in " + folder_);
+        }
+    }
+    ~StreamFolder() { remove(); }
+    StreamFolder(const StreamFolder &) = delete;
+    StreamFolder &operator=(const StreamFolder &) = delete;
+    const std::string &path() const { return folder_; }
+
+  private:
+    void remove() {
+        unlink((folder_ + "/metadata").c_str());
+        unlink((folder_ + "/" + stream_).c_str());
+        rmdir(folder_.c_str());
+    }
+    std::string folder_, stream_;
+};
+
+std::vector<std::string> stream_files(const std::string &path) {
+    std::vector<std::string> names;
+    DIR *folder = opendir(path.c_str());
+    if (folder == nullptr) return names;
+    while (const dirent *entry = readdir(folder)) {
+        const std::string name = entry->d_name;
+        struct stat status {};
+        if (name[0] == '.' || name == "metadata") continue;
+        if (stat((path + "/" + name).c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+            names.push_back(name);
+        }
+    }
+    closedir(folder);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+class BabeltraceSource final : public Source {
+  public:
+    BabeltraceSource(const std::string &path, const SourceOptions &options, Output &output) : options_(options) {
+        info_.path = path;
+        info_.decoder = "babeltrace2";
+        // The library's own log would go to stderr, beside the problems that we report.
+        bt_logging_set_global_level(BT_LOGGING_LEVEL_NONE);
+        try {
+            Graph graph(path);
+            ports_ = graph.ports();
+            pieces_.push_back({path, ""});
+            probe(graph, output);
+        } catch (const TraceError &error) {
+            open_apart(error.what(), output);
+        }
+    }
+
+    const TraceInfo &info() const override { return info_; }
+
+    void work(WorkerOutput &output) override {
+        for (;;) {
+            std::string path, name;
+            uint64_t first = 0, count = 0;
+            {
+                const std::lock_guard<std::mutex> lock(mutex_);
+                if (ports_ > 0 && !pieces_.empty()) {
+                    path = pieces_.front().path;
+                    const uint64_t share = (ports_ + options_.workers * 4 - 1) / (options_.workers * 4);
+                    first = next_;
+                    count = std::min({share, most_ports_per_graph, ports_ - next_});
+                    next_ += count;
+                    if (next_ == ports_) pieces_.clear();
+                } else if (!pieces_.empty()) {
+                    path = pieces_.back().path;
+                    name = pieces_.back().name;
+                    first = 0;
+                    count = UINT64_MAX;
+                    pieces_.pop_back();
+                } else {
+                    return;
+                }
+            }
+            if (output.closed()) return;
+            try {
+                read(path, name, first, count, output);
+            } catch (const TraceError &error) {
+                output.output().problem(info_.path + ": " + error.what());
+            }
+        }
+    }
+
+  private:
+    struct Piece {
+        std::string path;
+        std::string name; // of the stream's file, where streams are opened apart
+    };
+
+    void probe(Graph &graph, Output &output) {
+        if (graph.ports() == 0) return;
+        Probe probe{info_, options_.filter, output};
+        graph.add_sink(0, Probe::consume, &probe);
+        const std::string error = graph.run();
+        if (!error.empty()) throw TraceError(error);
+    }
+
+    // One damaged stream makes babeltrace2 refuse the whole trace: each stream as a trace of its own then.
+    void open_apart(const std::string &why, Output &output) {
+        ports_ = 0;
+        pieces_.clear();
+        bool probed = false;
+        std::string last = why;
+        for (const std::string &name : stream_files(info_.path)) {
+            try {
+                folders_.push_back(std::make_unique<StreamFolder>(info_.path, name));
+                Graph graph(folders_.back()->path());
+                if (!probed) probe(graph, output);
+                probed = true;
+                pieces_.push_back({folders_.back()->path(), name});
+            } catch (const TraceError &error) {
+                last = error.what();
+                output.problem(info_.path + "/" + name + ": damaged or truncated, not read: " + last);
+                if (!folders_.empty()) folders_.pop_back();
+            }
+        }
+        if (pieces_.empty()) throw TraceError("cannot read the trace " + info_.path + ": " + last);
+    }
+
+    void read(const std::string &path, const std::string &name, uint64_t first, uint64_t count, WorkerOutput &output) {
+        Decoder decoder(options_, output, schemas_, schemas_mutex_);
+        Graph graph(path);
+        const uint64_t ports = graph.ports();
+        const uint64_t end = std::min(ports, count > ports ? ports : first + count);
+        std::vector<std::unique_ptr<Port>> sinks;
+        for (uint64_t port = first; port < end; port++) {
+            const std::string shown = name.empty() ? graph.port_name(port) : info_.path + "/" + name;
+            sinks.push_back(std::make_unique<Port>(Port{&decoder, shown}));
+            graph.add_sink(port, Port::consume, sinks.back().get());
+        }
+        if (sinks.empty()) return;
+        const std::string error = graph.run();
+        if (!error.empty()) output.output().problem(info_.path + ": " + error);
+    }
+
+    const SourceOptions options_;
+    TraceInfo info_;
+    std::mutex mutex_;
+    uint64_t ports_ = 0; // of the whole trace; 0 where streams are opened apart
+    uint64_t next_ = 0;
+    std::vector<Piece> pieces_;
+    std::vector<std::unique_ptr<StreamFolder>> folders_;
+    std::mutex schemas_mutex_;
+    std::vector<std::shared_ptr<const Schema>> schemas_;
+};
+
+} // namespace
+
+std::unique_ptr<Source> open_babeltrace(const std::string &path, const SourceOptions &options, Output &output) {
+    return std::make_unique<BabeltraceSource>(path, options, output);
+}
+
+} // namespace occatrace::columns

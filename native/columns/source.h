@@ -1,0 +1,47 @@
+// The one interface of all decoders: a source is one CTF trace that several workers read at once into their outputs.
+#pragma once
+
+#include "output.h"
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace occatrace::columns {
+
+// A trace cannot be read at all; the text says which and why.
+class TraceError : public std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct TraceInfo {
+    std::string path;
+    std::string decoder;
+    std::string declined; // why the fast decoder left this trace to babeltrace2; empty if it did not, or was not asked
+    std::map<std::string, std::string> env;
+    int64_t clock_offset = 0; // ns to add to the clock for the time since 1970
+    uint64_t clock_frequency = 1'000'000'000;
+};
+
+struct SourceOptions {
+    size_t trace = 0;     // number of this trace in its reader
+    unsigned workers = 1; // how many will call work()
+    EventFilter filter{{}};
+};
+
+class Source {
+  public:
+    virtual ~Source() = default;
+    virtual const TraceInfo &info() const = 0;
+
+    // Called once by each worker, by all at the same time: takes pieces of the trace until none is left or nobody reads any
+    // more. What cannot be read is reported by Output::problem(), never thrown.
+    virtual void work(WorkerOutput &output) = 0;
+};
+
+// Any CTF trace, through libbabeltrace2. Throws TraceError if not even its metadata can be read.
+std::unique_ptr<Source> open_babeltrace(const std::string &path, const SourceOptions &options, Output &output);
+
+} // namespace occatrace::columns

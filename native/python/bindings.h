@@ -1,0 +1,10 @@
+// The parts of occatrace._native: each binds itself in a file of its own, module.cpp calls them all.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace occatrace::python {
+
+void bind_reader(pybind11::module_ &module);
+
+} // namespace occatrace::python

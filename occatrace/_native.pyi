@@ -1,0 +1,83 @@
+"""Types of the native module: traces as columns."""
+
+import os
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypedDict, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+class TraceError(RuntimeError):
+    """No trace there, or one that cannot be read at all."""
+
+class TraceInfo(TypedDict):
+    path: str
+    decoder: str  # "fast" or "babeltrace2"
+    declined: str  # why the fast decoder left this trace to babeltrace2; "" if it did not, or was not asked
+    env: dict[str, str]
+    clock_offset: int
+    clock_frequency: int
+
+@final
+class Batch:
+    """Rows of one event of one trace, in the order of a stream; batches come in no particular order."""
+
+    @property
+    def event(self) -> str: ...
+    @property
+    def trace(self) -> int:
+        """Index into Reader.traces."""
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """
+        Arrays without a copy, which keep the batch's memory alive.
+
+        "ts" (u64, the trace's clock), "ctx.NAME" for event contexts, then the payload; nested structures are "OUTER.INNER".
+        A string is an index into Reader.strings. A list field F is two arrays: F, u32 offsets (rows + 1), and "F.values".
+        """
+    def __len__(self) -> int: ...
+
+@final
+class Reader:
+    """
+    Reads the CTF traces in a folder and below as batches, with bounded memory.
+
+    events: names or shell patterns of the events wanted; None for all. decoder: "fast" or "babeltrace2"; None for what
+    OCCATRACE_DECODER says, or the fast one where it knows the trace's layout.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        threads: int = 0,
+        batch_rows: int = 1_000_000,
+        events: Sequence[str] | None = None,
+        decoder: str | None = None,
+    ) -> None: ...
+    def __iter__(self) -> Iterator[Batch]: ...
+    def __next__(self) -> Batch: ...
+    def __enter__(self) -> Reader: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def strings(self) -> list[str | bytes]:
+        """Interned texts, bytes where one is not UTF-8; the same list each time, which grows while reading."""
+    @property
+    def schema(self) -> dict[str, dict[str, str]]:
+        """Kinds of the columns per event: u8 … i64, f32, f64, str, seq<kind>; complete when all is read."""
+    @property
+    def traces(self) -> list[TraceInfo]: ...
+    @property
+    def trace_env(self) -> dict[str, str]:
+        """Of the first trace."""
+    @property
+    def clock_offset(self) -> int:
+        """Nanoseconds from the first trace's clock to the time since 1970."""
+    @property
+    def problems(self) -> list[str]:
+        """What was damaged or could not be read; all else was delivered."""
+    @property
+    def threads(self) -> int: ...
