@@ -2,13 +2,8 @@
 // letting go may run callbacks of the program that enqueue again.
 #include "engine.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
-
 #include <algorithm>
-
-#include "records.h"
+#include <new>
 
 namespace occatrace::device {
 
@@ -18,18 +13,20 @@ constexpr size_t kFirstRing = 64;
 constexpr size_t kBatch = 64;
 // A queue is harvested on the way of an enqueue when so many commands wait.
 constexpr uint64_t kHarvestAt = 256;
-constexpr uint64_t kGentle = 8;
+constexpr uint32_t kGentle = 8;
 constexpr uint64_t kGentleAge = 5'000'000;
-constexpr long kBackgroundPeriod = 100'000'000;
-
-uint64_t now() { return read_clock(CLOCK_MONOTONIC); }
 
 }  // namespace
 
-Queue::Queue(uint32_t id, const Vendor &vendor, Device &device, const void *handle, const void *context, uint32_t flags)
-    : id(id), vendor(vendor), device(device), handle(handle), context(context), flags_(flags), try_at_(kHarvestAt) {
-  harvested_at_.store(now(), std::memory_order_relaxed);
-}
+Queue::Queue(const Vendor &functions, Device &on, const void *number, const void *of, uint32_t flags)
+    : vendor(functions),
+      device(on),
+      handle(number),
+      context(of),
+      id(occatrace_queue(on.id, reinterpret_cast<uint64_t>(number), flags, reinterpret_cast<uint64_t>(of))),
+      flags_(flags),
+      try_at_(kHarvestAt),
+      harvested_at_(occatrace_now()) {}
 
 void Queue::ask_profiling(bool asked) {
   if (asked) {
@@ -55,9 +52,12 @@ void Queue::push(const Work &work) {
     pending_.store(static_cast<uint32_t>(tail_ - head_), std::memory_order_relaxed);
     if (tail_ >= try_at_) {
       due = true;
-      try_at_ = tail_ + kHarvestAt;
+      // Twice as far when nothing completes: looking at all that wait must not become the work.
+      try_at_ = tail_ + std::max(kHarvestAt, tail_ - head_);
     }
   }
+  Engine &engine = Engine::instance();
+  if (!engine.busy()) engine.busy_.store(true);
   if (due) harvest();
 }
 
@@ -83,9 +83,9 @@ size_t Queue::collect(Work *done, Times *times, int32_t *status, size_t room) {
   if (in_order) {
     head_ = at;
   } else {
-    // Pending commands were moved to the front; close the gap behind them from the back.
+    // What is pending was moved to the front: move it up, over what is done.
     const uint64_t gap = at - keep;
-    for (uint64_t back = keep; back-- > head_ && gap != 0;) ring_[(back + gap) & mask] = ring_[back & mask];
+    for (uint64_t back = keep; gap != 0 && back-- > head_;) ring_[(back + gap) & mask] = ring_[back & mask];
     head_ += gap;
   }
   pending_.store(static_cast<uint32_t>(tail_ - head_), std::memory_order_relaxed);
@@ -93,21 +93,32 @@ size_t Queue::collect(Work *done, Times *times, int32_t *status, size_t room) {
 }
 
 void Queue::record(const Work *done, const Times *times, const int32_t *status, size_t count) {
-  const uint64_t seen = now();
-  Activity activities[kBatch];
+  const uint64_t seen = occatrace_now();
+  struct occatrace_activity activities[kBatch];
   {
     std::lock_guard<std::mutex> guard(device.mutex_);
     Clock &clock = device.clock_;
-    for (size_t at = 0; at < count; ++at) clock.bracket(times[at].queued, done[at].before, done[at].after);
+    for (size_t at = 0; at < count; ++at) {
+      if (done[at].after != 0) clock.bracket(times[at].queued, done[at].before, done[at].after);
+    }
     clock.refresh();
     for (size_t at = 0; at < count; ++at) {
-      Activity &activity = activities[at];
-      activity.work = &done[at];
-      activity.queue = id;
-      activity.status = status[at];
-      uint64_t *const placed[] = {&activity.queued, &activity.submitted, &activity.start, &activity.end};
+      const Work &work = done[at];
+      struct occatrace_activity &a = activities[at];
+      a = {};
+      a.kind = work.kind;
+      a.status = status[at];
+      a.corr_tid = work.tid;
+      a.corr_seq = work.seq;
+      a.run_seq = work.run_seq;
+      a.queue = id;
+      a.name = work.name;
+      std::copy(work.grid, work.grid + 3, a.grid);
+      std::copy(work.block, work.block + 3, a.block);
+      a.bytes = work.bytes;
+      uint64_t *const placed[] = {&a.queued, &a.submitted, &a.start, &a.end};
       const uint64_t stamps[] = {times[at].queued, times[at].submitted, times[at].start, times[at].end};
-      uint64_t earliest = done[at].before;
+      uint64_t earliest = work.before;
       uint64_t moved = 0;
       for (size_t step = 0; step < 4; ++step) {
         // A command that failed may have no stamps: it then takes no time, where the one before it was.
@@ -122,16 +133,16 @@ void Queue::record(const Work *done, const Times *times, const int32_t *status, 
       }
     }
   }
-  for (size_t at = 0; at < count; ++at) record_activity(activities[at]);
+  for (size_t at = 0; at < count; ++at) ::occatrace_activity(&activities[at]);
   for (size_t at = 0; at < count; ++at) vendor.release(done[at].event);
 }
 
 void Queue::harvest(bool gently) {
   const uint32_t pending = pending_.load(std::memory_order_relaxed);
-  if (pending == 0) return;
-  const uint64_t time = now();
-  if (gently && pending < kGentle && time - harvested_at_.load(std::memory_order_relaxed) < kGentleAge) return;
-  harvested_at_.store(time, std::memory_order_relaxed);
+  if (pending == 0 || Engine::instance().closed_.load(std::memory_order_relaxed)) return;
+  const uint64_t now = occatrace_now();
+  if (gently && pending < kGentle && now - harvested_at_.load(std::memory_order_relaxed) < kGentleAge) return;
+  harvested_at_.store(now, std::memory_order_relaxed);
   Work done[kBatch];
   Times times[kBatch];
   int32_t status[kBatch];
@@ -150,49 +161,46 @@ unsigned Queue::holds(const void *event) {
 }
 
 Engine &Engine::instance() {
-  static Engine *const engine = [] {
-    auto *made = new Engine;
-    pthread_atfork(nullptr, nullptr, [] { instance().forget_after_fork(); });
-    return made;
-  }();
+  static Engine *const engine = new Engine;
   return *engine;
 }
 
 Device &Engine::add_device(const char *api, const void *handle, const DeviceNames &names) {
   std::lock_guard<std::mutex> guard(mutex_);
   if (const uint64_t known = devices_.get(handle)) return *reinterpret_cast<Device *>(known);
-  auto *device = new Device(static_cast<uint32_t>(all_devices_.size() + 1), handle);
+  const uint32_t id =
+      occatrace_device(occatrace_intern(api), occatrace_intern(names.platform.c_str()),
+                       occatrace_intern(names.name.c_str()), occatrace_intern(names.vendor.c_str()),
+                       reinterpret_cast<uint64_t>(handle));
+  auto *device = new Device(id);
   all_devices_.push_back(device);
-  record_device(*device, api, names);
   devices_.set(handle, reinterpret_cast<uint64_t>(device));
   return *device;
 }
 
 Queue &Engine::add_queue(const Vendor &vendor, Device &device, const void *handle, const void *context,
                          uint32_t flags) {
-  static std::atomic<uint32_t> next_id{1};
-  auto *queue = new Queue(next_id.fetch_add(1), vendor, device, handle, context, flags);
-  record_queue(*queue, flags);
+  // The address of a queue that is gone is handed out again; its record, if it is still there, is done with.
+  if (Queue *before = queue(handle)) retire(*before);
+  auto *queue = new Queue(vendor, device, handle, context, flags);
   {
     std::lock_guard<std::mutex> guard(mutex_);
     live_.push_back(queue);
   }
   queues_.set(handle, reinterpret_cast<uint64_t>(queue));
-  start_background();
+  occatrace_want_harvest();
   return *queue;
 }
 
-void Engine::retire(Queue &queue) {
-  queue.harvest();
-  std::lock_guard<std::mutex> guard(mutex_);
-  queue.retired_ = true;
-}
+void Engine::retire(Queue &queue) { queue.retired_.store(true); }
 
 std::vector<Queue *> Engine::snapshot() {
   std::lock_guard<std::mutex> guard(mutex_);
   const auto gone = [](Queue *queue) {
     if (!queue->retired_ || queue->pending_.load(std::memory_order_relaxed) != 0) return false;
+    // The record itself stays, small: a thread of the program may still be looking at it.
     std::lock_guard<std::mutex> inner(queue->mutex_);
+    if (queue->tail_ != queue->head_) return false;
     std::vector<Work>().swap(queue->ring_);
     return true;
   };
@@ -201,7 +209,13 @@ std::vector<Queue *> Engine::snapshot() {
 }
 
 void Engine::harvest_all() {
-  for (Queue *queue : snapshot()) queue->harvest();
+  if (!busy_.exchange(false)) return;
+  bool left = false;
+  for (Queue *queue : snapshot()) {
+    queue->harvest();
+    left = left || queue->pending_.load(std::memory_order_relaxed) != 0;
+  }
+  if (left) busy_.store(true);
 }
 
 void Engine::harvest_context(const void *context) {
@@ -230,49 +244,24 @@ void Engine::record_clocks(bool last) {
         worst = device->worst_;
       }
     }
-    if (due) record_clock(*device, point);
-    if (clamped != 0) record_clock_warning(*device, clamped, worst);
+    if (due) occatrace_clock(device->id, point.host(), point.device, point.uncertainty);
+    if (clamped != 0) occatrace_clock_warning(device->id, clamped, worst);
   }
 }
 
-void Engine::finish() {
+void Engine::harvest(bool final) {
+  if (final) busy_.store(true);
   harvest_all();
-  record_clocks(true);
+  record_clocks(final);
 }
 
-void Engine::start_background() {
-  if (background_running_.exchange(true)) return;
-  // The thread must not take signals that are meant for the program.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread{};
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  if (pthread_create(&thread, &attributes, &Engine::background, this) == 0) {
-    pthread_setname_np(thread, "occatrace");
-  } else {
-    background_running_.store(false);
-  }
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-void *Engine::background(void *self) {
-  auto *engine = static_cast<Engine *>(self);
-  for (;;) {
-    const timespec period{0, kBackgroundPeriod};
-    nanosleep(&period, nullptr);
-    engine->harvest_all();
-    engine->record_clocks(false);
-  }
-  return nullptr;
+void Engine::close() {
+  harvest(true);
+  closed_.store(true);
 }
 
 // The child has none of the parent's threads, and its commands are the parent's to report.
-void Engine::forget_after_fork() {
+void Engine::after_fork_child() {
   new (&mutex_) std::mutex;
   devices_.unlock_after_fork();
   queues_.unlock_after_fork();
@@ -282,7 +271,7 @@ void Engine::forget_after_fork() {
     queue->head_ = queue->tail_;
     queue->pending_.store(0);
   }
-  background_running_.store(false);
+  busy_.store(false);
 }
 
 }  // namespace occatrace::device

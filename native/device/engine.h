@@ -1,5 +1,5 @@
-// Device time of everything that a program enqueues, whatever the API: commands wait in a bounded ring per queue, are
-// harvested while the program runs, placed on the host's clock and written as occatrace_device:activity events.
+// Device time of everything that a program enqueues, whatever the API: commands wait in a ring per queue, are harvested
+// while the program runs, placed on the host's clock and written as occatrace_device:activity events.
 // An API brings a small table of functions (Vendor); this room knows nothing else of it.
 #pragma once
 
@@ -12,29 +12,14 @@
 
 #include "clock.h"
 #include "handle_map.h"
+#include "occatrace_core.h"
 
 namespace occatrace::device {
-
-// As in occatrace_device:activity.
-enum class Kind : uint8_t {
-  kernel = 1,
-  host_to_device = 2,
-  device_to_host = 3,
-  device_to_device = 4,
-  host_to_host = 5,
-  fill = 6,
-  map = 7,
-  unmap = 8,
-  marker = 9,
-  migrate = 10,
-  native = 11,
-  other = 12,
-};
 
 constexpr uint32_t kOutOfOrder = 1;
 constexpr uint32_t kProfilingAsked = 2;
 
-// Stamps of one command on its device's clock.
+// Stamps of one command on its device's clock; 0 where there is none.
 struct Times {
   uint64_t queued = 0;
   uint64_t submitted = 0;
@@ -43,7 +28,6 @@ struct Times {
 };
 
 struct Vendor {
-  const char *api;
   // 1 pending, 0 complete (the times are filled in), negative: the command failed with this code.
   int32_t (*poll)(void *event, Times *times);
   // Gives up the engine's hold on the event; may run callbacks of the program.
@@ -53,25 +37,28 @@ struct Vendor {
 // One enqueued command.
 struct Work {
   void *event = nullptr;
-  uint64_t before = 0;  // host clock around the enqueuing call
-  uint64_t after = 0;
+  uint64_t before = 0;  // host clock when the enqueuing call began
+  uint64_t after = 0;   // and when it ended; 0: not read, the stamps of this command do not calibrate
   uint64_t bytes = 0;
   uint32_t tid = 0;
-  uint32_t seq = 0;
-  uint32_t run_seq = UINT32_MAX;
+  uint32_t seq = UINT32_MAX;
+  uint32_t run_seq = OCCATRACE_NO_RUN;
   uint32_t name = 0;
   uint32_t grid[3] = {0, 0, 0};
   uint32_t block[3] = {0, 0, 0};
-  Kind kind = Kind::other;
-  bool shared = false;  // the program holds the event too
+  uint8_t kind = OCCATRACE_OTHER;
+};
+
+struct DeviceNames {
+  std::string platform;
+  std::string name;
+  std::string vendor;
 };
 
 class Device {
  public:
-  Device(uint32_t id, const void *handle) : id(id), handle(handle) {}
-
+  explicit Device(uint32_t number) : id(number) {}
   const uint32_t id;
-  const void *const handle;
 
  private:
   friend class Queue;
@@ -83,26 +70,29 @@ class Device {
   uint64_t reported_ = 0;
 };
 
-struct DeviceNames {
-  std::string platform;
-  std::string name;
-  std::string vendor;
-};
-
 class Queue {
  public:
-  Queue(uint32_t id, const Vendor &vendor, Device &device, const void *handle, const void *context, uint32_t flags);
+  Queue(const Vendor &functions, Device &on, const void *number, const void *of, uint32_t flags);
 
-  const uint32_t id;
   const Vendor &vendor;
   Device &device;
   const void *const handle;
   const void *const context;
+  const uint32_t id;
+
+  // References as the program counts them: the driver's own count also has its own.
+  std::atomic<int> references{1};
+  // What the program gave at creation, where we gave something else.
+  std::vector<uint64_t> given_properties;
+  bool properties_changed = false;
 
   bool profiling_asked() const { return (flags_.load(std::memory_order_relaxed) & kProfilingAsked) != 0; }
   void ask_profiling(bool asked);
 
   void push(const Work &work);
+
+  // Every so many commands the end of the enqueuing call is read too, to calibrate by; true: this one.
+  bool wants_bracket() { return (brackets_.fetch_add(1, std::memory_order_relaxed) & 15) == 0; }
 
   // Takes what is complete. `gently` leaves a few young commands to a later harvest, so that a program that waits for
   // each of its commands does not pay for a harvest each time.
@@ -118,15 +108,16 @@ class Queue {
   void grow();
 
   std::atomic<uint32_t> flags_;
+  std::atomic<uint32_t> brackets_{0};
   std::mutex mutex_;
   // A ring whose size is a power of two; commands [head_, tail_) are pending.
   std::vector<Work> ring_;
   uint64_t head_ = 0;
   uint64_t tail_ = 0;
-  uint64_t try_at_ = 0;
-  std::atomic<uint64_t> harvested_at_{0};
+  uint64_t try_at_;
+  std::atomic<uint64_t> harvested_at_;
   std::atomic<uint32_t> pending_{0};
-  bool retired_ = false;
+  std::atomic<bool> retired_{false};
 };
 
 class Engine {
@@ -142,33 +133,37 @@ class Engine {
   }
 
   Queue &add_queue(const Vendor &vendor, Device &device, const void *handle, const void *context, uint32_t flags);
-
   Queue *queue(const void *handle) const { return reinterpret_cast<Queue *>(queues_.get(handle)); }
 
   // The program let its last reference go. What is still pending is harvested from the background.
   void retire(Queue &queue);
 
+  // Whether anything may be pending anywhere: cheap, and never wrongly false.
+  bool busy() const { return busy_.load(std::memory_order_relaxed); }
   void harvest_all();
   void harvest_context(const void *context);
 
-  // Last harvest and last clock points of a process that ends.
-  void finish();
+  // Now and then, from the background; `final`: the process is about to end and its drivers still stand.
+  void harvest(bool final);
+  // From here on the drivers may be gone: nothing of theirs is called any more.
+  void close();
+
+  void after_fork_child();
 
  private:
+  friend class Queue;
   Engine() = default;
   Device &add_device(const char *api, const void *handle, const DeviceNames &names);
   std::vector<Queue *> snapshot();
-  void start_background();
-  static void *background(void *);
   void record_clocks(bool last);
-  void forget_after_fork();
 
   std::mutex mutex_;
   std::vector<Device *> all_devices_;
   std::vector<Queue *> live_;
   HandleMap devices_;
   HandleMap queues_;
-  std::atomic<bool> background_running_{false};
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> closed_{false};
 };
 
 }  // namespace occatrace::device
