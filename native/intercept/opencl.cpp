@@ -495,6 +495,7 @@ struct QueueRequest {
   const cl_queue_properties *original;
   std::vector<cl_queue_properties> list;
   uint64_t given = 0;
+  bool profiled = false;
 
   explicit QueueRequest(const cl_queue_properties *properties) : original(properties) {
     bool found = false;
@@ -535,11 +536,16 @@ struct Hook<OCCATRACE_OPENCL_clCreateCommandQueue> : Always {
     const bool changed = a.properties != call.own;
     a.properties = call.own;
     // A driver that refuses profiling gets the queue that the program wanted; it is left alone.
+    call.own = 0;
     if (a.ret == nullptr && changed) {
       a.ret = real<I>().clCreateCommandQueue(a.context, a.device, a.properties, a.errcode_ret);
-    } else if (a.ret != nullptr && device_time) {
-      adopt_queue<I>(a.ret, a.context, a.device, a.properties);
+    } else {
+      call.own = a.ret != nullptr && device_time;
     }
+  }
+  template <int I>
+  static void after(Call &call, Args_clCreateCommandQueue &a) {
+    if (call.own != 0) adopt_queue<I>(a.ret, a.context, a.device, a.properties);
   }
 };
 
@@ -553,15 +559,19 @@ struct Hook<OCCATRACE_OPENCL_clCreateCommandQueueWithProperties> : Always {
   }
   template <int I>
   static void result(Call &call, Args_clCreateCommandQueueWithProperties &a) {
-    const auto *request = reinterpret_cast<const QueueRequest *>(call.own);
+    auto *request = reinterpret_cast<QueueRequest *>(call.own);
     a.properties = request->original;
-    if (request->wanted()) {
-      if (a.ret == nullptr) {
-        a.ret = real<I>().clCreateCommandQueueWithProperties(a.context, a.device, a.properties, a.errcode_ret);
-      } else {
-        request->created<I>(a.ret, a.context, a.device);
-      }
+    if (!request->wanted()) return;
+    if (a.ret == nullptr) {
+      a.ret = real<I>().clCreateCommandQueueWithProperties(a.context, a.device, a.properties, a.errcode_ret);
+    } else {
+      request->profiled = true;
     }
+  }
+  template <int I>
+  static void after(Call &call, Args_clCreateCommandQueueWithProperties &a) {
+    const auto *request = reinterpret_cast<const QueueRequest *>(call.own);
+    if (request->profiled) request->created<I>(a.ret, a.context, a.device);
     delete request;
   }
 };
