@@ -190,5 +190,3 @@ class Daemon:
             shutil.rmtree(self.home, ignore_errors=True)
             if self.shm:
                 shutil.rmtree(self.shm, ignore_errors=True)
-
-

@@ -36,7 +36,13 @@ def opencl_loader() -> Path | None:
     """The OpenCL loader that a program linked with libOpenCL.so.1 gets, as far as one can tell without running it."""
     folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
     machine = os.uname().machine
-    folders += [f"/usr/local/lib/{machine}-linux-gnu", "/usr/local/lib", f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib"]
+    folders += [
+        f"/usr/local/lib/{machine}-linux-gnu",
+        "/usr/local/lib",
+        f"/usr/lib/{machine}-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+    ]
     for folder in folders:
         path = Path(folder) / "libOpenCL.so.1"
         if path.exists():

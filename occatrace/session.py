@@ -171,6 +171,10 @@ class Session:
             env["LTTNG_HOME"] = str(self._daemon.private_home)
         return env
 
+    def wait_started(self, timeout: float = 2 * START_TIMEOUT_S) -> bool:
+        """Until the session has started, or cannot."""
+        return self._settled.wait(timeout)
+
     def stop(self) -> Outcome:
         """After the program has ended: everything that was emitted is in the trace when this returns."""
         self._closing.set()
@@ -206,7 +210,9 @@ class Session:
             pause = 0.0005
             while _session.data_pending(self.name):
                 if time.monotonic() > end:
-                    self.outcome.notes.append(f"LTTng still had data to write after {DATA_TIMEOUT_S:.0f} s: the trace is incomplete")
+                    self.outcome.notes.append(
+                        f"LTTng still had data to write after {DATA_TIMEOUT_S:.0f} s: the trace is incomplete"
+                    )
                     break
                 time.sleep(pause)
                 pause = min(pause * 1.5, 0.02)
@@ -373,6 +379,6 @@ def _plain(path: Path, links: Path) -> Path:
     if not set(str(path)) & set(" \t\n:;$"):
         return path
     link = links / path.name
-    if not link.exists():
+    if not link.exists() and links.is_dir():
         link.symlink_to(path)
     return link

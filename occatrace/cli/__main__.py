@@ -1,0 +1,7 @@
+"""`python -m occatrace.cli` does what `occa_prof` does."""
+
+import sys
+
+from occatrace.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,278 @@
+"""`occa_prof doctor`: what is there, what is missing, what each missing thing costs, and what to do about it. Looks and
+tries; changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from occatrace import __version__, install
+
+OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "BROKEN"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor: `cost` says what goes without it, `remedy` what to do."""
+
+    state: str
+    what: str
+    detail: str = ""
+    cost: str = ""
+    remedy: str = ""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """No options."""
+    parser.description = "Say what is installed, what is missing, and what each missing thing costs."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings; 1 when programs cannot be traced or runs cannot be analysed."""
+    print(
+        f"occatrace {__version__}, Python {sys.version.split()[0]}, {os.uname().sysname} {os.uname().release} {os.uname().machine}\n"
+    )
+    findings = []
+    for title, check in CHECKS:
+        print(title)
+        for finding in check():
+            findings.append(finding)
+            print(render(finding))
+    broken = [f for f in findings if f.state == BROKEN]
+    print(
+        "\n"
+        + (
+            f"{len(broken)} thing(s) in the way: {', '.join(f.what for f in broken)}"
+            if broken
+            else "Ready: occa_prof ./your-program"
+        )
+    )
+    return 1 if broken else 0
+
+
+def render(finding: Finding) -> str:
+    """A finding as text."""
+    lines = [f"  {finding.state:8}{finding.what}" + (f": {finding.detail}" if finding.detail else "")]
+    indent = " " * 10
+    if finding.cost:
+        lines.append(f"{indent}costs: {finding.cost}")
+    if finding.remedy:
+        lines.append(f"{indent}do: {finding.remedy}")
+    return "\n".join(lines)
+
+
+def pieces() -> Iterator[Finding]:
+    """What the build of this package installs."""
+    rebuild = "install again from the repository: tools/setup, or pip install ."
+    for path, cost in (
+        (install.PRELOAD, "no program can be traced"),
+        (install.LIB / "liboccatrace_tp_core.so", "no program can be traced"),
+        (install.KEEPER, "no program can be traced"),
+    ):
+        yield (
+            Finding(OK, path.name) if path.exists() else Finding(BROKEN, path.name, "not in the package", cost, rebuild)
+        )
+    for path, cost in (
+        (install.LIB / "liboccatrace_occa.so", "OCCA's calls and kernels are not recorded"),
+        (install.OPENCL_LAYER, "OpenCL is not recorded"),
+        (install.DAEMON_PACE, "each run takes up to 0.8 s longer"),
+    ):
+        yield (
+            Finding(OK, path.name)
+            if path.exists()
+            else Finding(MISSING, path.name, "not in the package", cost, rebuild)
+        )
+    for module, cost, remedy in (
+        ("occatrace._session", "no program can be traced", "apt install liblttng-ctl0, or: " + rebuild),
+        ("occatrace._native", "no run can be analysed", "apt install libbabeltrace2-0, or: " + rebuild),
+    ):
+        yield importable(module, BROKEN, cost, remedy)
+
+
+def importable(module: str, otherwise: str, cost: str, remedy: str) -> Finding:
+    """Whether a module can be imported, and its version."""
+    try:
+        loaded = importlib.import_module(module)
+    except Exception as error:
+        return Finding(otherwise, module, f"{type(error).__name__}: {error}", cost, remedy)
+    return Finding(OK, module, str(getattr(loaded, "__version__", "")))
+
+
+def modules() -> Iterator[Finding]:
+    """Python packages."""
+    pip = f"{sys.executable} -m pip install"
+    for module in ("numpy", "duckdb"):
+        yield importable(module, BROKEN, "no run can be analysed", f"{pip} {module}")
+    yield importable("rich", BROKEN, "reports are not printed as tables", f"{pip} rich")
+    yield importable(
+        "bt2",
+        NOTE,
+        "nothing of occatrace; only Python scripts of your own that read traces",
+        "apt install python3-bt2, with the system's Python",
+    )
+
+
+def lttng() -> Iterator[Finding]:
+    """The tracer: installed, and working right now."""
+    sessiond = install.sessiond()
+    if sessiond is None:
+        yield Finding(
+            BROKEN, "lttng-sessiond", "not found", "programs run, but nothing is recorded", "apt install lttng-tools"
+        )
+    else:
+        yield Finding(OK, "lttng-sessiond", version_of([str(sessiond), "--version"]))
+    yield library("liblttng-ust.so.1", BROKEN, "nothing is recorded", "apt install liblttng-ust1")
+    if sessiond is not None:
+        yield try_session()
+    if os.getuid() == 0:
+        yield Finding(
+            NOTE,
+            "root",
+            "LTTng has one daemon for all of root's sessions; runs use it under names of their own and record their own processes only",
+        )
+
+
+def version_of(command: Sequence[str]) -> str:
+    """First line of what a program says of itself."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return next(iter((done.stdout or done.stderr).splitlines()), "")
+
+
+def library(name: str, otherwise: str, cost: str, remedy: str) -> Finding:
+    """Whether the loader finds a library."""
+    try:
+        ctypes.CDLL(name, mode=os.RTLD_LAZY)
+    except OSError:
+        return Finding(otherwise, name, "not found", cost, remedy)
+    return Finding(OK, name)
+
+
+def try_session() -> Finding:
+    """A whole session, without a program."""
+    from occatrace.daemon import DaemonError
+    from occatrace.session import Session
+
+    what = "a tracing session"
+    folder = Path(tempfile.mkdtemp(prefix="occatrace-doctor-"))
+    begin = time.perf_counter()
+    try:
+        session = Session(run_id=f"doctor{os.getpid()}", output=folder / "trace", mode="default")
+        try:
+            session.start()
+            session.wait_started()
+            outcome = session.stop()
+        finally:
+            session.close()
+    except (DaemonError, ImportError, OSError) as error:
+        return Finding(BROKEN, what, str(error), "nothing is recorded", "see the message")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if outcome.problem:
+        return Finding(BROKEN, what, outcome.problem, "nothing is recorded", "see the message")
+    took = time.perf_counter() - begin
+    buffers = outcome.buffers
+    assert buffers
+    whose = "a daemon of its own" if outcome.daemon == "own" else "the machine's daemon"
+    detail = f"started and ended in {took:.2f} s with {whose}; buffers {buffers.total >> 20} MiB ({buffers.cpus} CPUs) in {buffers.folder}"
+    return Finding(NOTE if buffers.note else OK, what, detail, buffers.note or "")
+
+
+def opencl() -> Iterator[Finding]:
+    """What OpenCL programs will meet."""
+    loader = install.opencl_loader()
+    if loader is None:
+        yield Finding(
+            NOTE,
+            "libOpenCL.so.1",
+            "not found",
+            "only programs that bring their own OpenCL loader can use OpenCL",
+            "apt install ocl-icd-libopencl1",
+        )
+    elif install.loader_has_layers(loader):
+        yield Finding(OK, "OpenCL loader", f"{loader}, with layers")
+    else:
+        yield Finding(
+            NOTE,
+            "OpenCL loader",
+            f"{loader}, without layers",
+            "calls are caught by preloading, which misses programs that load OpenCL by dlopen",
+            "use a loader with layers: ocl-icd 2.3 or later",
+        )
+    vendors = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
+    names = sorted(p.stem for p in vendors.glob("*.icd")) if vendors.is_dir() else []
+    if names:
+        yield Finding(OK, "OpenCL platforms", ", ".join(names))
+    else:
+        yield Finding(
+            NOTE,
+            "OpenCL platforms",
+            "none",
+            "OpenCL programs find no device",
+            "apt install pocl-opencl-icd (runs OpenCL on the CPU)",
+        )
+
+
+def occa() -> Iterator[Finding]:
+    """Which OCCA there is."""
+    folder = os.environ.get("OCCA_DIR")
+    if folder and (Path(folder) / "lib" / "libocca.so").exists():
+        yield Finding(OK, "OCCA", folder)
+    elif folder:
+        yield Finding(
+            NOTE,
+            "OCCA",
+            f"OCCA_DIR is {folder}, which has no lib/libocca.so",
+            "OCCA programs may not find their headers at run time",
+            "correct OCCA_DIR",
+        )
+    else:
+        yield Finding(
+            NOTE,
+            "OCCA",
+            "OCCA_DIR is not set",
+            "nothing, when your program finds OCCA without it",
+            "export OCCA_DIR=...",
+        )
+
+
+def machine() -> Iterator[Finding]:
+    """What makes times trustworthy."""
+    try:
+        flags = set(
+            next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")).split()
+        )
+    except (OSError, StopIteration):
+        return
+    if {"constant_tsc", "nonstop_tsc"} <= flags:
+        yield Finding(OK, "tick counter", "invariant")
+    else:
+        yield Finding(
+            NOTE,
+            "tick counter",
+            "not said to be invariant",
+            "times of tallied calls may be off where the CPU changes its clock",
+            "use -m full for exact times",
+        )
+
+
+CHECKS: Sequence[tuple[str, Callable[[], Iterator[Finding]]]] = (
+    ("Installed pieces", pieces),
+    ("Python packages", modules),
+    ("LTTng", lttng),
+    ("OpenCL", opencl),
+    ("OCCA", occa),
+    ("Machine", machine),
+)

@@ -1,0 +1,29 @@
+"""`occa_prof env`: what a profiled program gets in its environment; to look at, or for an LTTng session of one's own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+
+from occatrace import events
+from occatrace.session import program_environment
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Options that change the environment."""
+    parser.description = (
+        "Say what a profiled program gets in its environment, as lines for a shell. Without occa_prof's own session the\n"
+        "events go to any LTTng session of yours that enables occatrace_*."
+    )
+    parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="recording mode")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print `export` lines."""
+    environment = program_environment(os.environ, args.mode, Path("/nonexistent"))
+    for name in sorted(environment):
+        if environment[name] != os.environ.get(name):
+            print(f"export {name}={shlex.quote(environment[name])}")
+    return 0

@@ -1,0 +1,117 @@
+"""Words of the command line → the subcommand. Modules of other subcommands are not imported."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, ModuleType
+
+from occatrace.run import RunError
+
+DEFAULT = "run"
+# The list of subcommands, with the line of help each has. Their modules are occatrace/cli/<name>.py.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "run": "run a program and profile it; what happens when no subcommand is given",
+        "report": "print the tables of a run again, or others",
+        "trace": "print the calls of a run as text, in time order",
+        "timeline": "write a timeline of a run for ui.perfetto.dev",
+        "doctor": "say what is installed, what is missing, and what each missing thing costs",
+        "paths": "say where the installed libraries and plugins are",
+        "env": "say what a profiled program gets in its environment",
+    }
+)
+
+
+class UsageError(Exception):
+    """Something about the command line; one line that says what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(words)
+    except (UsageError, RunError) as error:
+        complain(str(error))
+        return 2
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): no more to say, to anybody.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except KeyboardInterrupt:
+        return 130
+
+
+def complain(text: str) -> None:
+    """One line to the person, beside whatever the program prints."""
+    try:
+        print(f"occa_prof: {text}", file=sys.stderr, flush=True)
+    except OSError:
+        pass  # the terminal has gone
+
+
+def _dispatch(words: list[str]) -> int:
+    if words and words[0] in COMMANDS:
+        return _subcommand(words[0], words[1:])
+    if not words or words[0] in ("-h", "--help"):
+        print(overview())
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        from occatrace import __version__
+
+        print(f"occa_prof {__version__}")
+        return 0
+    return _subcommand(DEFAULT, words)
+
+
+def _subcommand(name: str, words: list[str]) -> int:
+    module: ModuleType = importlib.import_module(f"occatrace.cli.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"occa_prof {name}" if name != DEFAULT else "occa_prof",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.prepare_parser(parser)
+    if getattr(module, "TAKES_PROGRAM", False):
+        words, program = split_program(parser, words)
+        args = parser.parse_args(words)
+        args.program = program
+    else:
+        args = parser.parse_args(words)
+    status = module.run(args)
+    return int(status or 0)
+
+
+def split_program(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our options, and the program with all of its arguments: they begin at the first word that is no option of ours,
+    nor the value of one, or after `--`."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return list(words[:at]), list(words[at + 1 :])
+        if not word.startswith("-") or word == "-":
+            break
+        at += 1
+        action = parser._option_string_actions.get(word)
+        if action is not None and action.nargs is None:
+            at += 1
+    return list(words[:at]), list(words[at:])
+
+
+def overview() -> str:
+    """The help of the whole command."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {about}" for name, about in COMMANDS.items()]
+    return (
+        "usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]\n"
+        "       occa_prof SUBCOMMAND ...\n\n"
+        "Runs a program and says where its time went: OCCA kernels, device work, API calls.\n\n"
+        "subcommands:\n" + "\n".join(lines) + "\n\n"
+        "`occa_prof run --help` lists the options; `occa_prof SUBCOMMAND --help` those of a subcommand.\n"
+        "A program that is called like a subcommand: occa_prof -- report."
+    )

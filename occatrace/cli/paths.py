@@ -1,0 +1,35 @@
+"""`occa_prof paths`: where the installed pieces are, for build systems and scripts."""
+
+from __future__ import annotations
+
+import argparse
+
+from occatrace import install
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """One path per option; all of them without one."""
+    parser.description = "Say where the installed libraries and plugins are."
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--lib", action="store_true", help="folder of the libraries for traced programs")
+    which.add_argument(
+        "--plugins", action="store_true", help="folder of the babeltrace2 plugins, for BABELTRACE_PLUGIN_PATH"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print paths."""
+    if args.lib:
+        print(install.LIB)
+    elif args.plugins:
+        print(install.PLUGINS)
+    else:
+        for name, path in (
+            ("package", install.PACKAGE),
+            ("lib", install.LIB),
+            ("plugins", install.PLUGINS),
+            ("preload", install.PRELOAD),
+            ("opencl layer", install.OPENCL_LAYER),
+        ):
+            print(f"{name:14}{path}{'' if path.exists() else '  (not built)'}")
+    return 0

@@ -1,0 +1,150 @@
+"""Running the profiled program as a shell would: found in PATH, its status as 126, 127 and 128+n, signals untouched."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+# Sent to us, meant for the program. From a terminal they reach it without us.
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+# Python ignores these two for itself; a program expects them as they are by default.
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class ProgramError(Exception):
+    """The program cannot be started; a line that says why, and the status that a shell would return."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def find(name: str) -> Path:
+    """The file that a shell would run."""
+    if "/" in name:
+        path = Path(name)
+        _check(path, name)
+        return path
+    barred: ProgramError | None = None
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = Path(folder or ".", name)
+        try:
+            _check(path, name)
+            return path if path.is_absolute() else Path(".") / path
+        except ProgramError as error:
+            if error.status == NOT_EXECUTABLE and path.is_file():
+                barred = error
+    if barred:
+        raise barred
+    hint = f"; did you mean ./{name}?" if Path(name).is_file() else "; give its path, or add its folder to PATH"
+    raise ProgramError(f"{name}: program not found{hint}", NOT_FOUND)
+
+
+def _check(path: Path, name: str) -> None:
+    try:
+        mode = path.stat().st_mode
+    except PermissionError:
+        raise ProgramError(f"{path}: no permission to enter its folder", NOT_EXECUTABLE) from None
+    except OSError:
+        raise ProgramError(f"{name}: program not found: there is no such file", NOT_FOUND) from None
+    if stat.S_ISDIR(mode):
+        raise ProgramError(f"{path} is a folder: give the program in it", NOT_EXECUTABLE)
+    if not os.access(path, os.X_OK):
+        raise ProgramError(
+            f"{path} is not executable: chmod +x {path}, or name its interpreter before it", NOT_EXECUTABLE
+        )
+
+
+def cannot_be_traced(path: Path) -> str | None:
+    """Why preloading will not reach a program, when that can be seen from its file."""
+    try:
+        mode = path.stat().st_mode
+        with path.open("rb") as file:
+            head = file.read(64)
+            if mode & (stat.S_ISUID | stat.S_ISGID):
+                return "it is setuid or setgid, and the system ignores LD_PRELOAD for such programs"
+            if head[:4] != b"\x7fELF" or head[4] != 2:
+                return None
+            offset, size, count = (int.from_bytes(head[a:b], "little") for a, b in ((32, 40), (54, 56), (56, 58)))
+            file.seek(offset)
+            headers = file.read(size * count)
+    except OSError:
+        return None
+    kinds = {int.from_bytes(headers[i : i + 4], "little") for i in range(0, len(headers), size or 1)}
+    # PT_INTERP 3, PT_DYNAMIC 2: without a loader nothing can be preloaded.
+    return None if kinds & {2, 3} else "it is linked statically, so nothing can be preloaded into it"
+
+
+@dataclass
+class SignalGuard:
+    """Signals are blocked while the program runs, and read one by one, so that none is lost and none kills us."""
+
+    before: set[signal.Signals]
+
+    @classmethod
+    def block(cls) -> SignalGuard:
+        """Block what is to be forwarded. Before the first thread, so that every thread has it so."""
+        # Inherited as ignored, we would never hear of the program's end.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+        return cls({s for s in before if isinstance(s, signal.Signals)})
+
+    def restore(self) -> None:
+        """As before; what arrived meanwhile was for the program, which has ended."""
+        while signal.sigtimedwait({*FORWARDED, signal.SIGCHLD}, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+
+def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guard: SignalGuard) -> int:
+    """Start the program; returns its process id."""
+
+    def start(file: str, argv: Sequence[str]) -> int:
+        return os.posix_spawn(file, argv, environment, setsigmask=guard.before, setsigdef=IGNORED_BY_PYTHON)
+
+    try:
+        return start(os.fspath(path), words)
+    except OSError as error:
+        if error.errno == errno.ENOEXEC and _is_text(path):
+            # As execvp and shells do with a script that names no interpreter.
+            return start("/bin/sh", ["/bin/sh", os.fspath(path), *words[1:]])
+        if error.errno == errno.ENOENT:
+            raise ProgramError(f"{path}: its interpreter or loader is missing", NOT_EXECUTABLE) from None
+        raise ProgramError(f"{path}: {error.strerror}", NOT_EXECUTABLE) from None
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return b"\0" not in file.read(256)
+    except OSError:
+        return False
+
+
+def wait(pid: int, heard: Callable[[signal.Signals], None] | None = None) -> int:
+    """Until the program ends; returns its status as a shell gives it. Signals that somebody sent to us by kill are passed
+    on; those of a terminal (si_code says: from the kernel) have reached the program already."""
+    while True:
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return NOT_FOUND
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+        info = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
+        if info.si_signo == signal.SIGCHLD:
+            continue
+        if info.si_code <= 0:  # SI_USER, SI_QUEUE, SI_TKILL
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, info.si_signo)
+        if heard:
+            heard(signal.Signals(info.si_signo))

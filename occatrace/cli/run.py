@@ -1,0 +1,272 @@
+"""`occa_prof PROGRAM`: run it, record it, analyse it, print the summary. The program comes first in everything: it starts
+at once, it runs whatever becomes of the tracing, and its exit status is ours."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from occatrace import __version__, events, install
+from occatrace import run as runs
+from occatrace.cli import program
+from occatrace.cli.main import UsageError, complain
+
+if TYPE_CHECKING:
+    from occatrace.session import Outcome, Session
+
+TAKES_PROGRAM = True
+FORMATS = ("table", "csv", "json")
+KEEP = ("all", "tables", "none")
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Options of `occa_prof [run]`."""
+    parser.usage = "occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]"
+    parser.description = "Run a program and say where its time went."
+    parser.epilog = (
+        "Everything from PROGRAM on belongs to the program: occa_prof ./a.out -m HIP gives it -m HIP.\n"
+        "The exit status is the program's. The summary goes to standard error."
+    )
+    record = parser.add_argument_group("recording")
+    record.add_argument(
+        "-m",
+        "--mode",
+        choices=events.MODES,
+        default="default",
+        help="what is recorded: default; minimal: OCCA and device work only; full: every call with its arguments; "
+        "tally: exact counts and times, no single calls (for long production runs)",
+    )
+    record.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="folder of the run (default: occatrace-PROGRAM-DATE-ID)"
+    )
+    record.add_argument("--force", action="store_true", help="replace the run in DIR")
+    record.add_argument(
+        "--keep",
+        choices=KEEP,
+        default="all",
+        help="what stays of the run after the report: all, only the tables, or none",
+    )
+    record.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
+    show = parser.add_argument_group("what is printed at the end")
+    show.add_argument(
+        "--report",
+        action="append",
+        metavar="NAME",
+        default=[],
+        help="this report instead of the summary; may be repeated",
+    )
+    show.add_argument("--format", choices=FORMATS, default="table", help="of the reports")
+    show.add_argument("--log-file", type=Path, metavar="FILE", help="print to FILE, not to standard error")
+    show.add_argument(
+        "-l", "--timeline", action="store_true", help="write DIR/timeline.pftrace too, for ui.perfetto.dev"
+    )
+    show.add_argument("-q", "--quiet", action="store_true", help="record only: no summary, no remarks")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the program; returns its status."""
+    if not args.program:
+        raise UsageError("which program? usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]")
+    try:
+        path = program.find(args.program[0])
+    except program.ProgramError as error:
+        complain(str(error))
+        return error.status
+    check_reports(args.report)
+    log = open_log(args.log_file)
+    run_id = runs.new_id()
+    folder: Path = args.output or runs.default_folder(args.program[0], run_id)
+    info = runs.RunInfo(
+        program=tuple(args.program),
+        cwd=os.getcwd(),
+        host=os.uname().nodename,
+        user=user(),
+        started=runs.now(),
+        mode=args.mode,
+        id=run_id,
+        version=__version__,
+    )
+    recorded = Recording(args, runs.create(folder, info, force=args.force), log)
+    try:
+        return recorded.go(path)
+    finally:
+        recorded.close()
+
+
+class Recording:
+    """One run from its start to its report."""
+
+    def __init__(self, args: argparse.Namespace, run: runs.Run, log: TextIO | None) -> None:
+        self.args = args
+        self.run = run
+        self.log = log
+        self.session: Session | None = None
+        self.status = 1
+
+    def go(self, path: Path) -> int:
+        """Start, wait, analyse, report."""
+        guard = program.SignalGuard.block()
+        self._start_session()
+        environment = self.session.environment(os.environ) if self.session else dict(os.environ)
+        try:
+            pid = program.spawn(path, self.args.program, environment, guard)
+        except program.ProgramError as error:
+            complain(str(error))
+            self._discard()
+            return error.status
+        if self.session and not self.args.quiet:
+            # While the program runs: the modules of the analysis take a sixth of a second to load.
+            threading.Thread(target=load_analysis, name="load", daemon=True).start()
+        self.status = program.wait(pid)
+        guard.restore()
+        try:
+            self._finish(path)
+        except KeyboardInterrupt:
+            complain(f"interrupted; the run is kept: occa_prof report {self.run.path}")
+            return 128 + signal.SIGINT
+        return self.status
+
+    def close(self) -> None:
+        """Leave nothing behind but the run's folder."""
+        if self.session:
+            self.session.close()
+        if self.log:
+            self.log.close()
+
+    def _start_session(self) -> None:
+        """A session, or one line why there is none."""
+        try:
+            from occatrace import session
+            from occatrace.daemon import DaemonError
+        except ImportError as error:
+            self._no_session(f"occatrace is not built completely ({error})")
+            return
+        started: session.Session | None = None
+        try:
+            import occatrace._session  # noqa: F401  (needs liblttng-ctl)
+
+            started = session.Session(
+                run_id=self.run.info.id,
+                output=self.run.trace / self.run.info.host,
+                mode=self.args.mode,
+                shm_path=self.args.shm_path,
+            )
+            started.start()
+        except ImportError as error:
+            self._no_session(f"LTTng's control library cannot be loaded ({error})")
+        except (DaemonError, OSError) as error:
+            if started:
+                started.close()
+            self._no_session(str(error))
+        else:
+            self.session = started
+
+    def _no_session(self, why: str) -> None:
+        complain(f"the program runs without being traced: {why}. `occa_prof doctor` says what to do")
+        self.run = self.run.updated(notes=(f"not traced: {why}",))
+
+    def _finish(self, path: Path) -> None:
+        if self.session is None:
+            self.run = self.run.updated(ended=runs.now(), exit_status=self.status)
+            if self.args.output is None:
+                self._discard()
+            return
+        outcome = self.session.stop()
+        notes = list(outcome.notes)
+        if outcome.problem:
+            complain(f"the program ran without being traced: {outcome.problem}. `occa_prof doctor` says what to do")
+            notes.append(f"not traced: {outcome.problem}")
+        elif outcome.state == "unused":
+            why = program.cannot_be_traced(path) or "it made no call of an API that is traced (OCCA, OpenCL)"
+            notes.append(f"nothing was recorded: {why}")
+        self.run = self.run.updated(
+            ended=runs.now(),
+            exit_status=self.status,
+            session=describe(outcome),
+            processes=tuple(dict.fromkeys(p.pid for p in outcome.processes)),
+            notes=tuple(notes),
+        )
+        if outcome.state == "recorded" and not self.args.quiet:
+            self._analyse()
+        elif not self.args.quiet:
+            for note in notes:
+                complain(note)
+        if outcome.state == "unused" and self.args.output is None:
+            self._discard()
+        self._keep()
+
+    def _analyse(self) -> None:
+        from occatrace.cli import report
+
+        try:
+            report.after_run(
+                self.run, self.args.report, self.args.format, self.log or sys.stderr, timeline=self.args.timeline
+            )
+        except (runs.RunError, OSError) as error:
+            complain(f"no report: {error}; the run is kept: occa_prof report {self.run.path}")
+            return
+        if self.args.keep != "none":
+            where = os.path.relpath(self.run.path)
+            complain(f"the run is in {where}; again: occa_prof report {where}")
+
+    def _keep(self) -> None:
+        if self.args.keep == "none":
+            self._discard()
+        elif self.args.keep == "tables" and self.run.tables.exists():
+            shutil.rmtree(self.run.trace, ignore_errors=True)
+
+    def _discard(self) -> None:
+        shutil.rmtree(self.run.path, ignore_errors=True)
+
+
+def describe(outcome: Outcome) -> dict[str, object]:
+    """The session for run.json."""
+    out: dict[str, object] = {"state": outcome.state, "daemon": outcome.daemon}
+    if outcome.buffers:
+        out["buffers"] = {"cpus": outcome.buffers.cpus, "size": outcome.buffers.size, "count": outcome.buffers.count}
+    return out
+
+
+def user() -> str:
+    """The person's name, or number where it has none (containers)."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return str(os.getuid())
+
+
+def check_reports(names: list[str]) -> None:
+    """Unknown names are told before the program runs, not after."""
+    there = sorted(p.stem for p in (install.PACKAGE / "reports").glob("*.sql") if not p.stem.startswith("_"))
+    for name in names:
+        if name not in there:
+            raise UsageError(f"no report {name!r}; there are: {', '.join(there)}")
+
+
+def open_log(path: Path | None) -> TextIO | None:
+    """The file of --log-file, opened before the program runs."""
+    if path is None:
+        return None
+    try:
+        return path.open("w", encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise UsageError(f"cannot write to {path}: {error.strerror}; give another file by --log-file") from None
+
+
+def load_analysis() -> None:
+    """Import what the analysis needs; whatever fails here fails again, with a message, when it is used."""
+    try:
+        import duckdb  # noqa: F401
+        import numpy  # noqa: F401
+
+        import occatrace.cli.report
+        import occatrace.tables  # noqa: F401
+    except Exception:  # noqa: S110
+        pass
