@@ -30,6 +30,9 @@ def main() -> int:
         add(np.intc(entries), o_a, o_b, o_ab)
     device.finish()
     o_ab.copy_to(ab)
+    # PoCL does not survive what is freed after it at the end of the interpreter.
+    for thing in (add, o_a, o_b, o_ab, device):
+        thing.free()
 
     launched = mode not in ("Serial", "OpenMP")
     truth = {
