@@ -384,6 +384,7 @@ static void write_tally(struct occatrace_thread *self, struct occatrace_thread *
 static void free_thread(struct occatrace_thread *t) {
   for (uint32_t i = 0; i < functions_used; i++)
     if (t->tallies[i] != NULL) munmap(t->tallies[i], sizeof *t->tallies[i]);
+  free(t->occa);
   munmap(t, sizeof *t);
 }
 

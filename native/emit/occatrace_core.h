@@ -40,7 +40,7 @@ struct occatrace_thread {
   uint32_t run_launches; /* device launches made under it */
   uint32_t occa_depth;   /* nesting of OCCA hooks, kept by the OCCA backend */
   uint32_t finished;     /* its thread has ended; freed after the next flush */
-  void *occa;            /* state of the OCCA backend for this thread */
+  void *occa;            /* state of the OCCA backend for this thread, from malloc */
   struct occatrace_thread *next;
   struct occatrace_tally *tallies[OCCATRACE_MAX_FUNCTIONS];
 };

@@ -1,0 +1,1036 @@
+// OCCA, without its headers: hooks of its C++ members, by mangled name (tracepoints/occa.yaml), for the 1.0 and the 1.2+ family.
+// The outermost call of a thread is the event. The virtual members below it are the truth for kernels, launches, copies
+// and allocations, and stand in for the API members that a compiler has inlined.
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <unordered_map>
+
+#include "occa_events.h"
+#include "occatrace_core.h"
+
+namespace {
+
+// ---- what OCCA's objects look like from outside ----
+
+// occa::kernel, memory, device, stream, streamTag, memoryPool: two links of a ring, then the object of the mode. Handles
+// register their own address, so a result can be neither copied nor moved: the constructor is declared to make the type
+// returned by address (as OCCA's are) and left without a body, so that a compiler that would copy fails to link.
+struct Object {
+  void *ring[2];
+  void *object;
+  Object(const Object &);
+  ~Object() {}
+};
+
+// Stands for a handle when a member of the API is asked about an object of the mode.
+struct Probe {
+  void *ring[2];
+  const void *object;
+};
+
+template <class T> uint64_t address(const T *pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+const void *object(const void *handle) { return handle ? static_cast<const Object *>(handle)->object : nullptr; }
+uint64_t handle(const void *h) { return address(object(h)); }
+
+using Text = const std::string &(*)(const Probe *);
+
+struct {
+  Text kernel_name, kernel_source, kernel_binary, kernel_mode, memory_mode, device_mode;
+  bool (*json_bool)(const void *json, const char *key, const bool &otherwise);
+} ask;
+
+void *original[OCCATRACE_OCCA_SLOTS];
+const occatrace_occa_events *events;
+uint8_t levels[OCCATRACE_OCCA_COUNT];
+uint32_t first_tally;
+
+// ---- the calls in flight on this thread ----
+
+enum class Kind : uint8_t { Plain, Run, Copy, Alloc, Free };
+
+// What the virtual members tell the call of the user above them.
+struct Frame {
+  Kind kind = Kind::Plain;
+  bool filled = false;
+  uint8_t copy_kind = 0, async = 0;
+  uint64_t bytes = 0, offset = 0;
+  const void *object = nullptr, *source = nullptr;
+};
+
+struct CachedKernel {
+  const void *object;
+  uint32_t id, generation;
+};
+
+// Zero is its right start: it comes from calloc and belongs to the core, which frees it with the thread.
+struct State {
+  Frame *outer;
+  CachedKernel kernels[64];
+  char mode[16];
+  uint32_t mode_length, mode_id;
+  uint32_t built_from; // name id of the file that a build from a string ended in
+};
+
+State *state_of(occatrace_thread *self) {
+  if (__builtin_expect(self->occa == nullptr, 0)) self->occa = std::calloc(1, sizeof(State));
+  return static_cast<State *>(self->occa);
+}
+
+uint32_t intern(const std::string &text) { return text.empty() ? 0 : occatrace_intern_n(text.data(), text.size()); }
+
+// Most calls of a thread are of one mode.
+uint32_t mode_name(State *state, const std::string &mode) {
+  if (mode.size() >= sizeof state->mode) return intern(mode);
+  if (mode.size() != state->mode_length || std::memcmp(mode.data(), state->mode, mode.size()) != 0) {
+    state->mode_id = intern(mode);
+    state->mode_length = static_cast<uint32_t>(mode.size());
+    std::memcpy(state->mode, mode.data(), mode.size());
+  }
+  return state->mode_id;
+}
+
+uint32_t mode_of(State *state, Text member, const void *object) {
+  if (!object || !member) return 0;
+  const Probe probe{{nullptr, nullptr}, object};
+  return mode_name(state, member(&probe));
+}
+
+// OCCA's message stands in a banner with file, line and stack: the message alone says it.
+std::string message_of(const char *what) {
+  std::string text = what;
+  const size_t found = text.find("Message  : ");
+  if (found != std::string::npos) {
+    text = text.substr(found + std::strlen("Message  : "));
+    text = text.substr(0, text.find("\n    Stack"));
+  }
+  std::string line;
+  for (const char c : text) {
+    const bool space = std::isspace(static_cast<unsigned char>(c));
+    if (space ? !line.empty() && line.back() != ' ' : true) line += space ? ' ' : c;
+    if (line.size() == 500) break;
+  }
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line.empty() ? "exception" : line;
+}
+
+// Only inside a handler.
+uint32_t current_error() noexcept {
+  try {
+    throw;
+  } catch (const std::exception &e) {
+    return intern(message_of(e.what()));
+  } catch (...) {
+    const std::type_info *type = abi::__cxa_current_exception_type();
+    return occatrace_intern(type ? type->name() : "exception");
+  }
+}
+
+// ---- kernels as their authors named them ----
+
+struct Kernels {
+  std::shared_mutex lock;
+  std::unordered_map<const void *, uint32_t> ids;
+  std::map<std::array<uint32_t, 5>, uint32_t> records;
+  // Counts the objects that ended: an id found under an older count may belong to another object at that address.
+  std::atomic<uint32_t> generation{1};
+};
+struct Allocations {
+  std::mutex lock;
+  std::unordered_map<const void *, uint64_t> bytes;
+};
+// Handles are freed after main, so these are never destroyed.
+Kernels &kernels = *new Kernels;
+Allocations &allocations = *new Allocations;
+
+std::string read_file(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  if (file) text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  return text;
+}
+
+// Comments and strings become blanks of the same length, so that nothing in them is found.
+std::string code_only(std::string text) {
+  enum { Code, Line, Block, Quote } in = Code;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); i++) {
+    const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (c == '\n') {
+      if (in != Block) in = Code;
+      continue;
+    }
+    if (in == Code && c == '/' && (next == '/' || next == '*')) in = next == '/' ? Line : Block;
+    else if (in == Code && (c == '"' || c == '\'')) in = Quote, quote = c;
+    else if (in == Code) continue;
+    else if (in == Quote && c == '\\') text[i++] = ' ';
+    else if (in == Quote && c == quote) in = Code;
+    else if (in == Block && c == '*' && next == '/') in = Code, text[i++] = ' ';
+    if (i < text.size() && text[i] != '\n') text[i] = ' ';
+  }
+  return text;
+}
+
+// The line of `@kernel … name(`; without OKL, that of the first `name(`. 0: not found.
+uint32_t line_of(const std::string &source, const std::string &name) {
+  const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const std::string text = code_only(source);
+  const auto line = [&](size_t at) { return 1 + static_cast<uint32_t>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n')); };
+  uint32_t first = 0;
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    if ((at > 0 && word(text[at - 1])) || (at + name.size() < text.size() && word(text[at + name.size()]))) continue;
+    const size_t after = text.find_first_not_of(" \t\r\n", at + name.size());
+    if (after == std::string::npos || text[after] != '(') continue;
+    if (first == 0) first = line(at);
+    const size_t kernel = text.rfind("@kernel", at);
+    if (kernel != std::string::npos && text.find_first_of(";{}", kernel) >= at) return line(kernel);
+  }
+  return first;
+}
+
+std::string absolute(const std::string &path) {
+  char *real = realpath(path.c_str(), nullptr);
+  if (!real) return path;
+  const std::string result = real;
+  std::free(real);
+  return result;
+}
+
+const std::string nothing;
+
+std::string ask_kernel(Text member, const void *kernel) {
+  const Probe probe{{nullptr, nullptr}, kernel};
+  return member ? member(&probe) : nothing;
+}
+
+// Announces the kernel and remembers its object. `source` is the name id of the file, `text` what to look for the line in.
+uint32_t remember_kernel(State *state, const void *kernel, const std::string &name, uint32_t source, const std::string &text) {
+  const std::array<uint32_t, 5> record{intern(name), mode_of(state, ask.kernel_mode, kernel), source, line_of(text, name),
+                                       intern(ask_kernel(ask.kernel_binary, kernel))};
+  const std::unique_lock<std::shared_mutex> guard(kernels.lock);
+  uint32_t &id = kernels.records[record];
+  if (id == 0) id = occatrace_kernel(record[0], record[1], record[2], record[3], record[4]);
+  uint32_t &known = kernels.ids[kernel];
+  if (known != 0 && known != id) kernels.generation.fetch_add(1, std::memory_order_release);
+  known = id;
+  return id;
+}
+
+// An object whose building was not seen: inlined into something else, or from before the tracer looked.
+uint32_t remember_unknown_kernel(State *state, const void *kernel) {
+  const std::string name = ask_kernel(ask.kernel_name, kernel), source = ask_kernel(ask.kernel_source, kernel);
+  return remember_kernel(state, kernel, name, intern(absolute(source)), read_file(source));
+}
+
+uint32_t known_kernel(const void *kernel) {
+  const std::shared_lock<std::shared_mutex> guard(kernels.lock);
+  const auto found = kernels.ids.find(kernel);
+  return found == kernels.ids.end() ? 0 : found->second;
+}
+
+uint32_t kernel_id(State *state, const void *kernel) {
+  if (!kernel) return 0;
+  const uint32_t generation = kernels.generation.load(std::memory_order_acquire);
+  CachedKernel &cached = state->kernels[(address(kernel) >> 5) % std::size(state->kernels)];
+  if (cached.object == kernel && cached.generation == generation) return cached.id;
+  uint32_t id = known_kernel(kernel);
+  if (id == 0) id = remember_unknown_kernel(state, kernel);
+  cached = {kernel, id, generation};
+  return id;
+}
+
+void forget_kernel(const void *kernel) {
+  const std::unique_lock<std::shared_mutex> guard(kernels.lock);
+  if (kernels.ids.erase(kernel)) kernels.generation.fetch_add(1, std::memory_order_release);
+}
+
+void remember_allocation(const void *memory, uint64_t bytes) {
+  if (!memory) return;
+  const std::lock_guard<std::mutex> guard(allocations.lock);
+  allocations.bytes[memory] = bytes;
+}
+
+// The size of an allocation that ends; false when the object is a slice or memory of the program.
+bool forget_allocation(const void *memory, uint64_t &bytes) {
+  const std::lock_guard<std::mutex> guard(allocations.lock);
+  const auto found = allocations.bytes.find(memory);
+  if (found == allocations.bytes.end()) return false;
+  bytes = found->second;
+  allocations.bytes.erase(found);
+  return true;
+}
+
+// ---- one call, from its entry to its event ----
+
+// What a function of the model is: its event, how it is written, what its arguments mean. The hooks below are generic.
+struct Function {
+  static constexpr Kind kind = Kind::Plain;
+  static constexpr bool blocking = false;
+  static constexpr bool always = false; // has work to do also while nothing is recorded
+  template <class... A> static void nested(State *, const A &...) {}
+};
+
+template <class P> struct Call : Frame {
+  occatrace_thread *self;
+  State *state;
+  typename P::Event event{};
+  uint8_t level;
+  bool outermost;
+  uint64_t ticks = 0;
+
+  // `nested`: an event of its own inside another call.
+  Call(occatrace_thread *thread, State *of, bool nested = false) : self(thread), state(of), outermost(!nested) {
+    kind = P::kind;
+    level = occatrace_capture ? levels[P::function] : static_cast<uint8_t>(OCCATRACE_OFF);
+    if (outermost) {
+      self->occa_depth = 1;
+      state->outer = this;
+    }
+    if (level == OCCATRACE_EVENT) {
+      event.tid = self->tid;
+      event.seq = self->next_seq++;
+      if constexpr (P::kind == Kind::Run) {
+        self->run_seq = event.seq;
+        self->run_launches = 0;
+      }
+      event.start = occatrace_now();
+      if constexpr (P::blocking) {
+        const occatrace_occa_begin begin{self->tid, self->next_seq++, event.seq};
+        P::begin(begin);
+      }
+    } else if (level == OCCATRACE_TALLY) {
+      ticks = occatrace_ticks();
+    }
+  }
+  Call(const Call &) = delete;
+
+  ~Call() {
+    if (level == OCCATRACE_EVENT) {
+      P::finish(event, *this);
+      P::write(event);
+      if constexpr (P::kind == Kind::Run) self->run_seq = OCCATRACE_NO_RUN;
+    } else if (level == OCCATRACE_TALLY) {
+      occatrace_tally_add(self, first_tally + P::function, occatrace_ticks() - ticks, event.error != 0);
+    }
+    if (outermost) {
+      state->outer = nullptr;
+      self->occa_depth = 0;
+    }
+  }
+};
+
+// Calls the real function; an exception is noted and goes on its way.
+template <class C, class F> auto guarded(C &call, F function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (...) {
+    call.event.error = current_error();
+    throw;
+  }
+}
+
+// Results that are objects are built where the caller wants them: one variable, returned by name, nothing else returned.
+template <class P, unsigned Slot, class R, class... A> R traced(occatrace_thread *self, State *state, A... args) {
+  Call<P> call(self, state);
+  P::enter(call, args...);
+  R result = guarded(call, [&]() -> R { return reinterpret_cast<R (*)(A...)>(original[Slot])(args...); });
+  P::leave(call, result, args...);
+  return result;
+}
+template <class P, unsigned Slot, class... A> void traced_void(occatrace_thread *self, State *state, A... args) {
+  Call<P> call(self, state);
+  P::enter(call, args...);
+  guarded(call, [&] { reinterpret_cast<void (*)(A...)>(original[Slot])(args...); });
+  P::leave(call, args...);
+}
+
+// A member of the API: an event when it is the outermost one.
+template <class P, unsigned Slot, class R, class... A> struct Api {
+  static R hook(A... args) {
+    if (!occatrace_capture && !P::always) return reinterpret_cast<R (*)(A...)>(original[Slot])(args...);
+    occatrace_thread *self = occatrace_self();
+    State *state = state_of(self);
+    if (!state) return reinterpret_cast<R (*)(A...)>(original[Slot])(args...);
+    if (self->occa_depth) {
+      P::nested(state, args...);
+      return reinterpret_cast<R (*)(A...)>(original[Slot])(args...);
+    }
+    if constexpr (std::is_void_v<R>)
+      traced_void<P, Slot, A...>(self, state, args...);
+    else
+      return traced<P, Slot, R, A...>(self, state, args...);
+  }
+};
+
+#define OCCA_FUNCTION(name)                                                  \
+  using Event = occatrace_occa_##name;                                       \
+  static constexpr unsigned function = OCCATRACE_OCCA_##name;                \
+  static void write(const Event &event) { events->name(&event); }
+#define OCCA_BLOCKING(name)                                                  \
+  OCCA_FUNCTION(name)                                                        \
+  static constexpr bool blocking = true;                                     \
+  static void begin(const occatrace_occa_begin &b) { events->name##_begin(&b); }
+
+// ---- kernels ----
+
+struct KernelRun : Function {
+  OCCA_FUNCTION(kernel_run)
+  static constexpr Kind kind = Kind::Run;
+  static void enter(Call<KernelRun> &call, const void *kernel) { of(call, object(kernel)); }
+  static void of(Call<KernelRun> &call, const void *mode_kernel) {
+    if (call.level == OCCATRACE_EVENT) call.event.kernel = kernel_id(call.state, mode_kernel);
+  }
+  static void leave(Call<KernelRun> &, const void *) {}
+  static void finish(Event &event, Frame &frame) { event.launches = static_cast<Call<KernelRun> &>(frame).self->run_launches; }
+};
+
+// serial::kernel::run and launchedModeKernel_t::run: the user's call itself when operator() has swallowed kernel::run.
+template <unsigned Slot> void run_kernel(const void *mode_kernel) {
+  const auto real = reinterpret_cast<void (*)(const void *)>(original[Slot]);
+  if (!occatrace_capture) return real(mode_kernel);
+  occatrace_thread *self = occatrace_self();
+  if (self->occa_depth) return real(mode_kernel);
+  State *state = state_of(self);
+  if (!state) return real(mode_kernel);
+  Call<KernelRun> call(self, state);
+  KernelRun::of(call, mode_kernel);
+  guarded(call, [&] { real(mode_kernel); });
+}
+
+// X::kernel::deviceRun: exactly one launch of the backend.
+template <unsigned Slot> void run_on_device(const void *mode_kernel) {
+  if (occatrace_capture) occatrace_self()->run_launches++;
+  reinterpret_cast<void (*)(const void *)>(original[Slot])(mode_kernel);
+}
+
+struct KernelFree : Function {
+  OCCA_FUNCTION(kernel_free)
+  static void enter(Call<KernelFree> &call, const void *kernel) { call.event.kernel = known_kernel(object(kernel)); }
+  static void leave(Call<KernelFree> &, const void *) {}
+  static void finish(Event &, Frame &) {}
+};
+
+// The deleting destructor of a mode's kernel: its address may be another kernel's soon.
+template <unsigned Slot> void delete_kernel(void *mode_kernel) {
+  const auto real = reinterpret_cast<void (*)(void *)>(original[Slot]);
+  const uint32_t id = known_kernel(mode_kernel);
+  forget_kernel(mode_kernel);
+  // Launchers and device kernels end inside the kernel that they belong to.
+  if (!occatrace_capture || id == 0) return real(mode_kernel);
+  occatrace_thread *self = occatrace_self();
+  State *state = self->occa_depth ? nullptr : state_of(self);
+  if (!state) return real(mode_kernel);
+  Call<KernelFree> call(self, state);
+  call.event.kernel = id;
+  guarded(call, [&] { real(mode_kernel); });
+}
+
+// ---- building ----
+
+// The three ways to build; `Source` says what the first argument is.
+enum class Source { File, Text, Binary };
+
+template <class E, Source source> struct Build : Function {
+  using Event = E;
+  static constexpr bool blocking = true, always = true;
+  template <class C> static void enter(C &call, const void *device, const std::string &, const std::string &name, const void *) {
+    call.state->built_from = 0;
+    call.event.device = handle(device);
+    call.event.function = intern(name);
+    call.event.mode = mode_of(call.state, ask.device_mode, object(device));
+  }
+  static void nested(State *state, const void *, const std::string &file, const std::string &, const void *) {
+    if (source == Source::File && state->outer) state->built_from = intern(file);
+  }
+  template <class C>
+  static void leave(C &call, const Object &result, const void *, const std::string &given, const std::string &name, const void *) {
+    if (!result.object) return;
+    if (source != Source::Text)
+      call.event.source = intern(absolute(given));
+    else if (call.state->built_from)
+      call.event.source = call.state->built_from;
+    else
+      call.event.source = intern(ask_kernel(ask.kernel_source, result.object));
+    call.event.kernel = remember_kernel(call.state, result.object, name, call.event.source,
+                                        source == Source::Text ? given : source == Source::File ? read_file(given) : nothing);
+  }
+  static void finish(Event &, Frame &) {}
+};
+
+struct BuildKernel : Build<occatrace_occa_device_buildKernel, Source::File> {
+  OCCA_BLOCKING(device_buildKernel)
+};
+struct BuildKernelFromString : Build<occatrace_occa_device_buildKernelFromString, Source::Text> {
+  OCCA_BLOCKING(device_buildKernelFromString)
+};
+struct BuildKernelFromBinary : Build<occatrace_occa_device_buildKernelFromBinary, Source::Binary> {
+  OCCA_BLOCKING(device_buildKernelFromBinary)
+};
+
+// ---- copies ----
+
+template <class E> struct Copy : Function {
+  using Event = E;
+  static constexpr Kind kind = Kind::Copy;
+  static void finish(Event &event, Frame &frame) {
+    if (!frame.filled) return;
+    event.offset = frame.offset;
+    if (frame.copy_kind) event.kind = frame.copy_kind;
+    event.async = frame.async;
+    event.bytes = event.error ? 0 : frame.bytes;
+  }
+  template <class C>
+  static void describe(C &call, const void *memory, const void *ptr, int64_t count, occatrace_activity_kind kind) {
+    call.event.handle = address(memory);
+    call.event.ptr = address(ptr);
+    call.event.count = count;
+    call.event.kind = static_cast<uint8_t>(kind);
+    if (call.level == OCCATRACE_EVENT) call.event.mode = mode_of(call.state, ask.memory_mode, memory);
+  }
+  template <class C, class... A> static void leave(C &, A...) {}
+};
+
+struct CopyFrom : Copy<occatrace_occa_memory_copyFrom> {
+  OCCA_FUNCTION(memory_copyFrom)
+};
+struct CopyTo : Copy<occatrace_occa_memory_copyTo> {
+  OCCA_FUNCTION(memory_copyTo)
+};
+struct Memcpy : Copy<occatrace_occa_memcpy> {
+  OCCA_FUNCTION(memcpy)
+};
+
+// The overloads, by what they are given; `props` is the last argument of each. occa::memory arrives by address.
+struct CopyFromHost : CopyFrom {
+  template <class C> static void enter(C &call, void *memory, const void *from, const void *) { describe(call, object(memory), from, -1, OCCATRACE_HTOD); }
+  template <class C> static void enter(C &call, void *memory, const void *from, int64_t count, int64_t, const void *) {
+    describe(call, object(memory), from, count, OCCATRACE_HTOD);
+  }
+};
+struct CopyFromMemory : CopyFrom {
+  template <class C> static void enter(C &call, void *memory, Object *from, const void *) { describe(call, object(memory), object(from), -1, OCCATRACE_DTOD); }
+  template <class C> static void enter(C &call, void *memory, Object *from, int64_t count, int64_t, int64_t, const void *) {
+    describe(call, object(memory), object(from), count, OCCATRACE_DTOD);
+  }
+};
+struct CopyToHost : CopyTo {
+  template <class C> static void enter(C &call, const void *memory, void *to, const void *) { describe(call, object(memory), to, -1, OCCATRACE_DTOH); }
+  template <class C> static void enter(C &call, const void *memory, void *to, int64_t count, int64_t, const void *) {
+    describe(call, object(memory), to, count, OCCATRACE_DTOH);
+  }
+};
+struct CopyToMemory : CopyTo {
+  template <class C> static void enter(C &call, const void *memory, Object *to, const void *) { describe(call, object(memory), object(to), -1, OCCATRACE_DTOD); }
+  template <class C> static void enter(C &call, const void *memory, Object *to, int64_t count, int64_t, int64_t, const void *) {
+    describe(call, object(memory), object(to), count, OCCATRACE_DTOD);
+  }
+};
+struct MemcpyToMemory : Memcpy {
+  template <class C> static void enter(C &call, Object *to, const void *from, const void *) { describe(call, object(to), from, -1, OCCATRACE_HTOD); }
+  template <class C> static void enter(C &call, Object *to, const void *from, int64_t count, int64_t, const void *) {
+    describe(call, object(to), from, count, OCCATRACE_HTOD);
+  }
+};
+struct MemcpyToHost : Memcpy {
+  template <class C> static void enter(C &call, void *to, Object *from, const void *) { describe(call, object(from), to, -1, OCCATRACE_DTOH); }
+  template <class C> static void enter(C &call, void *to, Object *from, int64_t count, int64_t, const void *) {
+    describe(call, object(from), to, count, OCCATRACE_DTOH);
+  }
+};
+struct MemcpyInDevice : Memcpy {
+  template <class C> static void enter(C &call, Object *to, Object *from, const void *) { describe(call, object(to), object(from), -1, OCCATRACE_DTOD); }
+  template <class C> static void enter(C &call, Object *to, Object *from, int64_t count, int64_t, int64_t, const void *) {
+    describe(call, object(to), object(from), count, OCCATRACE_DTOD);
+  }
+};
+// Unified addresses (1.0): what it is shows below; nothing below means that host memory was copied.
+struct MemcpyUnified : Memcpy {
+  template <class C> static void enter(C &call, void *, const void *from, const void *) { describe(call, nullptr, from, -1, OCCATRACE_HTOH); }
+  template <class C> static void enter(C &call, void *, const void *from, int64_t count, const void *) {
+    describe(call, nullptr, from, count, OCCATRACE_HTOH);
+    if (count > 0) call.event.bytes = static_cast<uint64_t>(count);
+  }
+};
+
+// A virtual copy: tells the call above it what moves, or is an event of its own where no copy of the user is above.
+template <class P, unsigned Slot, bool on_host, class... A>
+void copy_below(const void *memory, const void *other, uint64_t bytes, uint64_t offset, occatrace_activity_kind kind,
+                const void *props, A... args) {
+  const auto real = reinterpret_cast<void (*)(A...)>(original[Slot]);
+  if (!occatrace_capture) return real(args...);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  if (!state) return real(args...);
+  const auto fill = [&](Frame &frame) {
+    frame.filled = true;
+    frame.bytes = bytes;
+    frame.offset = offset;
+    frame.copy_kind = static_cast<uint8_t>(kind);
+    // In host modes a copy is over when the call is.
+    if (!on_host && ask.json_bool) frame.async = ask.json_bool(props, "async", false);
+  };
+  Frame *outer = state->outer;
+  if (outer && outer->kind == Kind::Copy && !outer->filled) {
+    fill(*outer);
+    return real(args...);
+  }
+  Call<P> call(self, state, self->occa_depth != 0);
+  call.event.nested = self->occa_depth != 0 && !call.outermost;
+  P::describe(call, memory, other, static_cast<int64_t>(bytes), kind);
+  fill(call);
+  guarded(call, [&] { real(args...); });
+}
+
+template <unsigned Slot, bool on_host>
+void copy_from_host(void *memory, const void *from, uint64_t bytes, uint64_t offset, const void *props) {
+  copy_below<CopyFrom, Slot, on_host>(memory, from, bytes, offset, OCCATRACE_HTOD, props, memory, from, bytes, offset, props);
+}
+template <unsigned Slot, bool on_host>
+void copy_from_memory(void *memory, const void *from, uint64_t bytes, uint64_t offset, uint64_t from_offset, const void *props) {
+  copy_below<CopyFrom, Slot, on_host>(memory, from, bytes, offset, OCCATRACE_DTOD, props, memory, from, bytes, offset, from_offset, props);
+}
+template <unsigned Slot, bool on_host>
+void copy_to_host(const void *memory, void *to, uint64_t bytes, uint64_t offset, const void *props) {
+  copy_below<CopyTo, Slot, on_host>(memory, to, bytes, offset, OCCATRACE_DTOH, props, memory, to, bytes, offset, props);
+}
+
+// ---- memory ----
+
+template <class E> struct Alloc : Function {
+  using Event = E;
+  static constexpr Kind kind = Kind::Alloc;
+  static constexpr bool always = true; // what is allocated unseen is freed without a size
+  template <class C, class... A> static void enter(C &call, const void *device, A...) {
+    call.event.device = handle(device);
+    if (call.level == OCCATRACE_EVENT) call.event.mode = mode_of(call.state, ask.device_mode, object(device));
+  }
+  template <class C, class... A> static void leave(C &, A &&...) {}
+  static void finish(Event &event, Frame &frame) {
+    event.bytes = frame.bytes;
+    event.handle = address(frame.object);
+    event.source = address(frame.source);
+  }
+};
+
+struct Malloc : Alloc<occatrace_occa_device_malloc> {
+  OCCA_FUNCTION(device_malloc)
+};
+struct UMalloc : Alloc<occatrace_occa_device_umalloc> {
+  OCCA_FUNCTION(device_umalloc)
+};
+
+// X::device::malloc
+template <unsigned Slot> void *allocate(void *device, uint64_t bytes, const void *source, const void *props) {
+  const auto real = reinterpret_cast<void *(*)(void *, uint64_t, const void *, const void *)>(original[Slot]);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  if (!state) return real(device, bytes, source, props);
+  const auto fill = [&](Frame &frame, const void *memory) {
+    frame.filled = true;
+    frame.bytes = bytes;
+    frame.object = memory;
+    frame.source = source;
+    remember_allocation(memory, bytes);
+  };
+  Frame *outer = state->outer;
+  if (outer && outer->kind == Kind::Alloc && !outer->filled) {
+    void *memory = real(device, bytes, source, props);
+    fill(*outer, memory);
+    return memory;
+  }
+  const bool nested = self->occa_depth != 0;
+  Call<Malloc> call(self, state, nested);
+  call.event.nested = nested;
+  call.event.device = address(device);
+  if (call.level == OCCATRACE_EVENT) call.event.mode = mode_of(state, ask.device_mode, device);
+  void *memory = guarded(call, [&] { return real(device, bytes, source, props); });
+  fill(call, memory);
+  return memory;
+}
+
+struct WrapMemory : Function {
+  OCCA_FUNCTION(device_wrapMemory)
+  static void enter(Call<WrapMemory> &call, const void *device, const void *pointer, int64_t, const void *, const void *) {
+    call.event.device = handle(device);
+    call.event.source = address(pointer);
+    call.event.mode = mode_of(call.state, ask.device_mode, object(device));
+  }
+  template <class... A> static void leave(Call<WrapMemory> &call, const Object &result, A...) { call.event.handle = address(result.object); }
+  static void finish(Event &, Frame &) {}
+};
+
+struct MemoryFree : Function {
+  OCCA_FUNCTION(memory_free)
+  static constexpr Kind kind = Kind::Free;
+  static void enter(Call<MemoryFree> &call, const void *memory) { of(call, object(memory)); }
+  static void of(Call<MemoryFree> &call, const void *memory) {
+    call.object = memory;
+    call.event.handle = address(memory);
+    if (call.level == OCCATRACE_EVENT) call.event.mode = mode_of(call.state, ask.memory_mode, memory);
+  }
+  static void leave(Call<MemoryFree> &, const void *) {}
+  static void finish(Event &event, Frame &frame) { event.bytes = frame.bytes; }
+};
+
+// The deleting destructor of a mode's memory: where every way to free ends.
+template <unsigned Slot> void delete_memory(void *memory) {
+  const auto real = reinterpret_cast<void (*)(void *)>(original[Slot]);
+  uint64_t bytes = 0;
+  const bool allocation = forget_allocation(memory, bytes);
+  if (!occatrace_capture) return real(memory);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  if (!state) return real(memory);
+  Frame *outer = state->outer;
+  if (outer && outer->kind == Kind::Free && outer->object == memory) {
+    outer->bytes = bytes;
+    return real(memory);
+  }
+  const bool nested = self->occa_depth != 0;
+  if (nested && !allocation) return real(memory);
+  Call<MemoryFree> call(self, state, nested);
+  call.event.nested = nested;
+  MemoryFree::of(call, memory);
+  call.bytes = bytes;
+  guarded(call, [&] { real(memory); });
+}
+
+struct Slice : Function {
+  OCCA_FUNCTION(memory_slice)
+  static void enter(Call<Slice> &call, const void *memory, int64_t offset, int64_t count) {
+    enter(call, memory, offset);
+    call.event.count = count;
+  }
+  static void enter(Call<Slice> &call, const void *memory, int64_t offset) {
+    call.event.handle = handle(memory);
+    call.event.offset = offset;
+    call.event.count = -1;
+  }
+  template <class... A> static void leave(Call<Slice> &call, const Object &result, A...) { call.event.slice = address(result.object); }
+  static void finish(Event &, Frame &) {}
+};
+
+struct Clone : Function {
+  OCCA_FUNCTION(memory_clone)
+  static void enter(Call<Clone> &call, const void *memory) { call.event.handle = handle(memory); }
+  static void leave(Call<Clone> &call, const Object &result, const void *) { call.event.clone = address(result.object); }
+  static void finish(Event &, Frame &) {}
+};
+
+struct CreateMemoryPool : Function {
+  OCCA_FUNCTION(device_createMemoryPool)
+  static void enter(Call<CreateMemoryPool> &call, const void *device, const void *) {
+    call.event.device = handle(device);
+    call.event.mode = mode_of(call.state, ask.device_mode, object(device));
+  }
+  static void leave(Call<CreateMemoryPool> &call, const Object &result, const void *, const void *) { call.event.pool = address(result.object); }
+  static void finish(Event &, Frame &) {}
+};
+
+struct Reserve : Function {
+  OCCA_FUNCTION(memoryPool_reserve)
+  static void enter(Call<Reserve> &call, const void *pool, int64_t entries, const void *) {
+    call.event.pool = handle(pool);
+    call.event.entries = entries;
+  }
+  static void leave(Call<Reserve> &call, const Object &result, const void *, int64_t, const void *) { call.event.handle = address(result.object); }
+  static void finish(Event &, Frame &) {}
+};
+
+// ---- devices and streams ----
+
+// Of a device, and of no other argument worth a field.
+template <class E> struct OfDevice : Function {
+  using Event = E;
+  template <class C, class... A> static void enter(C &call, const void *device, A...) {
+    call.event.device = handle(device);
+    call.event.mode = mode_of(call.state, ask.device_mode, object(device));
+  }
+  template <class C, class... A> static void leave(C &, A...) {}
+  static void finish(Event &, Frame &) {}
+};
+
+struct Setup : OfDevice<occatrace_occa_device_setup> {
+  OCCA_BLOCKING(device_setup)
+  // Before it, the handle is empty or not even constructed.
+  template <class C, class... A> static void enter(C &, A...) {}
+  template <class C, class... A> static void leave(C &call, const void *device, A...) { OfDevice::enter(call, device); }
+};
+struct Finish : OfDevice<occatrace_occa_device_finish> {
+  OCCA_BLOCKING(device_finish)
+};
+struct FinishAll : OfDevice<occatrace_occa_device_finishAll> {
+  OCCA_BLOCKING(device_finishAll)
+};
+struct DeviceFree : OfDevice<occatrace_occa_device_free> {
+  OCCA_BLOCKING(device_free)
+};
+struct CreateStream : OfDevice<occatrace_occa_device_createStream> {
+  OCCA_FUNCTION(device_createStream)
+  static void leave(Call<CreateStream> &call, const Object &result, const void *, const void *) { call.event.stream = address(result.object); }
+};
+
+struct SetStream : Function {
+  OCCA_FUNCTION(device_setStream)
+  static void enter(Call<SetStream> &call, const void *device, Object *stream) {
+    call.event.device = handle(device);
+    call.event.stream = handle(stream);
+  }
+  static void leave(Call<SetStream> &, const void *, Object *) {}
+  static void finish(Event &, Frame &) {}
+};
+struct TagStream : Function {
+  OCCA_FUNCTION(device_tagStream)
+  static void enter(Call<TagStream> &call, const void *device) { call.event.device = handle(device); }
+  static void leave(Call<TagStream> &call, const Object &result, const void *) { call.event.tag = address(result.object); }
+  static void finish(Event &, Frame &) {}
+};
+struct WaitFor : Function {
+  OCCA_BLOCKING(device_waitFor)
+  static void enter(Call<WaitFor> &call, const void *device, Object *tag) {
+    call.event.device = handle(device);
+    call.event.tag = handle(tag);
+  }
+  static void leave(Call<WaitFor> &, const void *, Object *) {}
+  static void finish(Event &, Frame &) {}
+};
+struct TimeBetween : Function {
+  OCCA_BLOCKING(device_timeBetween)
+  static void enter(Call<TimeBetween> &call, const void *device, const void *first, const void *last) {
+    call.event.device = handle(device);
+    call.event.first = handle(first);
+    call.event.last = handle(last);
+  }
+  static void leave(Call<TimeBetween> &call, double seconds, const void *, const void *, const void *) { call.event.seconds = seconds; }
+  static void finish(Event &, Frame &) {}
+};
+
+template <class E> struct OfStream : Function {
+  using Event = E;
+  template <class C> static void enter(C &call, const void *stream) { call.event.stream = handle(stream); }
+  template <class C> static void leave(C &, const void *) {}
+  static void finish(Event &, Frame &) {}
+};
+struct StreamFinish : OfStream<occatrace_occa_stream_finish> {
+  OCCA_BLOCKING(stream_finish)
+};
+struct StreamFree : OfStream<occatrace_occa_stream_free> {
+  OCCA_FUNCTION(stream_free)
+};
+
+// ---- which hook stands for which symbol ----
+
+#define SLOT(symbol) OCCATRACE_SLOT_##symbol
+#define API(symbol, policy, ...) {SLOT(symbol), reinterpret_cast<void *>(&Api<policy, SLOT(symbol), __VA_ARGS__>::hook)}
+#define VIRTUAL(symbol, ...) {SLOT(symbol), reinterpret_cast<void *>(&__VA_ARGS__)}
+// The same in both families: the properties are the last argument.
+#define API2(prefix, policy, ...) \
+  API(prefix##RKNS_10propertiesE, policy, __VA_ARGS__), API(prefix##RKNS_4jsonE, policy, __VA_ARGS__)
+
+using Handle = const void *;
+using Props = const void *;
+using Name = const std::string &;
+
+struct Hook {
+  unsigned slot;
+  void *function;
+};
+
+// The members of a mode; the second family has modes that the first lacks.
+#define MODE_MEMORY(mode, props, on_host)                                                                                        \
+  VIRTUAL(_ZN4occa##mode##6memory8copyFromEPKvmmRKNS_##props, copy_from_host<SLOT(_ZN4occa##mode##6memory8copyFromEPKvmmRKNS_##props), on_host>), \
+  VIRTUAL(_ZN4occa##mode##6memory8copyFromEPKNS_12modeMemory_tEmmmRKNS_##props,                                                  \
+          copy_from_memory<SLOT(_ZN4occa##mode##6memory8copyFromEPKNS_12modeMemory_tEmmmRKNS_##props), on_host>),                \
+  VIRTUAL(_ZNK4occa##mode##6memory6copyToEPvmmRKNS_##props, copy_to_host<SLOT(_ZNK4occa##mode##6memory6copyToEPvmmRKNS_##props), on_host>), \
+  VIRTUAL(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props, allocate<SLOT(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props)>)
+#define MODE_ENDS(mode)                                                                          \
+  VIRTUAL(_ZN4occa##mode##6kernelD0Ev, delete_kernel<SLOT(_ZN4occa##mode##6kernelD0Ev)>),        \
+  VIRTUAL(_ZN4occa##mode##6memoryD0Ev, delete_memory<SLOT(_ZN4occa##mode##6memoryD0Ev)>)
+#define MODE_RUN(mode) VIRTUAL(_ZNK4occa##mode##6kernel9deviceRunEv, run_on_device<SLOT(_ZNK4occa##mode##6kernel9deviceRunEv)>)
+#define MODE(mode) MODE_MEMORY(mode, 4jsonE, false), MODE_ENDS(mode), MODE_RUN(mode)
+
+const Hook hooks[] = {
+  API(_ZNK4occa6kernel3runEv, KernelRun, void, Handle),
+  VIRTUAL(_ZNK4occa20launchedModeKernel_t3runEv, run_kernel<SLOT(_ZNK4occa20launchedModeKernel_t3runEv)>),
+  VIRTUAL(_ZNK4occa6serial6kernel3runEv, run_kernel<SLOT(_ZNK4occa6serial6kernel3runEv)>),
+  API(_ZN4occa6kernel4freeEv, KernelFree, void, Handle),
+
+  API2(_ZN4occa6memory8copyFromEPKv, CopyFromHost, void, void *, const void *, Props),
+  API2(_ZN4occa6memory8copyFromEPKvll, CopyFromHost, void, void *, const void *, int64_t, int64_t, Props),
+  API2(_ZN4occa6memory8copyFromES0_, CopyFromMemory, void, void *, Object *, Props),
+  API2(_ZN4occa6memory8copyFromES0_lll, CopyFromMemory, void, void *, Object *, int64_t, int64_t, int64_t, Props),
+  API2(_ZNK4occa6memory6copyToEPv, CopyToHost, void, Handle, void *, Props),
+  API2(_ZNK4occa6memory6copyToEPvll, CopyToHost, void, Handle, void *, int64_t, int64_t, Props),
+  API2(_ZNK4occa6memory6copyToES0_, CopyToMemory, void, Handle, Object *, Props),
+  API2(_ZNK4occa6memory6copyToES0_lll, CopyToMemory, void, Handle, Object *, int64_t, int64_t, int64_t, Props),
+  API2(_ZN4occa6memcpyENS_6memoryEPKv, MemcpyToMemory, void, Object *, const void *, Props),
+  API2(_ZN4occa6memcpyENS_6memoryEPKvll, MemcpyToMemory, void, Object *, const void *, int64_t, int64_t, Props),
+  API2(_ZN4occa6memcpyENS_6memoryES0_, MemcpyInDevice, void, Object *, Object *, Props),
+  API2(_ZN4occa6memcpyENS_6memoryES0_lll, MemcpyInDevice, void, Object *, Object *, int64_t, int64_t, int64_t, Props),
+  API2(_ZN4occa6memcpyEPvNS_6memoryE, MemcpyToHost, void, void *, Object *, Props),
+  API2(_ZN4occa6memcpyEPvNS_6memoryEll, MemcpyToHost, void, void *, Object *, int64_t, int64_t, Props),
+  API(_ZN4occa6memcpyEPvPKvRKNS_10propertiesE, MemcpyUnified, void, void *, const void *, Props),
+  API(_ZN4occa6memcpyEPvPKvlRKNS_10propertiesE, MemcpyUnified, void, void *, const void *, int64_t, Props),
+
+  API(_ZN4occa6device6mallocElNS_6memoryERKNS_10propertiesE, Malloc, Object, Handle, int64_t, Object *, Props),
+  API(_ZN4occa6device6mallocElPKvRKNS_10propertiesE, Malloc, Object, Handle, int64_t, const void *, Props),
+  API(_ZN4occa6device6mallocElRKNS_10propertiesE, Malloc, Object, Handle, int64_t, Props),
+  API2(_ZN4occa6device6mallocElRKNS_7dtype_tENS_6memoryE, Malloc, Object, Handle, int64_t, const void *, Object *, Props),
+  API2(_ZN4occa6device6mallocElRKNS_7dtype_tEPKv, Malloc, Object, Handle, int64_t, const void *, const void *, Props),
+  API2(_ZN4occa6device6mallocElRKNS_7dtype_tE, Malloc, Object, Handle, int64_t, const void *, Props),
+  API(_ZN4occa6device7umallocElNS_6memoryERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, Object *, Props),
+  API(_ZN4occa6device7umallocElPKvRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Props),
+  API(_ZN4occa6device7umallocElRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, Props),
+  API(_ZN4occa6device7umallocElRKNS_7dtype_tENS_6memoryERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Object *, Props),
+  API(_ZN4occa6device7umallocElRKNS_7dtype_tEPKvRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, const void *, Props),
+  API(_ZN4occa6device7umallocElRKNS_7dtype_tERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Props),
+  API(_ZN4occa6device10wrapMemoryEPKvlRKNS_7dtype_tERKNS_4jsonE, WrapMemory, Object, Handle, const void *, int64_t, const void *, Props),
+  API(_ZN4occa6memory4freeEv, MemoryFree, void, Handle),
+  API(_ZN4occa6memory6detachEv, MemoryFree, void, Handle),
+  API(_ZNK4occa6memory5sliceEll, Slice, Object, Handle, int64_t, int64_t),
+  API(_ZNK4occa6memoryplEl, Slice, Object, Handle, int64_t),
+  API(_ZNK4occa6memory5cloneEv, Clone, Object, Handle),
+  API(_ZN4occa6device16createMemoryPoolERKNS_4jsonE, CreateMemoryPool, Object, Handle, Props),
+  API(_ZN4occa10memoryPool7reserveElRKNS_7dtype_tE, Reserve, Object, Handle, int64_t, const void *),
+
+  API2(_ZN4occa6device5setupE, Setup, void, Handle, Props),
+  API(_ZN4occa6device5setupERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE, Setup, void, Handle, Name),
+  API2(_ZN4occa6deviceC1E, Setup, void, Handle, Props),
+  API(_ZN4occa6deviceC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE, Setup, void, Handle, Name),
+  API(_ZN4occa6deviceC1ESt16initializer_listINS_12jsonKeyValueEE, Setup, void, Handle, const void *, size_t),
+  API2(_ZNK4occa6device11buildKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernel, Object, Handle, Name, Name, Props),
+  API2(_ZNK4occa6device21buildKernelFromStringERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernelFromString, Object, Handle,
+       Name, Name, Props),
+  API2(_ZNK4occa6device21buildKernelFromBinaryERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernelFromBinary, Object, Handle,
+       Name, Name, Props),
+  API(_ZN4occa6device6finishEv, Finish, void, Handle),
+  API(_ZN4occa6device9finishAllEv, FinishAll, void, Handle),
+  API(_ZN4occa6device4freeEv, DeviceFree, void, Handle),
+  API(_ZN4occa6stream6finishEv, StreamFinish, void, Handle),
+  API(_ZN4occa6stream4freeEv, StreamFree, void, Handle),
+  API2(_ZN4occa6device12createStreamE, CreateStream, Object, Handle, Props),
+  API(_ZN4occa6device9setStreamENS_6streamE, SetStream, void, Handle, Object *),
+  API(_ZN4occa6device9tagStreamEv, TagStream, Object, Handle),
+  API(_ZN4occa6device7waitForENS_9streamTagE, WaitFor, void, Handle, Object *),
+  API(_ZN4occa6device11timeBetweenERKNS_9streamTagES3_, TimeBetween, double, Handle, Handle, Handle),
+
+  MODE_MEMORY(6serial, 10propertiesE, true), MODE_MEMORY(6serial, 4jsonE, true), MODE_ENDS(6serial),
+  MODE_MEMORY(6opencl, 10propertiesE, false), MODE_MEMORY(4cuda, 10propertiesE, false),
+  MODE(6opencl), MODE(4cuda), MODE(3hip), MODE(5dpcpp), MODE(5metal),
+};
+
+// ---- binding ----
+
+const char *const vtables[] = {
+  "_ZTVN4occa6serial6kernelE", "_ZTVN4occa6serial6memoryE", "_ZTVN4occa6serial6deviceE", "_ZTVN4occa6openmp6deviceE",
+  "_ZTVN4occa6opencl6kernelE", "_ZTVN4occa6opencl6memoryE", "_ZTVN4occa6opencl6deviceE",
+  "_ZTVN4occa4cuda6kernelE", "_ZTVN4occa4cuda6memoryE", "_ZTVN4occa4cuda6deviceE",
+  "_ZTVN4occa3hip6kernelE", "_ZTVN4occa3hip6memoryE", "_ZTVN4occa3hip6deviceE",
+  "_ZTVN4occa5dpcpp6kernelE", "_ZTVN4occa5dpcpp6memoryE", "_ZTVN4occa5dpcpp6deviceE",
+  "_ZTVN4occa5metal6kernelE", "_ZTVN4occa5metal6memoryE", "_ZTVN4occa5metal6deviceE",
+};
+
+struct Protection {
+  uintptr_t page, length;
+  bool read_only;
+};
+
+// After start-up the dynamic linker makes the RELRO part of an object read-only.
+int find_protection(dl_phdr_info *info, size_t, void *data) {
+  auto *wanted = static_cast<Protection *>(data);
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) &segment = info->dlpi_phdr[i];
+    const uintptr_t start = info->dlpi_addr + segment.p_vaddr;
+    if (segment.p_type != PT_GNU_RELRO || wanted->page + wanted->length <= start || wanted->page >= start + segment.p_memsz) continue;
+    wanted->read_only = true;
+    return 1;
+  }
+  return 0;
+}
+
+void write_slot(void **slot, void *hook) {
+  const uintptr_t size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  Protection p{address(slot) & ~(size - 1), size, false};
+  dl_iterate_phdr(find_protection, &p);
+  if (p.read_only && mprotect(reinterpret_cast<void *>(p.page), p.length, PROT_READ | PROT_WRITE) != 0) {
+    occatrace_say("cannot write to OCCA's vtables; some kernels and copies will be missing");
+    return;
+  }
+  __atomic_store_n(slot, hook, __ATOMIC_RELEASE);
+  if (p.read_only) mprotect(reinterpret_cast<void *>(p.page), p.length, PROT_READ);
+}
+
+// Slots that the dynamic linker has not led to our trampolines (-Bsymbolic), found by the address in them.
+void patch_vtables(void *library, void *const *slots) {
+  for (const char *name : vtables) {
+    void *table = dlsym(library, name);
+    Dl_info info;
+    const ElfW(Sym) *symbol = nullptr;
+    if (!table || !dladdr1(table, &info, reinterpret_cast<void **>(const_cast<ElfW(Sym) **>(&symbol)), RTLD_DL_SYMENT) || !symbol) continue;
+    void **words = static_cast<void **>(table);
+    for (size_t i = 0; i < symbol->st_size / sizeof(void *); i++) {
+      for (const Hook &hook : hooks) {
+        if (original[hook.slot] && words[i] == original[hook.slot] && slots[hook.slot] != original[hook.slot]) {
+          write_slot(&words[i], slots[hook.slot]);
+          break;
+        }
+      }
+    }
+  }
+}
+
+template <class F> void find(F &function, void *library, const char *symbol) {
+  function = reinterpret_cast<F>(dlsym(library, symbol));
+}
+
+} // namespace
+
+extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines *trampolines) {
+  static const uint8_t table[][4] = OCCATRACE_OCCA_LEVELS;
+  static const char *const names[] = OCCATRACE_OCCA_NAMES;
+  static_assert(std::size(hooks) == OCCATRACE_OCCA_SLOTS, "a symbol of the model has no hook, or two");
+  events = static_cast<const occatrace_occa_events *>(occatrace_load_provider("occa"));
+  if (!events) return;
+  std::copy_n(trampolines->original, OCCATRACE_OCCA_SLOTS, original);
+  Dl_info info;
+  void *library = nullptr;
+  for (void *function : original)
+    if (function && dladdr(function, &info)) {
+      // Kept for good: hooks and vtables lead into it.
+      library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+      break;
+    }
+  if (!library) library = dlopen(nullptr, RTLD_LAZY);
+  find(ask.kernel_name, library, "_ZN4occa6kernel4nameB5cxx11Ev");
+  find(ask.kernel_source, library, "_ZN4occa6kernel14sourceFilenameB5cxx11Ev");
+  find(ask.kernel_binary, library, "_ZN4occa6kernel14binaryFilenameB5cxx11Ev");
+  find(ask.kernel_mode, library, "_ZNK4occa6kernel4modeB5cxx11Ev");
+  find(ask.memory_mode, library, "_ZNK4occa6memory4modeB5cxx11Ev");
+  find(ask.device_mode, library, "_ZNK4occa6device4modeB5cxx11Ev");
+  find(ask.json_bool, library, "_ZNK4occa4json3getIbEET_PKcRKS2_");
+  occatrace_levels(levels, table, OCCATRACE_OCCA_COUNT);
+  first_tally = occatrace_register_functions("occa", names, OCCATRACE_OCCA_COUNT);
+  for (const Hook &hook : hooks)
+    if (original[hook.slot]) trampolines->slots[hook.slot] = hook.function;
+  patch_vtables(library, trampolines->slots);
+}
