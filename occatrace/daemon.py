@@ -1,11 +1,12 @@
 """LTTng's daemon for a run: a private one for an ordinary user, the machine's for root, and the keeper that ends it.
 
-Nothing here knows of sessions or events. Whatever happens to this process, the keeper (native/session/keeper.c) destroys
-the session, ends the daemon that we started and removes our folders.
+Nothing here knows of sessions or events. Whatever happens to this process, the keeper (native/session/keeper.c)
+destroys the session, ends the daemon that we started and removes our folders.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -166,10 +167,8 @@ class Daemon:
         """Tell the keeper that we need it no longer. It ends what is to be ended while we go on."""
         if self.socket:
             if session_destroyed:
-                try:
+                with contextlib.suppress(OSError):
                     self.socket.send(b"D")
-                except OSError:
-                    pass
             self.socket.close()
             self.socket = None
         if self._lock:

@@ -69,14 +69,14 @@ def plan_buffers(cpus: int, free: int, folder: Path = SHM) -> Buffers:
     need = cpus * size * (count + 1)
     if need > free // 2:
         raise DaemonError(
-            f"{folder} has {free >> 10} KiB free, the trace buffers of {cpus} CPUs need {need >> 10} KiB: free some, or give"
-            " another folder by --shm-path"
+            f"{folder} has {free >> 10} KiB free, the trace buffers of {cpus} CPUs need {need >> 10} KiB:"
+            " free some, or give another folder by --shm-path"
         )
     note = None
     if size < COMFORTABLE_SUBBUFFER:
         note = (
-            f"small trace buffers ({size >> 10} KiB × {count} on each of {cpus} CPUs): {folder} has {free >> 20} MiB free;"
-            " bursts of events may be lost (--shm-path FOLDER uses another place)"
+            f"small trace buffers ({size >> 10} KiB × {count} on each of {cpus} CPUs): {folder} has {free >> 20} MiB"
+            " free; bursts of events may be lost (--shm-path FOLDER uses another place)"
         )
     return Buffers(cpus, size, count, folder, note)
 

@@ -39,9 +39,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 when programs cannot be traced or runs cannot be analysed."""
-    print(
-        f"occatrace {__version__}, Python {sys.version.split()[0]}, {os.uname().sysname} {os.uname().release} {os.uname().machine}\n"
-    )
+    system = os.uname()
+    python = sys.version.split()[0]
+    print(f"occatrace {__version__}, Python {python}, {system.sysname} {system.release} {system.machine}\n")
     findings = []
     for title, check in CHECKS:
         print(title)
@@ -138,7 +138,8 @@ def lttng() -> Iterator[Finding]:
         yield Finding(
             NOTE,
             "root",
-            "LTTng has one daemon for all of root's sessions; runs use it under names of their own and record their own processes only",
+            "LTTng has one daemon for all of root's sessions; runs use it under names of their own and record only"
+            " their own processes",
         )
 
 
@@ -186,7 +187,10 @@ def try_session() -> Finding:
     buffers = outcome.buffers
     assert buffers
     whose = "a daemon of its own" if outcome.daemon == "own" else "the machine's daemon"
-    detail = f"started and ended in {took:.2f} s with {whose}; buffers {buffers.total >> 20} MiB ({buffers.cpus} CPUs) in {buffers.folder}"
+    detail = (
+        f"started and ended in {took:.2f} s with {whose};"
+        f" buffers {buffers.total >> 20} MiB ({buffers.cpus} CPUs) in {buffers.folder}"
+    )
     return Finding(NOTE if buffers.note else OK, what, detail, buffers.note or "")
 
 

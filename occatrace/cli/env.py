@@ -1,4 +1,4 @@
-"""`occa_prof env`: what a profiled program gets in its environment; to look at, or for an LTTng session of one's own."""
+"""`occa_prof env`: what a profiled program gets in its environment; to look at, or for an LTTng session of your own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from occatrace.session import program_environment
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Options that change the environment."""
     parser.description = (
-        "Say what a profiled program gets in its environment, as lines for a shell. Without occa_prof's own session the\n"
-        "events go to any LTTng session of yours that enables occatrace_*."
+        "Say what a profiled program gets in its environment, as lines for a shell.\n"
+        "Without occa_prof's own session the events go to any LTTng session of yours that enables occatrace_*."
     )
     parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="recording mode")
 

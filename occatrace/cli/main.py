@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -48,10 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def complain(text: str) -> None:
     """One line to the person, beside whatever the program prints."""
-    try:
+    with contextlib.suppress(OSError):  # the terminal may have gone
         print(f"occa_prof: {text}", file=sys.stderr, flush=True)
-    except OSError:
-        pass  # the terminal has gone
 
 
 def _dispatch(words: list[str]) -> int:

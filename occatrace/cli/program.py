@@ -107,11 +107,11 @@ class SignalGuard:
 def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guard: SignalGuard) -> int:
     """Start the program; returns its process id."""
 
-    def start(file: str, argv: Sequence[str]) -> int:
+    def start(file: str, argv: list[str]) -> int:
         return os.posix_spawn(file, argv, environment, setsigmask=guard.before, setsigdef=IGNORED_BY_PYTHON)
 
     try:
-        return start(os.fspath(path), words)
+        return start(os.fspath(path), list(words))
     except OSError as error:
         if error.errno == errno.ENOEXEC and _is_text(path):
             # As execvp and shells do with a script that names no interpreter.
@@ -130,8 +130,8 @@ def _is_text(path: Path) -> bool:
 
 
 def wait(pid: int, heard: Callable[[signal.Signals], None] | None = None) -> int:
-    """Until the program ends; returns its status as a shell gives it. Signals that somebody sent to us by kill are passed
-    on; those of a terminal (si_code says: from the kernel) have reached the program already."""
+    """Until the program ends; returns its status as a shell gives it. Signals that somebody sent to us by kill are
+    passed on; those of a terminal (si_code says: from the kernel) have reached the program already."""
     while True:
         try:
             done, status = os.waitpid(pid, os.WNOHANG)

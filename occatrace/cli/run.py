@@ -1,5 +1,5 @@
-"""`occa_prof PROGRAM`: run it, record it, analyse it, print the summary. The program comes first in everything: it starts
-at once, it runs whatever becomes of the tracing, and its exit status is ours."""
+"""`occa_prof PROGRAM`: run it, record it, analyse it, print the summary. The program comes first in everything: it
+starts at once, it runs whatever becomes of the tracing, and its exit status is ours."""
 
 from __future__ import annotations
 
@@ -205,16 +205,42 @@ class Recording:
     def _analyse(self) -> None:
         from occatrace.cli import report
 
+        where = os.path.relpath(self.run.path)
         try:
-            report.after_run(
-                self.run, self.args.report, self.args.format, self.log or sys.stderr, timeline=self.args.timeline
-            )
-        except (runs.RunError, OSError) as error:
-            complain(f"no report: {error}; the run is kept: occa_prof report {self.run.path}")
+            self._note_missing()
+            report.print_reports(self.run.path, self.log or sys.stderr, self.args.report, self.args.format)
+            if self.args.timeline:
+                self._timeline()
+        except (report.BadInput, runs.RunError, OSError) as error:
+            complain(f"no report: {error}. The run is kept: occa_prof report {where}")
             return
         if self.args.keep != "none":
-            where = os.path.relpath(self.run.path)
             complain(f"the run is in {where}; again: occa_prof report {where}")
+
+    def _note_missing(self) -> None:
+        """LTTng's usual failure is silence: whoever was told to go on must have left its record in the trace."""
+        from occatrace.cli.report import BadInput
+        from occatrace.tables import StoreError, open_store
+
+        try:
+            with open_store(self.run.path) as store:
+                seen = {row[0] for row in store.con.execute("SELECT DISTINCT pid FROM processes").fetchall()}
+        except StoreError as error:
+            raise BadInput(str(error)) from error
+        missing = [pid for pid in self.run.info.processes if pid not in seen]
+        if missing:
+            pids = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
+            note = f"{len(missing)} process(es) asked to be traced and left no record (process ids {pids}): they are missing below"
+            complain(note)
+            self.run = self.run.updated(notes=(*self.run.info.notes, note))
+
+    def _timeline(self) -> None:
+        from occatrace.cli import timeline
+
+        timeline.write_timeline(self.run.path, self.run.path / "timeline.pftrace")
+        complain(
+            f"timeline: {os.path.relpath(self.run.path / 'timeline.pftrace')} (open it at https://ui.perfetto.dev)"
+        )
 
     def _keep(self) -> None:
         if self.args.keep == "none":
@@ -268,5 +294,5 @@ def load_analysis() -> None:
 
         import occatrace.cli.report
         import occatrace.tables  # noqa: F401
-    except Exception:  # noqa: S110
+    except Exception:
         pass
