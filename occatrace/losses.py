@@ -65,7 +65,9 @@ class Losses:
             )
         if self.clamped:
             worst = self.clamped_worst_ns / 1000
-            out.append(f"{self.clamped:,} device times were moved to fit between enqueue and completion, by up to {worst:,.1f} µs")
+            out.append(
+                f"{self.clamped:,} device times were moved to fit between enqueue and completion, by up to {worst:,.1f} µs"
+            )
         if self.failed_activities:
             out.append(f"{self.failed_activities:,} device operations failed")
         return out

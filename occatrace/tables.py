@@ -84,6 +84,11 @@ class Store:
         self.con.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
 
+    @property
+    def scratch(self) -> Path:
+        """A folder for temporary files, gone with the store."""
+        return self._temporary
+
     def functions(self) -> tuple[str, ...]:
         """Open the single calls: view `calls`, and one view per function ("opencl.clFinish"). Made at the first use."""
         if self._calls is None:

@@ -1,0 +1,125 @@
+// Python's view of the timeline: numpy columns in, no copies. Part of occatrace._native.
+#include "bind.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "timeline.h"
+
+namespace py = pybind11;
+
+namespace occatrace {
+namespace {
+
+template <typename T>
+using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+template <typename T>
+const T* column(const Array<T>& array, size_t count, const char* what) {
+  if (array.ndim() != 1 || static_cast<size_t>(array.size()) != count)
+    throw py::value_error(std::string(what) + ": wrong length");
+  return array.data();
+}
+
+// Checks numbers once, so that the encoder need not.
+void check_strings(const Timeline& timeline, const Array<uint32_t>& numbers, const char* what) {
+  const uint32_t count = timeline.strings();
+  const uint32_t* values = numbers.data();
+  for (py::ssize_t i = 0; i < numbers.size(); i++)
+    if (values[i] >= count) throw py::value_error(std::string(what) + ": not the number of a string");
+}
+
+// An argument from Python: (name, kind, values, present or None).
+using PyArgument = std::tuple<uint32_t, std::string, py::array, std::optional<Array<bool>>>;
+
+void add(Lanes& lanes, Timeline& timeline, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint32_t>& name,
+         const Array<uint32_t>& category, const std::optional<std::pair<Array<uint32_t>, Array<uint64_t>>>& flows,
+         const std::vector<PyArgument>& arguments) {
+  Slices s;
+  s.count = static_cast<size_t>(start.size());
+  s.start = column(start, s.count, "start");
+  s.end = column(end, s.count, "end");
+  s.name = column(name, s.count, "name");
+  s.category = column(category, s.count, "category");
+  check_strings(timeline, name, "name");
+  check_strings(timeline, category, "category");
+  for (size_t i = 0; i < s.count; i++) {
+    if (s.start[i] < timeline.origin()) throw py::value_error("start: before the origin");
+    if (s.end[i] < s.start[i]) throw py::value_error("end: before its start");
+  }
+  if (flows) {
+    s.flow_offsets = column(flows->first, s.count + 1, "flow offsets");
+    for (size_t i = 0; i < s.count; i++)
+      if (s.flow_offsets[i] > s.flow_offsets[i + 1]) throw py::value_error("flow offsets: not ascending");
+    if (s.flow_offsets[s.count] > static_cast<size_t>(flows->second.size())) throw py::value_error("flow offsets: beyond the flows");
+    s.flows = flows->second.data();
+  }
+  std::vector<py::object> keep;  // converted columns live until the batch is written
+  for (const auto& [number, kind, values, present] : arguments) {
+    if (number >= timeline.strings()) throw py::value_error("argument: not the number of a string");
+    Argument a{};
+    a.name = number;
+    auto convert = [&](auto example, Argument::Kind as) {
+      auto array = Array<decltype(example)>::ensure(values);
+      if (!array) throw py::error_already_set();
+      a.kind = as;
+      a.values = column<decltype(example)>(array, s.count, "argument");
+      keep.push_back(array);
+    };
+    if (kind == "uint") convert(uint64_t{}, Argument::Kind::kUnsigned);
+    else if (kind == "int") convert(int64_t{}, Argument::Kind::kSigned);
+    else if (kind == "float") convert(double{}, Argument::Kind::kDouble);
+    else if (kind == "pointer") convert(uint64_t{}, Argument::Kind::kPointer);
+    else if (kind == "text") {
+      convert(uint32_t{}, Argument::Kind::kText);
+      check_strings(timeline, py::cast<Array<uint32_t>>(keep.back()), "argument");
+    } else throw py::value_error("argument: unknown kind " + kind);
+    if (present) a.present = column(*present, s.count, "argument");
+    s.arguments.push_back(a);
+  }
+  py::gil_scoped_release release;
+  lanes.add(s);
+}
+
+// Lanes that know their timeline, for the checks.
+struct PyLanes {
+  Timeline& timeline;
+  Lanes lanes;
+};
+
+}  // namespace
+
+void bind_timeline(py::module_& m) {
+  py::class_<PyLanes>(m, "Lanes", "One track as people see it; what overlaps goes to further lanes.")
+      .def(
+          "add",
+          [](PyLanes& self, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint32_t>& name,
+             const Array<uint32_t>& category, const std::optional<std::pair<Array<uint32_t>, Array<uint64_t>>>& flows,
+             const std::vector<PyArgument>& arguments) { add(self.lanes, self.timeline, start, end, name, category, flows, arguments); },
+          py::arg("start"), py::arg("end"), py::arg("name"), py::arg("category"), py::arg("flows") = py::none(),
+          py::arg("arguments") = std::vector<PyArgument>{})
+      .def("finish", [](PyLanes& self) { self.lanes.finish(); })
+      .def_property_readonly("count", [](const PyLanes& self) { return self.lanes.count(); });
+
+  py::class_<Timeline>(m, "Timeline", "Writes a Perfetto trace.")
+      .def(py::init<const std::string&, uint64_t, uint64_t, uint32_t>(), py::arg("path"), py::arg("origin"), py::arg("realtime"),
+           py::arg("first_sequence") = 1)
+      .def("string", &Timeline::string)
+      .def("machine", &Timeline::machine)
+      .def("process", &Timeline::process, py::arg("uuid"), py::arg("pid"), py::arg("name"), py::arg("cmdline"), py::arg("labels"))
+      .def("thread", &Timeline::thread, py::arg("uuid"), py::arg("pid"), py::arg("tid"), py::arg("name"))
+      .def("group", &Timeline::group, py::arg("uuid"), py::arg("parent"), py::arg("name"), py::arg("order"))
+      .def(
+          "lanes",
+          [](Timeline& self, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced) {
+            return std::unique_ptr<PyLanes>(
+                new PyLanes{self, Lanes(self, uuid, parent, std::move(name), order, nested, announced)});
+          },
+          py::arg("uuid"), py::arg("parent"), py::arg("name"), py::arg("order"), py::arg("nested"), py::arg("announced") = false,
+          py::keep_alive<0, 1>())
+      .def("close", &Timeline::close)
+      .def_property_readonly("bytes", &Timeline::bytes)
+      .def_property_readonly("slices", &Timeline::slices);
+}
+
+}  // namespace occatrace

@@ -1,0 +1,295 @@
+// The encoding itself. Field numbers are those of perfetto/trace/trace_packet.proto and the messages it holds.
+#include "timeline.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace occatrace {
+namespace {
+
+// Ids from 64 to 127 are clocks of one sequence; the interface knows 65 by no other name.
+constexpr uint32_t kClock = 65;
+constexpr uint32_t kRealtime = 1, kMonotonic = 3;
+constexpr size_t kFlush = 1 << 20;
+
+namespace trace {
+constexpr uint32_t kPacket = 1;
+}
+namespace packet {
+constexpr uint32_t kClockSnapshot = 6, kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kInterned = 12, kFlags = 13,
+                   kDefaultClock = 58, kDefaults = 59, kDescriptor = 60, kMachine = 98;
+constexpr uint32_t kCleared = 1, kNeedsState = 2;
+}  // namespace packet
+namespace event {
+constexpr uint32_t kCategory = 3, kArgument = 4, kType = 9, kName = 10, kTrack = 11, kFlow = 47;
+constexpr uint32_t kBegin = 1, kEnd = 2;
+}  // namespace event
+namespace interned {
+constexpr uint32_t kCategories = 1, kNames = 2, kArgumentNames = 3, kTexts = 29;
+}
+namespace argument {
+constexpr uint32_t kName = 1, kUnsigned = 3, kSigned = 4, kDouble = 5, kPointer = 7, kText = 17;
+}
+namespace descriptor {
+constexpr uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kChildOrder = 11, kRank = 12;
+constexpr uint32_t kExplicit = 3;
+}  // namespace descriptor
+constexpr uint32_t kDefaultsEvent = 11;
+
+uint64_t scramble(uint64_t x) {  // splitmix64: uuids of further lanes, far from any other
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+void clock_reading(Message& out, uint32_t clock, uint64_t time) {
+  size_t reading = out.open(1);
+  out.integer(1, clock);
+  out.integer(2, time);
+  out.close(reading);
+}
+
+}  // namespace
+
+Timeline::Timeline(const std::string& path, uint64_t origin, uint64_t realtime, uint32_t first_sequence)
+    : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)),
+      origin_(origin),
+      realtime_(realtime),
+      first_sequence_(first_sequence),
+      sequence_(first_sequence + 1) {
+  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
+  size_t p = open_packet(first_sequence_);
+  size_t snapshot = buffer_.open(packet::kClockSnapshot);
+  clock_reading(buffer_, kRealtime, realtime_);
+  clock_reading(buffer_, kMonotonic, origin_);
+  buffer_.integer(2, kRealtime);  // the primary clock of the trace
+  buffer_.close(snapshot);
+  close_packet(p);
+}
+
+Timeline::~Timeline() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+uint32_t Timeline::string(std::string_view text) {
+  auto found = numbers_.find(text);
+  if (found != numbers_.end()) return found->second;
+  auto number = static_cast<uint32_t>(strings_.size());
+  strings_.push_back(std::make_unique<std::string>(text));
+  numbers_.emplace(*strings_.back(), number);
+  return number;
+}
+
+size_t Timeline::open_packet(uint32_t sequence) {
+  if (buffer_.size() > kFlush) flush();
+  size_t begin = buffer_.open(trace::kPacket);
+  buffer_.integer(packet::kSequence, sequence);
+  if (machine_) buffer_.integer(packet::kMachine, machine_);
+  return begin;
+}
+
+void Timeline::close_packet(size_t begin) { buffer_.close(begin); }
+
+void Timeline::flush() {
+  const uint8_t* data = buffer_.data();
+  size_t left = buffer_.size();
+  while (left) {
+    ssize_t n = ::write(fd_, data, left);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      throw std::system_error(errno, std::generic_category(), "writing the timeline");
+    }
+    data += n;
+    left -= static_cast<size_t>(n);
+    written_ += static_cast<uint64_t>(n);
+  }
+  buffer_.clear();
+}
+
+void Timeline::close() {
+  flush();
+  int fd = fd_;
+  fd_ = -1;
+  if (::close(fd) < 0) throw std::system_error(errno, std::generic_category(), "closing the timeline");
+}
+
+void Timeline::process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
+                       const std::vector<std::string>& labels) {
+  size_t p = open_packet(first_sequence_);
+  size_t d = buffer_.open(packet::kDescriptor);
+  buffer_.integer(descriptor::kUuid, uuid);
+  size_t process = buffer_.open(descriptor::kProcess);
+  buffer_.integer(1, static_cast<uint64_t>(static_cast<int64_t>(pid)));
+  for (const auto& word : cmdline) buffer_.text(2, word);
+  buffer_.text(6, name);
+  for (const auto& label : labels) buffer_.text(8, label);
+  buffer_.close(process);
+  buffer_.integer(descriptor::kChildOrder, descriptor::kExplicit);
+  buffer_.close(d);
+  close_packet(p);
+}
+
+void Timeline::thread(uint64_t uuid, int32_t pid, int64_t tid, std::string_view name) {
+  size_t p = open_packet(first_sequence_);
+  size_t d = buffer_.open(packet::kDescriptor);
+  buffer_.integer(descriptor::kUuid, uuid);
+  size_t thread = buffer_.open(descriptor::kThread);
+  buffer_.integer(1, static_cast<uint64_t>(static_cast<int64_t>(pid)));
+  buffer_.integer(2, static_cast<uint64_t>(tid));
+  if (!name.empty()) buffer_.text(5, name);
+  buffer_.close(thread);
+  buffer_.close(d);
+  close_packet(p);
+}
+
+void Timeline::group(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order) {
+  descriptor(uuid, parent, name, order, true);
+}
+
+void Timeline::track(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order) {
+  descriptor(uuid, parent, name, order, false);
+}
+
+void Timeline::descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, bool ordered_children) {
+  size_t p = open_packet(first_sequence_);
+  size_t d = buffer_.open(packet::kDescriptor);
+  buffer_.integer(descriptor::kUuid, uuid);
+  if (parent) buffer_.integer(descriptor::kParent, parent);
+  buffer_.text(descriptor::kName, name);
+  if (ordered_children) buffer_.integer(descriptor::kChildOrder, descriptor::kExplicit);
+  buffer_.integer(descriptor::kRank, static_cast<uint64_t>(static_cast<int64_t>(order)));
+  buffer_.close(d);
+  close_packet(p);
+}
+
+Lane::Lane(Timeline& timeline, uint64_t uuid) : timeline_(timeline), sequence_(timeline.next_sequence()) {
+  Message& out = timeline_.buffer_;
+  size_t p = timeline_.open_packet(sequence_);
+  out.integer(packet::kFlags, packet::kCleared);
+  size_t defaults = out.open(packet::kDefaults);
+  size_t event = out.open(kDefaultsEvent);
+  out.integer(event::kTrack, uuid);
+  out.close(event);
+  out.integer(packet::kDefaultClock, kClock);
+  out.close(defaults);
+  size_t snapshot = out.open(packet::kClockSnapshot);
+  clock_reading(out, kRealtime, timeline_.realtime_);
+  clock_reading(out, kClock, 0);
+  out.close(snapshot);
+  timeline_.close_packet(p);
+}
+
+bool Lane::fits(uint64_t start, uint64_t end, bool nested) {
+  end_until(start);
+  return open_.empty() || (nested && end <= open_.back());
+}
+
+void Lane::end_until(uint64_t time) {
+  while (!open_.empty() && open_.back() <= time) {
+    end(open_.back());
+    open_.pop_back();
+  }
+}
+
+void Lane::end(uint64_t time) {
+  Message& out = timeline_.buffer_;
+  size_t p = timeline_.open_packet(sequence_);
+  out.integer(packet::kTimestamp, time - timeline_.origin_);
+  size_t e = out.open(packet::kTrackEvent);
+  out.integer(event::kType, event::kEnd);
+  out.close(e);
+  timeline_.close_packet(p);
+}
+
+void Lane::begin(const Slices& slices, size_t row) {
+  Message& out = timeline_.buffer_;
+  const uint64_t start = slices.start[row], finish = slices.end[row];
+  const uint32_t name = slices.name[row], category = slices.category[row];
+  size_t p = timeline_.open_packet(sequence_);
+  out.integer(packet::kTimestamp, start - timeline_.origin_);
+  out.integer(packet::kFlags, packet::kNeedsState);
+
+  // What this sequence has not named yet goes in front. An id is a string's number plus one, for zero means none.
+  size_t table = 0;
+  auto define = [&](Interned& known, uint32_t field, uint32_t string) {
+    if (!known.add(string)) return;
+    if (!table) table = out.open(packet::kInterned);
+    size_t entry = out.open(field);
+    out.integer(1, string + 1);
+    out.text(2, *timeline_.strings_[string]);
+    out.close(entry);
+  };
+  define(names_, interned::kNames, name);
+  define(categories_, interned::kCategories, category);
+  for (const Argument& a : slices.arguments) {
+    if (a.present && !a.present[row]) continue;
+    define(argument_names_, interned::kArgumentNames, a.name);
+    if (a.kind == Argument::Kind::kText) define(texts_, interned::kTexts, static_cast<const uint32_t*>(a.values)[row]);
+  }
+  if (table) out.close(table);
+
+  size_t e = out.open(packet::kTrackEvent);
+  out.integer(event::kCategory, category + 1);
+  for (const Argument& a : slices.arguments) {
+    if (a.present && !a.present[row]) continue;
+    size_t entry = out.open(event::kArgument);
+    out.integer(argument::kName, a.name + 1);
+    switch (a.kind) {
+      case Argument::Kind::kUnsigned:
+        out.integer(argument::kUnsigned, static_cast<const uint64_t*>(a.values)[row]);
+        break;
+      case Argument::Kind::kSigned:
+        out.integer(argument::kSigned, static_cast<const uint64_t*>(a.values)[row]);
+        break;
+      case Argument::Kind::kDouble:
+        out.number(argument::kDouble, static_cast<const double*>(a.values)[row]);
+        break;
+      case Argument::Kind::kText:
+        out.integer(argument::kText, static_cast<const uint32_t*>(a.values)[row] + 1);
+        break;
+      case Argument::Kind::kPointer:
+        out.integer(argument::kPointer, static_cast<const uint64_t*>(a.values)[row]);
+        break;
+    }
+    out.close(entry);
+  }
+  out.integer(event::kType, event::kBegin);
+  out.integer(event::kName, name + 1);
+  if (slices.flow_offsets) {
+    for (uint32_t f = slices.flow_offsets[row]; f < slices.flow_offsets[row + 1]; f++) out.fixed64(event::kFlow, slices.flows[f]);
+  }
+  out.close(e);
+  timeline_.close_packet(p);
+  timeline_.slices_++;
+  open_.push_back(finish);
+}
+
+void Lane::finish() { end_until(UINT64_MAX); }
+
+Lanes::Lanes(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced)
+    : timeline_(timeline), uuid_(uuid), parent_(parent), name_(std::move(name)), order_(order), nested_(nested), announced_(announced), machine_(timeline.machine_) {}
+
+Lane& Lanes::lane_for(uint64_t start, uint64_t end) {
+  for (auto& lane : lanes_)
+    if (lane->fits(start, end, nested_)) return *lane;
+  uint64_t uuid = uuid_;
+  if (!lanes_.empty()) uuid = scramble(uuid_ + lanes_.size());
+  if (!lanes_.empty() || !announced_) timeline_.track(uuid, parent_, name_, order_);
+  lanes_.push_back(std::make_unique<Lane>(timeline_, uuid));
+  return *lanes_.back();
+}
+
+void Lanes::add(const Slices& slices) {
+  timeline_.machine_ = machine_;
+  for (size_t row = 0; row < slices.count; row++) lane_for(slices.start[row], slices.end[row]).begin(slices, row);
+}
+
+void Lanes::finish() {
+  timeline_.machine_ = machine_;
+  for (auto& lane : lanes_) lane->finish();
+}
+
+}  // namespace occatrace

@@ -1,0 +1,129 @@
+// Columns → a Perfetto trace: processes, threads, groups and tracks of slices with arguments and flows.
+// Every track is a packet sequence of its own; what overlaps goes to sibling tracks of the same name ("lanes").
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "proto.h"
+
+namespace occatrace {
+
+// One argument of a batch of slices. `present` may be null: all slices have it.
+struct Argument {
+  enum class Kind { kUnsigned, kSigned, kDouble, kText, kPointer };
+  Kind kind;
+  uint32_t name;
+  const void* values;  // uint64_t, int64_t, double or uint32_t (text: a string's number)
+  const bool* present;
+};
+
+// A batch of slices in the order of their starts; of two that start together, the outer one first.
+struct Slices {
+  size_t count = 0;
+  const uint64_t* start = nullptr;  // CLOCK_MONOTONIC ns
+  const uint64_t* end = nullptr;
+  const uint32_t* name = nullptr;            // a string's number
+  const uint32_t* category = nullptr;        // a string's number
+  const uint32_t* flow_offsets = nullptr;    // count + 1, or null
+  const uint64_t* flows = nullptr;           // ids that tie slices together
+  std::vector<Argument> arguments;
+};
+
+class Timeline {
+ public:
+  // `origin` (CLOCK_MONOTONIC) becomes the zero of all times; `realtime` is CLOCK_REALTIME at that moment.
+  Timeline(const std::string& path, uint64_t origin, uint64_t realtime, uint32_t first_sequence);
+  ~Timeline();
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  uint32_t string(std::string_view text);
+  // Packets that follow belong to this machine; 0 is the first one and needs no mention.
+  void machine(uint32_t id) { machine_ = id; }
+
+  void process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
+               const std::vector<std::string>& labels);
+  void thread(uint64_t uuid, int32_t pid, int64_t tid, std::string_view name);
+  // `order` among the siblings; children of a group stand in their own order.
+  void group(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
+  void track(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
+  void close();
+  uint64_t bytes() const { return written_ + buffer_.size(); }
+  uint64_t slices() const { return slices_; }
+  uint64_t origin() const { return origin_; }
+  uint32_t strings() const { return static_cast<uint32_t>(strings_.size()); }
+
+ private:
+  friend class Lanes;
+  friend class Lane;
+  size_t open_packet(uint32_t sequence);
+  void close_packet(size_t begin);
+  void descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, bool ordered_children);
+  uint32_t next_sequence() { return sequence_++; }
+  void flush();
+
+  int fd_;
+  uint64_t origin_, realtime_;
+  uint32_t first_sequence_, sequence_;
+  uint32_t machine_ = 0;
+  uint64_t written_ = 0, slices_ = 0;
+  Message buffer_;
+  std::vector<std::unique_ptr<std::string>> strings_;
+  std::unordered_map<std::string_view, uint32_t> numbers_;
+};
+
+// One track in the file: a packet sequence whose slices are properly nested.
+class Lane {
+ public:
+  Lane(Timeline& timeline, uint64_t uuid);
+  // Whether a slice can be put here after all that was put before.
+  bool fits(uint64_t start, uint64_t end, bool nested);
+  void begin(const Slices& slices, size_t row);
+  void finish();
+
+ private:
+  struct Interned {
+    std::vector<bool> known;
+    bool add(uint32_t number) {
+      if (number >= known.size()) known.resize(2 * (number + 1));
+      if (known[number]) return false;
+      known[number] = true;
+      return true;
+    }
+  };
+  void end_until(uint64_t time);
+  void end(uint64_t time);
+
+  Timeline& timeline_;
+  uint32_t sequence_;
+  std::vector<uint64_t> open_;  // ends of the slices that are open, outermost first
+  Interned names_, categories_, argument_names_, texts_;
+};
+
+// One track as people see it. `nested`: slices may enclose each other (calls of a thread); otherwise they exclude each
+// other. What does not fit goes to the next lane.
+class Lanes {
+ public:
+  Lanes(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced);
+  void add(const Slices& slices);
+  void finish();
+  size_t count() const { return lanes_.size(); }
+
+ private:
+  Lane& lane_for(uint64_t start, uint64_t end);
+
+  Timeline& timeline_;
+  uint64_t uuid_, parent_;
+  std::string name_;
+  int32_t order_;
+  bool nested_, announced_;
+  uint32_t machine_;  // of the process that the track belongs to
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace occatrace
