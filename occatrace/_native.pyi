@@ -81,3 +81,53 @@ class Reader:
         """What was damaged or could not be read; all else was delivered."""
     @property
     def threads(self) -> int: ...
+
+_Flows = tuple[NDArray[np.uint32], NDArray[np.uint64]]
+_Argument = tuple[int, str, NDArray[Any], NDArray[np.bool_] | None]
+
+@final
+class Lanes:
+    """One track as people see it; slices that overlap go to sibling tracks of the same name."""
+
+    def add(
+        self,
+        start: NDArray[np.uint64],
+        end: NDArray[np.uint64],
+        name: NDArray[np.uint32],
+        category: NDArray[np.uint32],
+        flows: _Flows | None = None,
+        arguments: Sequence[_Argument] = ...,
+    ) -> None:
+        """
+        Slices in the order of their starts, an outer one before those that it encloses.
+
+        name, category and texts are numbers from Timeline.string. flows: offsets (rows + 1) and ids. arguments: number of
+        the name, kind ("uint", "int", "float", "pointer", "text"), values, which rows have one.
+        """
+    def finish(self) -> None:
+        """Ends the slices that are open. No slices may follow."""
+    @property
+    def count(self) -> int:
+        """How many lanes were needed."""
+
+@final
+class Timeline:
+    """Writes a Perfetto trace. Times are CLOCK_MONOTONIC; `realtime` is CLOCK_REALTIME at `origin`."""
+
+    def __init__(self, path: str, origin: int, realtime: int, first_sequence: int = 1) -> None: ...
+    def string(self, text: str) -> int:
+        """The number of a text, the same for the same text."""
+    def machine(self, id: int) -> None:
+        """Tracks made from here on belong to this machine; 0 is the first."""
+    def process(self, uuid: int, pid: int, name: str, cmdline: Sequence[str], labels: Sequence[str]) -> None: ...
+    def thread(self, uuid: int, pid: int, tid: int, name: str) -> None: ...
+    def group(self, uuid: int, parent: int, name: str, order: int) -> None: ...
+    def lanes(
+        self, uuid: int, parent: int, name: str, order: int, nested: bool, announced: bool = False
+    ) -> Lanes:
+        """A track. nested: slices may enclose each other. announced: the first lane is a track that is described already."""
+    def close(self) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def slices(self) -> int: ...

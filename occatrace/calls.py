@@ -214,6 +214,7 @@ class _Select:
 def _texts(indexes: npt.NDArray[Any], reader: Reader) -> npt.NDArray[Any]:
     used, inverse = np.unique(indexes, return_inverse=True)
     texts = np.empty(len(used), object)
-    texts[:] = [text_of(reader.strings[i]) for i in used.tolist()]
+    strings = reader.strings
+    texts[:] = [text_of(strings[i]) for i in used.tolist()]
     result: npt.NDArray[Any] = texts[inverse]
     return result

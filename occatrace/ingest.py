@@ -502,11 +502,12 @@ class FirstPass:
         self, host: Host, record: str, slots: npt.NDArray[np.int32], columns: Columns, reader: Reader
     ) -> None:
         rows = host.records.setdefault(record, [])
+        strings = reader.strings
         names = [name for name in columns if "." not in name]
         for slot, *values in zip(slots.tolist(), *(columns[name].tolist() for name in names), strict=True):
             row = dict(zip(names, values, strict=True))
             for name in _TEXT_FIELDS.get(record, ()):
-                row[name] = reader.strings[row[name]]
+                row[name] = strings[row[name]]
             rows.append({"slot": slot, **row})
 
     def _add_tallies(self, host: Host, columns: Columns) -> None:

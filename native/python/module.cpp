@@ -2,6 +2,7 @@
 #include "bindings.h"
 
 PYBIND11_MODULE(_native, module) {
-    module.doc() = "Native parts of occatrace: traces as columns.";
+    module.doc() = "Native parts of occatrace: traces as columns, columns as a timeline.";
     occatrace::python::bind_reader(module);
+    occatrace::python::bind_timeline(module);
 }

@@ -1,14 +1,17 @@
-// Python's view of the timeline: numpy columns in, no copies. Part of occatrace._native.
-#include "bind.h"
+// occatrace._native.Timeline: numpy columns → the encoder of native/timeline, without copies.
+#include "bindings.h"
+
+#include "../timeline/timeline.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include "timeline.h"
+#include <memory>
+#include <optional>
 
 namespace py = pybind11;
 
-namespace occatrace {
+namespace occatrace::python {
 namespace {
 
 template <typename T>
@@ -89,7 +92,7 @@ struct PyLanes {
 
 }  // namespace
 
-void bind_timeline(py::module_& m) {
+void bind_timeline(py::module_ &m) {
   py::class_<PyLanes>(m, "Lanes", "One track as people see it; what overlaps goes to further lanes.")
       .def(
           "add",
@@ -122,4 +125,4 @@ void bind_timeline(py::module_& m) {
       .def_property_readonly("slices", &Timeline::slices);
 }
 
-}  // namespace occatrace
+}  // namespace occatrace::python
