@@ -158,6 +158,7 @@ struct occatrace_trampolines {
   const char *const *symbols;
   void **slots;
   void **original;
+  uint32_t bound; /* 1 while the first call of one of them is being seen, 2 after */
 };
 /* The real function behind a preloaded symbol, also where its library was loaded RTLD_LOCAL. `near`: an address in
  * the object to search first (or NULL). */

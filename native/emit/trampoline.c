@@ -11,11 +11,11 @@
 
 #include "internal.h"
 
-static int is_ours(const void *address) {
-  Dl_info here, there;
-  return dladdr((const void *)occatrace_find_symbol, &here) && dladdr(address, &there) &&
-         here.dli_fbase == there.dli_fbase;
-}
+/* Of the linker: where this library begins and ends. (dladdr would search a symbol table each time.) */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+static int is_ours(const void *address) { return (const char *)address >= __ehdr_start && (const char *)address < _end; }
 
 static void *in_object(const char *file, const char *symbol) {
   void *handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
@@ -52,19 +52,36 @@ static void no_such_function(void) {
 
 static pthread_mutex_t bind_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
+/* The real functions of all symbols, given that of one. What an API offers comes in one object (and what it needs): only
+ * there is looked, because a search of every object for every symbol of every version of an API takes a while. */
+static void find_originals(struct occatrace_trampolines *t, uint64_t known, const void *caller) {
+  Dl_info info;
+  void *home = dladdr(t->original[known], &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+  for (uint32_t i = 0; i < t->count; i++) {
+    if (i == known) continue;
+    void *found = home != NULL ? dlsym(home, t->symbols[i]) : occatrace_find_symbol(t->symbols[i], caller);
+    t->original[i] = found != NULL && !is_ours(found) ? found : NULL;
+  }
+  if (home != NULL) dlclose(home);
+}
+
 void *occatrace_trampoline_resolve(struct occatrace_trampolines *t, uint64_t index, const void *caller) {
   pthread_mutex_lock(&bind_lock);
-  /* The first call of any symbol binds them all; `original` of this symbol tells whether that was done. */
   if (t->original[index] == NULL) {
-    void **slots = calloc(t->count, sizeof *slots);
-    for (uint32_t i = 0; i < t->count; i++) {
-      t->original[i] = occatrace_find_symbol(t->symbols[i], caller);
-      if (slots != NULL) slots[i] = t->original[i] != NULL ? t->original[i] : (void *)no_such_function;
-    }
+    t->original[index] = occatrace_find_symbol(t->symbols[index], caller);
     if (t->original[index] == NULL) no_such_function();
-    struct occatrace_trampolines copy = *t;
-    copy.slots = slots;
-    if (slots != NULL) {
+    if (t->bound) {
+      /* Somewhere else than the others: called, but not traced. */
+      __atomic_store_n(&t->slots[index], t->original[index], __ATOMIC_RELEASE);
+    } else {
+      /* The first call of any symbol binds them all. What has no original keeps its resolver. */
+      t->bound = 1;
+      find_originals(t, index, caller);
+      void **slots = malloc(t->count * sizeof *slots);
+      if (slots == NULL) abort();
+      for (uint32_t i = 0; i < t->count; i++) slots[i] = t->original[i] != NULL ? t->original[i] : t->slots[i];
+      struct occatrace_trampolines copy = *t;
+      copy.slots = slots;
       char file[64], bind[64];
       snprintf(file, sizeof file, "liboccatrace_%s.so", t->api);
       snprintf(bind, sizeof bind, "occatrace_bind_%s", t->api);
@@ -74,11 +91,11 @@ void *occatrace_trampoline_resolve(struct occatrace_trampolines *t, uint64_t ind
       if (bind_backend != NULL) bind_backend(&copy);
       for (uint32_t i = 0; i < t->count; i++) __atomic_store_n(&t->slots[i], slots[i], __ATOMIC_RELEASE);
       free(slots);
-    } else {
-      for (uint32_t i = 0; i < t->count; i++)
-        if (t->original[i] != NULL) __atomic_store_n(&t->slots[i], t->original[i], __ATOMIC_RELEASE);
+      t->bound = 2;
     }
   }
+  /* Called by the backend itself while it binds: the slots still lead here. */
+  void *next = t->bound == 1 ? t->original[index] : t->slots[index];
   pthread_mutex_unlock(&bind_lock);
-  return t->slots[index];
+  return next;
 }

@@ -25,6 +25,7 @@
 #include <type_traits>
 #include <typeinfo>
 #include <unordered_map>
+#include <utility>
 
 #include "occa_events.h"
 #include "occatrace_core.h"
@@ -396,11 +397,11 @@ template <class P, unsigned Slot, class R, class... A> struct Api {
 struct KernelRun : Function {
   OCCA_FUNCTION(kernel_run)
   static constexpr Kind kind = Kind::Run;
-  static void enter(Call<KernelRun> &call, const void *kernel) { of(call, object(kernel)); }
+  template <class... A> static void enter(Call<KernelRun> &call, const void *kernel, A...) { of(call, object(kernel)); }
   static void of(Call<KernelRun> &call, const void *mode_kernel) {
     if (call.level == OCCATRACE_EVENT) call.event.kernel = kernel_id(call.state, mode_kernel);
   }
-  static void leave(Call<KernelRun> &, const void *) {}
+  template <class... A> static void leave(Call<KernelRun> &, A...) {}
   static void finish(Event &event, Frame &frame) { event.launches = static_cast<Call<KernelRun> &>(frame).self->run_launches; }
 };
 
@@ -939,6 +940,18 @@ const Hook hooks[] = {
   MODE(6opencl), MODE(4cuda), MODE(3hip), MODE(5dpcpp), MODE(5metal),
 };
 
+// operator() with 0, 1, 2 … arguments, all of them references; their slots follow each other.
+constexpr unsigned kCalls = 129, kFirstCall = SLOT(_ZNK4occa6kernelclEv);
+static_assert(kFirstCall + kCalls == SLOT(_ZNK4occa20launchedModeKernel_t3runEv), "operator() stands in another order");
+
+template <unsigned> using Argument = const void *;
+template <unsigned Slot, unsigned... I> void *call_hook(std::integer_sequence<unsigned, I...>) {
+  return reinterpret_cast<void *>(&Api<KernelRun, Slot, void, Handle, Argument<I>...>::hook);
+}
+template <unsigned... N> std::array<Hook, sizeof...(N)> call_hooks(std::integer_sequence<unsigned, N...>) {
+  return {Hook{kFirstCall + N, call_hook<kFirstCall + N>(std::make_integer_sequence<unsigned, N>())}...};
+}
+
 // ---- binding ----
 
 const char *const vtables[] = {
@@ -1008,7 +1021,7 @@ template <class F> void find(F &function, void *library, const char *symbol) {
 extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines *trampolines) {
   static const uint8_t table[][4] = OCCATRACE_OCCA_LEVELS;
   static const char *const names[] = OCCATRACE_OCCA_NAMES;
-  static_assert(std::size(hooks) == OCCATRACE_OCCA_SLOTS, "a symbol of the model has no hook, or two");
+  static_assert(std::size(hooks) + kCalls == OCCATRACE_OCCA_SLOTS, "a symbol of the model has no hook, or two");
   events = static_cast<const occatrace_occa_events *>(occatrace_load_provider("occa"));
   if (!events) return;
   std::copy_n(trampolines->original, OCCATRACE_OCCA_SLOTS, original);
@@ -1031,6 +1044,8 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines
   occatrace_levels(levels, table, OCCATRACE_OCCA_COUNT);
   first_tally = occatrace_register_functions("occa", names, OCCATRACE_OCCA_COUNT);
   for (const Hook &hook : hooks)
+    if (original[hook.slot]) trampolines->slots[hook.slot] = hook.function;
+  for (const Hook &hook : call_hooks(std::make_integer_sequence<unsigned, kCalls>()))
     if (original[hook.slot]) trampolines->slots[hook.slot] = hook.function;
   patch_vtables(library, trampolines->slots);
 }

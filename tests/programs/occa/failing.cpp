@@ -59,8 +59,11 @@ int main(int argc, char **argv) {
 
   occa::kernel add = device.buildKernel(KERNEL_FOLDER "/work.okl", "addVectors");
   truth.build();
-  fails("kernel_run", [&] { add(entries, o_a); });
-  fails("kernel_run", [&] { add(entries, entries, o_b, o_ab); });
+  // In the GPU modes OCCA 1.0 does not look at the arguments, and crashes.
+  if (!launches) {
+    fails("kernel_run", [&] { add(entries, o_a); });
+    fails("kernel_run", [&] { add(entries, entries, o_b, o_ab); });
+  }
 
   o_a.copyFrom(a.data(), bytes);
   o_b.copyFrom(b.data(), bytes);
