@@ -57,7 +57,7 @@ def check_rounds(run: Path, rounds: int) -> dict[str, Any]:
     copies = {r["name"]: r for r in rows(document, "gpu_mem_size_sum")}
     assert copies["HtoD"]["bytes"] == rounds * WRITTEN
     assert copies["DtoH"]["bytes"] == rounds * READ
-    assert document["losses"]["lost"] == 0
+    assert document["losses"]["events"] == 0
     return document
 
 
