@@ -117,8 +117,8 @@ class Daemon:
             command += ["-l", str(self._lock.fd), "-p", str(self._lock.path)]
         environment = dict(os.environ)
         environment.pop("LD_PRELOAD", None)
-        if daemon and install.DAEMON_PACE.exists() and not set(str(install.DAEMON_PACE)) & set(" :$"):
-            environment["LD_PRELOAD"] = str(install.DAEMON_PACE)
+        if daemon and install.DAEMON_LIBRARY.exists() and not set(str(install.DAEMON_LIBRARY)) & set(" :$"):
+            environment["LD_PRELOAD"] = str(install.DAEMON_LIBRARY)
         # Newer daemons write CTF 2 unless asked.
         environment["LTTNG_SESSIOND_DEFAULT_TRACE_FORMAT"] = "ctf-1.8"
         if self.private_home:

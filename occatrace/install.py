@@ -13,7 +13,7 @@ PLUGINS = PACKAGE / "plugins"
 PRELOAD = LIB / "liboccatrace.so"
 OPENCL_LAYER = LIB / "liboccatrace_opencl.so"
 OPENCL_PRELOAD = LIB / "liboccatrace_opencl_preload.so"
-DAEMON_PACE = LIB / "liboccatrace_daemon_pace.so"
+DAEMON_LIBRARY = LIB / "liboccatrace_daemon.so"
 KEEPER = LIB / "occatrace-keeper"
 
 

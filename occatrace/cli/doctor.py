@@ -85,7 +85,7 @@ def pieces() -> Iterator[Finding]:
     for path, cost in (
         (install.LIB / "liboccatrace_occa.so", "OCCA's calls and kernels are not recorded"),
         (install.OPENCL_LAYER, "OpenCL is not recorded"),
-        (install.DAEMON_PACE, "each run takes up to 0.8 s longer"),
+        (install.DAEMON_LIBRARY, "each run takes up to 0.8 s longer"),
     ):
         yield (
             Finding(OK, path.name)

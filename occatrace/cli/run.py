@@ -214,6 +214,11 @@ class Recording:
         except (report.BadInput, runs.RunError, OSError) as error:
             complain(f"no report: {error}. The run is kept: occa_prof report {where}")
             return
+        except Exception as error:  # a fault of ours takes neither the run nor the program's status with it
+            if os.environ.get("OCCATRACE_DEBUG"):
+                raise
+            complain(f"no report: {type(error).__name__}: {error} (a fault of occatrace). The run is kept: {where}")
+            return
         if self.args.keep != "none":
             complain(f"the run is in {where}; again: occa_prof report {where}")
 
@@ -230,7 +235,10 @@ class Recording:
         missing = [pid for pid in self.run.info.processes if pid not in seen]
         if missing:
             pids = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
-            note = f"{len(missing)} process(es) asked to be traced and left no record (process ids {pids}): they are missing below"
+            note = (
+                f"{len(missing)} process(es) asked to be traced and left no record (process ids {pids}):"
+                " they are missing below"
+            )
             complain(note)
             self.run = self.run.updated(notes=(*self.run.info.notes, note))
 

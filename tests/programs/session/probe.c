@@ -1,4 +1,5 @@
 /* A traced program without the product's native layer: registers, loads a provider, emits, ends as it is told.
+ * Under occa_prof it also has the preloaded core announce the process, as the first call of a traced API would.
  * usage: probe EVENTS [exit N | kill SIGNAL | sleep SECONDS | wait | print] */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,6 +20,9 @@ static void hear(int signal) {
 }
 
 static int may_trace(void) {
+  int (*start)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "occatrace_start");
+  void *(*announce)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "occatrace_thread_start");
+  if (start && announce) return start() && announce();
   const char *path = getenv("OCCATRACE_SOCKET");
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   char packet[128];
