@@ -111,10 +111,19 @@ class Lanes:
         """How many lanes were needed."""
 
 @final
+class Counter:
+    """A track of values over time."""
+
+    def add(self, times: NDArray[np.uint64], values: NDArray[np.int64]) -> None:
+        """Values in the order of their times; each holds until the next."""
+
+@final
 class Timeline:
     """Writes a Perfetto trace. Times are CLOCK_MONOTONIC; `realtime` is CLOCK_REALTIME at `origin`."""
 
-    def __init__(self, path: str, origin: int, realtime: int, first_sequence: int = 1) -> None: ...
+    def __init__(
+        self, path: str, origin: int, realtime: int, first_sequence: int = 1, gzip: bool = False
+    ) -> None: ...
     def string(self, text: str) -> int:
         """The number of a text, the same for the same text."""
     def machine(self, id: int) -> None:
@@ -126,8 +135,13 @@ class Timeline:
         self, uuid: int, parent: int, name: str, order: int, nested: bool, announced: bool = False
     ) -> Lanes:
         """A track. nested: slices may enclose each other. announced: the first lane is a track that is described already."""
+    def counter(self, uuid: int, parent: int, name: str, order: int, unit: str) -> Counter:
+        """unit: "count", "bytes", or what to show."""
     def close(self) -> None: ...
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Written so far, before compression."""
     @property
     def slices(self) -> int: ...
+    @property
+    def counter_values(self) -> int: ...

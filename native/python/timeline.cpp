@@ -84,6 +84,26 @@ void add(Lanes& lanes, Timeline& timeline, const Array<uint64_t>& start, const A
   lanes.add(s);
 }
 
+Counter::Unit unit_of(const std::string& unit) {
+  if (unit == "count") return Counter::Unit::kCount;
+  return unit == "bytes" ? Counter::Unit::kBytes : Counter::Unit::kOther;
+}
+
+void add_values(Counter& counter, const Timeline& timeline, const Array<uint64_t>& times, const Array<int64_t>& values) {
+  const auto count = static_cast<size_t>(times.size());
+  const uint64_t* t = column(times, count, "times");
+  const int64_t* v = column(values, count, "values");
+  for (size_t i = 0; i < count; i++)
+    if (t[i] < timeline.origin()) throw py::value_error("times: before the origin");
+  py::gil_scoped_release release;
+  counter.add(count, t, v);
+}
+
+struct PyCounter {
+  Timeline& timeline;
+  Counter counter;
+};
+
 // Lanes that know their timeline, for the checks.
 struct PyLanes {
   Timeline& timeline;
@@ -104,9 +124,14 @@ void bind_timeline(py::module_ &m) {
       .def("finish", [](PyLanes& self) { self.lanes.finish(); })
       .def_property_readonly("count", [](const PyLanes& self) { return self.lanes.count(); });
 
+  py::class_<PyCounter>(m, "Counter", "A track of values over time.")
+      .def("add", [](PyCounter& self, const Array<uint64_t>& times, const Array<int64_t>& values) {
+        add_values(self.counter, self.timeline, times, values);
+      });
+
   py::class_<Timeline>(m, "Timeline", "Writes a Perfetto trace.")
-      .def(py::init<const std::string&, uint64_t, uint64_t, uint32_t>(), py::arg("path"), py::arg("origin"), py::arg("realtime"),
-           py::arg("first_sequence") = 1)
+      .def(py::init<const std::string&, uint64_t, uint64_t, uint32_t, bool>(), py::arg("path"), py::arg("origin"),
+           py::arg("realtime"), py::arg("first_sequence") = 1, py::arg("gzip") = false)
       .def("string", &Timeline::string)
       .def("machine", &Timeline::machine)
       .def("process", &Timeline::process, py::arg("uuid"), py::arg("pid"), py::arg("name"), py::arg("cmdline"), py::arg("labels"))
@@ -120,9 +145,17 @@ void bind_timeline(py::module_ &m) {
           },
           py::arg("uuid"), py::arg("parent"), py::arg("name"), py::arg("order"), py::arg("nested"), py::arg("announced") = false,
           py::keep_alive<0, 1>())
+      .def(
+          "counter",
+          [](Timeline& self, uint64_t uuid, uint64_t parent, const std::string& name, int32_t order, const std::string& unit) {
+            return std::unique_ptr<PyCounter>(
+                new PyCounter{self, Counter(self, uuid, parent, name, order, unit_of(unit), unit)});
+          },
+          py::arg("uuid"), py::arg("parent"), py::arg("name"), py::arg("order"), py::arg("unit"), py::keep_alive<0, 1>())
       .def("close", &Timeline::close)
       .def_property_readonly("bytes", &Timeline::bytes)
-      .def_property_readonly("slices", &Timeline::slices);
+      .def_property_readonly("slices", &Timeline::slices)
+      .def_property_readonly("counter_values", &Timeline::counter_values);
 }
 
 }  // namespace occatrace::python

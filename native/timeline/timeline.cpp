@@ -1,10 +1,7 @@
 // The encoding itself. Field numbers are those of perfetto/trace/trace_packet.proto and the messages it holds.
 #include "timeline.h"
 
-#include <cerrno>
-#include <fcntl.h>
-#include <system_error>
-#include <unistd.h>
+#include <stdexcept>
 
 namespace occatrace {
 namespace {
@@ -23,8 +20,8 @@ constexpr uint32_t kClockSnapshot = 6, kTimestamp = 8, kSequence = 10, kTrackEve
 constexpr uint32_t kCleared = 1, kNeedsState = 2;
 }  // namespace packet
 namespace event {
-constexpr uint32_t kCategory = 3, kArgument = 4, kType = 9, kName = 10, kTrack = 11, kFlow = 47;
-constexpr uint32_t kBegin = 1, kEnd = 2;
+constexpr uint32_t kCategory = 3, kArgument = 4, kType = 9, kName = 10, kTrack = 11, kCounterValue = 30, kFlow = 47;
+constexpr uint32_t kBegin = 1, kEnd = 2, kCounter = 4;
 }  // namespace event
 namespace interned {
 constexpr uint32_t kCategories = 1, kNames = 2, kArgumentNames = 3, kTexts = 29;
@@ -33,8 +30,10 @@ namespace argument {
 constexpr uint32_t kName = 1, kUnsigned = 3, kSigned = 4, kDouble = 5, kPointer = 7, kText = 17;
 }
 namespace descriptor {
-constexpr uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kChildOrder = 11, kRank = 12;
+constexpr uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8, kChildOrder = 11, kRank = 12;
 constexpr uint32_t kExplicit = 3;
+constexpr uint32_t kUnit = 3, kUnitName = 6;       // of a counter
+constexpr uint32_t kUnitCount = 2, kUnitBytes = 3;
 }  // namespace descriptor
 constexpr uint32_t kDefaultsEvent = 11;
 
@@ -54,13 +53,12 @@ void clock_reading(Message& out, uint32_t clock, uint64_t time) {
 
 }  // namespace
 
-Timeline::Timeline(const std::string& path, uint64_t origin, uint64_t realtime, uint32_t first_sequence)
-    : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)),
+Timeline::Timeline(const std::string& path, uint64_t origin, uint64_t realtime, uint32_t first_sequence, bool gzip)
+    : output_(Output::open(path, gzip)),
       origin_(origin),
       realtime_(realtime),
       first_sequence_(first_sequence),
       sequence_(first_sequence + 1) {
-  if (fd_ < 0) throw std::system_error(errno, std::generic_category(), path);
   size_t p = open_packet(first_sequence_);
   size_t snapshot = buffer_.open(packet::kClockSnapshot);
   clock_reading(buffer_, kRealtime, realtime_);
@@ -68,10 +66,6 @@ Timeline::Timeline(const std::string& path, uint64_t origin, uint64_t realtime, 
   buffer_.integer(2, kRealtime);  // the primary clock of the trace
   buffer_.close(snapshot);
   close_packet(p);
-}
-
-Timeline::~Timeline() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 uint32_t Timeline::string(std::string_view text) {
@@ -94,26 +88,16 @@ size_t Timeline::open_packet(uint32_t sequence) {
 void Timeline::close_packet(size_t begin) { buffer_.close(begin); }
 
 void Timeline::flush() {
-  const uint8_t* data = buffer_.data();
-  size_t left = buffer_.size();
-  while (left) {
-    ssize_t n = ::write(fd_, data, left);
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      throw std::system_error(errno, std::generic_category(), "writing the timeline");
-    }
-    data += n;
-    left -= static_cast<size_t>(n);
-    written_ += static_cast<uint64_t>(n);
-  }
+  if (!output_) throw std::logic_error("the timeline is closed");
+  output_->write(buffer_.data(), buffer_.size());
+  written_ += buffer_.size();
   buffer_.clear();
 }
 
 void Timeline::close() {
   flush();
-  int fd = fd_;
-  fd_ = -1;
-  if (::close(fd) < 0) throw std::system_error(errno, std::generic_category(), "closing the timeline");
+  std::unique_ptr<Output> output = std::move(output_);
+  output->close();
 }
 
 void Timeline::process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
@@ -146,41 +130,79 @@ void Timeline::thread(uint64_t uuid, int32_t pid, int64_t tid, std::string_view 
 }
 
 void Timeline::group(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order) {
-  descriptor(uuid, parent, name, order, true);
-}
-
-void Timeline::track(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order) {
-  descriptor(uuid, parent, name, order, false);
-}
-
-void Timeline::descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, bool ordered_children) {
   size_t p = open_packet(first_sequence_);
-  size_t d = buffer_.open(packet::kDescriptor);
-  buffer_.integer(descriptor::kUuid, uuid);
-  if (parent) buffer_.integer(descriptor::kParent, parent);
-  buffer_.text(descriptor::kName, name);
-  if (ordered_children) buffer_.integer(descriptor::kChildOrder, descriptor::kExplicit);
-  buffer_.integer(descriptor::kRank, static_cast<uint64_t>(static_cast<int64_t>(order)));
+  size_t d = open_descriptor(uuid, parent, name, order);
+  buffer_.integer(descriptor::kChildOrder, descriptor::kExplicit);
   buffer_.close(d);
   close_packet(p);
 }
 
-Lane::Lane(Timeline& timeline, uint64_t uuid) : timeline_(timeline), sequence_(timeline.next_sequence()) {
-  Message& out = timeline_.buffer_;
-  size_t p = timeline_.open_packet(sequence_);
-  out.integer(packet::kFlags, packet::kCleared);
-  size_t defaults = out.open(packet::kDefaults);
-  size_t event = out.open(kDefaultsEvent);
-  out.integer(event::kTrack, uuid);
-  out.close(event);
-  out.integer(packet::kDefaultClock, kClock);
-  out.close(defaults);
-  size_t snapshot = out.open(packet::kClockSnapshot);
-  clock_reading(out, kRealtime, timeline_.realtime_);
-  clock_reading(out, kClock, 0);
-  out.close(snapshot);
-  timeline_.close_packet(p);
+void Timeline::track(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order) {
+  size_t p = open_packet(first_sequence_);
+  buffer_.close(open_descriptor(uuid, parent, name, order));
+  close_packet(p);
 }
+
+size_t Timeline::open_descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order) {
+  size_t d = buffer_.open(packet::kDescriptor);
+  buffer_.integer(descriptor::kUuid, uuid);
+  if (parent) buffer_.integer(descriptor::kParent, parent);
+  buffer_.text(descriptor::kName, name);
+  buffer_.integer(descriptor::kRank, static_cast<uint64_t>(static_cast<int64_t>(order)));
+  return d;
+}
+
+uint32_t Timeline::new_sequence(uint64_t uuid) {
+  const uint32_t sequence = sequence_++;
+  size_t p = open_packet(sequence);
+  buffer_.integer(packet::kFlags, packet::kCleared);
+  size_t defaults = buffer_.open(packet::kDefaults);
+  size_t event = buffer_.open(kDefaultsEvent);
+  buffer_.integer(event::kTrack, uuid);
+  buffer_.close(event);
+  buffer_.integer(packet::kDefaultClock, kClock);
+  buffer_.close(defaults);
+  size_t snapshot = buffer_.open(packet::kClockSnapshot);
+  clock_reading(buffer_, kRealtime, realtime_);
+  clock_reading(buffer_, kClock, 0);
+  buffer_.close(snapshot);
+  close_packet(p);
+  return sequence;
+}
+
+Counter::Counter(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, Unit unit,
+                 std::string_view unit_name)
+    : timeline_(timeline), machine_(timeline.machine_) {
+  Message& out = timeline_.buffer_;
+  size_t p = timeline_.open_packet(timeline_.first_sequence_);
+  size_t d = timeline_.open_descriptor(uuid, parent, name, order);
+  size_t counter = out.open(descriptor::kCounter);
+  if (unit == Unit::kCount) out.integer(descriptor::kUnit, descriptor::kUnitCount);
+  if (unit == Unit::kBytes) out.integer(descriptor::kUnit, descriptor::kUnitBytes);
+  if (unit == Unit::kOther) out.text(descriptor::kUnitName, unit_name);
+  out.close(counter);
+  out.close(d);
+  timeline_.close_packet(p);
+  sequence_ = timeline_.new_sequence(uuid);
+}
+
+void Counter::add(size_t count, const uint64_t* times, const int64_t* values) {
+  timeline_.machine_ = machine_;
+  Message& out = timeline_.buffer_;
+  for (size_t row = 0; row < count; row++) {
+    size_t p = timeline_.open_packet(sequence_);
+    out.integer(packet::kTimestamp, times[row] - timeline_.origin_);
+    out.integer(packet::kFlags, packet::kNeedsState);
+    size_t e = out.open(packet::kTrackEvent);
+    out.integer(event::kType, event::kCounter);
+    out.integer(event::kCounterValue, static_cast<uint64_t>(values[row]));
+    out.close(e);
+    timeline_.close_packet(p);
+  }
+  timeline_.values_ += count;
+}
+
+Lane::Lane(Timeline& timeline, uint64_t uuid) : timeline_(timeline), sequence_(timeline.new_sequence(uuid)) {}
 
 bool Lane::fits(uint64_t start, uint64_t end, bool nested) {
   end_until(start);
@@ -270,7 +292,14 @@ void Lane::begin(const Slices& slices, size_t row) {
 void Lane::finish() { end_until(UINT64_MAX); }
 
 Lanes::Lanes(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced)
-    : timeline_(timeline), uuid_(uuid), parent_(parent), name_(std::move(name)), order_(order), nested_(nested), announced_(announced), machine_(timeline.machine_) {}
+    : timeline_(timeline),
+      uuid_(uuid),
+      parent_(parent),
+      name_(std::move(name)),
+      order_(order),
+      nested_(nested),
+      announced_(announced),
+      machine_(timeline.machine_) {}
 
 Lane& Lanes::lane_for(uint64_t start, uint64_t end) {
   for (auto& lane : lanes_)
@@ -284,7 +313,11 @@ Lane& Lanes::lane_for(uint64_t start, uint64_t end) {
 
 void Lanes::add(const Slices& slices) {
   timeline_.machine_ = machine_;
-  for (size_t row = 0; row < slices.count; row++) lane_for(slices.start[row], slices.end[row]).begin(slices, row);
+  for (size_t row = 0; row < slices.count; row++) {
+    if (slices.start[row] < last_start_) throw std::invalid_argument("start: not ascending");
+    last_start_ = slices.start[row];
+    lane_for(slices.start[row], slices.end[row]).begin(slices, row);
+  }
 }
 
 void Lanes::finish() {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "output.h"
 #include "proto.h"
 
 namespace occatrace {
@@ -37,13 +38,12 @@ struct Slices {
 class Timeline {
  public:
   // `origin` (CLOCK_MONOTONIC) becomes the zero of all times; `realtime` is CLOCK_REALTIME at that moment.
-  Timeline(const std::string& path, uint64_t origin, uint64_t realtime, uint32_t first_sequence);
-  ~Timeline();
+  Timeline(const std::string& path, uint64_t origin, uint64_t realtime, uint32_t first_sequence, bool gzip);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
   uint32_t string(std::string_view text);
-  // Packets that follow belong to this machine; 0 is the first one and needs no mention.
+  // Packets that follow belong to this machine; 0 is the one of a trace with no other.
   void machine(uint32_t id) { machine_ = id; }
 
   void process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
@@ -53,35 +53,51 @@ class Timeline {
   void group(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
   void track(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
   void close();
-  uint64_t bytes() const { return written_ + buffer_.size(); }
+  uint64_t bytes() const { return written_ + buffer_.size(); }  // before compression
   uint64_t slices() const { return slices_; }
+  uint64_t counter_values() const { return values_; }
   uint64_t origin() const { return origin_; }
   uint32_t strings() const { return static_cast<uint32_t>(strings_.size()); }
 
  private:
+  friend class Counter;
   friend class Lanes;
   friend class Lane;
   size_t open_packet(uint32_t sequence);
   void close_packet(size_t begin);
-  void descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, bool ordered_children);
-  uint32_t next_sequence() { return sequence_++; }
+  size_t open_descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
+  // A packet sequence of its own for a track, whose times count from the origin. Gives its number.
+  uint32_t new_sequence(uint64_t uuid);
   void flush();
 
-  int fd_;
+  std::unique_ptr<Output> output_;
   uint64_t origin_, realtime_;
   uint32_t first_sequence_, sequence_;
   uint32_t machine_ = 0;
-  uint64_t written_ = 0, slices_ = 0;
+  uint64_t written_ = 0, slices_ = 0, values_ = 0;
   Message buffer_;
   std::vector<std::unique_ptr<std::string>> strings_;
   std::unordered_map<std::string_view, uint32_t> numbers_;
+};
+
+// A track of values over time.
+class Counter {
+ public:
+  enum class Unit { kCount, kBytes, kOther };
+  Counter(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, Unit unit,
+          std::string_view unit_name);
+  void add(size_t count, const uint64_t* times, const int64_t* values);
+
+ private:
+  Timeline& timeline_;
+  uint32_t machine_, sequence_;
 };
 
 // One track in the file: a packet sequence whose slices are properly nested.
 class Lane {
  public:
   Lane(Timeline& timeline, uint64_t uuid);
-  // Whether a slice can be put here after all that was put before.
+  // Whether a slice can be put here after all that was put before. Ends what ends before it.
   bool fits(uint64_t start, uint64_t end, bool nested);
   void begin(const Slices& slices, size_t row);
   void finish();
@@ -123,6 +139,7 @@ class Lanes {
   int32_t order_;
   bool nested_, announced_;
   uint32_t machine_;  // of the process that the track belongs to
+  uint64_t last_start_ = 0;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
