@@ -15,6 +15,8 @@ constexpr size_t kBatch = 64;
 constexpr uint64_t kHarvestAt = 256;
 constexpr uint32_t kGentle = 8;
 constexpr uint64_t kGentleAge = 5'000'000;
+// Stamps are this coarse at best (oclgrind keeps them in doubles: 256 ns): moving one so little says nothing.
+constexpr uint64_t kNoise = 1'000;
 
 }  // namespace
 
@@ -127,7 +129,7 @@ void Queue::record(const Work *done, const Times *times, const int32_t *status, 
         moved = std::max(moved, inside > host ? inside - host : host - inside);
         *placed[step] = earliest = inside;
       }
-      if (moved != 0) {
+      if (moved > kNoise) {
         ++device.clamped_;
         device.worst_ = std::max(device.worst_, moved);
       }

@@ -723,6 +723,15 @@ struct Hook<OCCATRACE_OPENCL_clReleaseContext> : Always {
 
 namespace {
 
+// An event of ours must not outlive what its command used: the memory would be freed later than without us, and there are
+// drivers (oclgrind) that then touch it after it is gone.
+struct UsedObject : Always {
+  template <int I, class Args>
+  static void before(Call &, Args &) {
+    if (Engine::instance().busy()) Engine::instance().harvest_all();
+  }
+};
+
 template <cl_uint ReferenceCount>
 struct CountedObject : Always {
   template <int I, class Args>
@@ -733,6 +742,10 @@ struct CountedObject : Always {
 
 }  // namespace
 
+template <>
+struct Hook<OCCATRACE_OPENCL_clReleaseMemObject> : UsedObject {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clReleaseKernel> : UsedObject {};
 template <>
 struct Hook<OCCATRACE_OPENCL_clGetContextInfo> : CountedObject<CL_CONTEXT_REFERENCE_COUNT> {};
 template <>
@@ -784,6 +797,7 @@ template <>
 struct Hook<OCCATRACE_OPENCL_clSVMFree> : Always {
   template <int I>
   static void before(Call &, Args_clSVMFree &a) {
+    if (Engine::instance().busy()) Engine::instance().harvest_all();
     shared_memory().remove(a.svm_pointer);
   }
 };
