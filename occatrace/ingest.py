@@ -543,6 +543,7 @@ class _Assembly:
         self._hosts = hosts
         self._process_of: dict[int, int] = {}  # by thread
         self._names: dict[tuple[int, int], str] = {}
+        self._hists: list[tuple[Any, ...]] = []
 
     def run(self) -> None:
         for table in BY_NAME.values():
@@ -674,7 +675,6 @@ class _Assembly:
         self._fill("clock_warnings", list(worst.values()))
 
     def _calls(self) -> None:
-        # Always at least one row of no calls: types of the columns stay known to DuckDB.
         stats: list[tuple[Any, ...]] = []
         unfinished: list[tuple[Any, ...]] = []
         for host in self._hosts:
@@ -696,6 +696,7 @@ class _Assembly:
                     unfinished.append((self._process_of[slot], slot + 1, seq, *head, ts))
             for (slot, function_id), tally in host.tallies.items():
                 stats.append(self._tally(slot, function_id, tally))
+        self._fill_hist()
         self._fill("call_stats", stats)
         self._fill("unfinished", unfinished)
 
@@ -714,12 +715,37 @@ class _Assembly:
 
     def _hist(self, api: str, function: str, slots: Index, values: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
         process = np.array([self._process_of[s] for s in slots.tolist()], np.uint32)
-        self._con.register("batch", {"process": process, "thread": slots + 1, "value_ns": values, "calls": counts})
+        self._hists.append(((api, function), process, slots + 1, values, counts))
+
+    def _fill_hist(self) -> None:
+        """All histograms at once; the functions by number first, as texts are slow to hand over one by one."""
+        if not self._hists:
+            return
+        functions = sorted({head for head, *_ in self._hists})
+        number = {head: i for i, head in enumerate(functions)}
+        self._con.register(
+            "functions",
+            {
+                "number": np.arange(len(functions)),
+                "api": np.array([api for api, _ in functions], object),
+                "function": np.array([function for _, function in functions], object),
+            },
+        )
+        self._con.register(
+            "batch",
+            {
+                "number": np.concatenate([np.full(len(values), number[head]) for head, _, _, values, _ in self._hists]),
+                **{
+                    name: np.concatenate([entry[place] for entry in self._hists])
+                    for place, name in enumerate(("process", "thread", "value_ns", "calls"), 1)
+                },
+            },
+        )
         self._con.execute(
-            "INSERT INTO call_hist BY NAME SELECT *, ?::VARCHAR AS api, ?::VARCHAR AS function FROM batch",
-            [api, function],
+            "INSERT INTO call_hist BY NAME SELECT * EXCLUDE (number) FROM batch JOIN functions USING (number)"
         )
         self._con.unregister("batch")
+        self._con.unregister("functions")
 
     def _losses(self) -> None:
         rows = []

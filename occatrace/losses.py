@@ -44,11 +44,15 @@ class Losses:
     clamped: int
     clamped_worst_ns: int
     failed_activities: int
+    missing: Sequence[int]  # processes that asked to be traced and left no record
     problems: Sequence[str]
+    notes: Sequence[str]  # what the recording noticed
 
     def lines(self) -> list[str]:
         """One line for each matter; none for a complete run."""
-        out = list(self.problems)
+        out = [*self.notes, *self.problems]
+        if self.missing:
+            out.append(f"asked to be traced and left no record, so missing below: process {_some(self.missing)}")
         if self.events:
             threads = f"{len(self.threads)} thread{'s' if len(self.threads) > 1 else ''}"
             out.append(
@@ -83,12 +87,18 @@ class Losses:
             "clamped": self.clamped,
             "clamped_worst_ns": self.clamped_worst_ns,
             "failed_activities": self.failed_activities,
+            "missing": list(self.missing),
             "problems": list(self.problems),
+            "notes": list(self.notes),
         }
 
 
-def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str]) -> Losses:
-    """From the open tables of a run."""
+def _some(pids: Sequence[int]) -> str:
+    return ", ".join(map(str, pids[:8])) + (" …" if len(pids) > 8 else "")
+
+
+def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping[str, Any]) -> Losses:
+    """From the open tables of a run and its run.json."""
     threads = con.execute(
         "SELECT p.host, p.pid, t.tid, l.expected, l.lost FROM losses l JOIN threads t USING (thread)"
         " JOIN processes p ON p.process = l.process ORDER BY l.lost DESC"
@@ -102,6 +112,7 @@ def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str]) -> Losses:
         "SELECT coalesce(sum(clamped), 0), coalesce(max(worst_ns), 0) FROM clock_warnings"
     ).fetchall()[0]
     failed = con.execute("SELECT count(*) FROM activities WHERE status < 0").fetchall()[0][0]
+    there = {row[0] for row in con.execute("SELECT DISTINCT pid FROM processes").fetchall()}
     losses = [ThreadLoss(*row) for row in threads]
     return Losses(
         events=sum(t.lost for t in losses),
@@ -112,5 +123,7 @@ def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str]) -> Losses:
         clamped=int(clamped),
         clamped_worst_ns=int(worst),
         failed_activities=int(failed),
+        missing=[pid for pid in facts.get("processes", ()) if pid not in there],
         problems=problems,
+        notes=list(facts.get("notes", ())),
     )

@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 
 from occatrace import model as model_module
+from occatrace import reports
 from occatrace.calls import CallsWriter
 from occatrace.ingest import FirstPass, HostTrace, Reader
 from occatrace.model import Model
@@ -47,7 +48,7 @@ def native_reader(path: Path, events: Sequence[str] | None) -> Reader:
 
 
 def connect(temporary: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection within our memory, with our macros."""
+    """A DuckDB connection within our memory."""
     config: dict[str, Any] = {
         "memory_limit": MEMORY_LIMIT,
         "threads": len(os.sched_getaffinity(0)),
@@ -55,9 +56,7 @@ def connect(temporary: Path | None = None) -> duckdb.DuckDBPyConnection:
     }
     if temporary:
         config["temp_directory"] = str(temporary)
-    con = duckdb.connect(config=config)
-    con.execute((Path(__file__).parent / "reports" / "_macros.sql").read_text(encoding="utf-8"))
-    return con
+    return duckdb.connect(config=config)
 
 
 @dataclass
@@ -165,17 +164,20 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
     temporary = Path(tempfile.mkdtemp(prefix="occatrace-"))
     try:
         con = connect(temporary)
+        problems = None
         if _manifest(path) is None:
             if not os.access(run, os.W_OK):
                 # Somebody else's run: work on a private copy of the tables, gone when we are.
                 path = temporary / "tables"
-                return Store(run, con, model, _build(run, path, con, model, open_trace), path, open_trace, temporary)
-            with _locked(run):
-                if _manifest(path) is None:
-                    return Store(
-                        run, con, model, _build(run, path, con, model, open_trace), path, open_trace, temporary
-                    )
-        return Store(run, con, model, _reopen(path, con), path, open_trace, temporary)
+                problems = _build(run, path, con, model, open_trace)
+            else:
+                with _locked(run):
+                    if _manifest(path) is None:
+                        problems = _build(run, path, con, model, open_trace)
+        if problems is None:
+            problems = _reopen(path, con)
+        reports.prepare(con)
+        return Store(run, con, model, problems, path, open_trace, temporary)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

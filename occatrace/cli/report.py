@@ -70,7 +70,8 @@ def print_reports(run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = 
     try:
         with open_store(run) as store:
             made = [reports.make(store.con, name) for name in names] if names else reports.summary(store.con)
-            document = Document(run_facts(run), losses.read(store.con, store.problems), made)
+            facts = run_facts(run)
+            document = Document(facts, losses.read(store.con, store.problems, facts), made)
             if fmt == "csv":
                 for line in document.losses.lines():
                     print(f"! {line}", file=sys.stderr)

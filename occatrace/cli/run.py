@@ -207,7 +207,6 @@ class Recording:
 
         where = os.path.relpath(self.run.path)
         try:
-            self._note_missing()
             report.print_reports(self.run.path, self.log or sys.stderr, self.args.report, self.args.format)
             if self.args.timeline:
                 self._timeline()
@@ -221,26 +220,6 @@ class Recording:
             return
         if self.args.keep != "none":
             complain(f"the run is in {where}; again: occa_prof report {where}")
-
-    def _note_missing(self) -> None:
-        """LTTng's usual failure is silence: whoever was told to go on must have left its record in the trace."""
-        from occatrace.cli.report import BadInput
-        from occatrace.tables import StoreError, open_store
-
-        try:
-            with open_store(self.run.path) as store:
-                seen = {row[0] for row in store.con.execute("SELECT DISTINCT pid FROM processes").fetchall()}
-        except StoreError as error:
-            raise BadInput(str(error)) from error
-        missing = [pid for pid in self.run.info.processes if pid not in seen]
-        if missing:
-            pids = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
-            note = (
-                f"{len(missing)} process(es) asked to be traced and left no record (process ids {pids}):"
-                " they are missing below"
-            )
-            complain(note)
-            self.run = self.run.updated(notes=(*self.run.info.notes, note))
 
     def _timeline(self) -> None:
         from occatrace.cli import timeline

@@ -1,31 +1,45 @@
 -- Views that several reports stand on.
 
+-- Memory operations by kind and mode, with a number for each pair.
+CREATE OR REPLACE TEMP VIEW memory_groups AS
+    SELECT name, mode, row_number() OVER (ORDER BY name, mode) AS key
+    FROM (
+        SELECT DISTINCT a.kind AS name, coalesce(api_title(d.api), '') AS mode FROM activities a LEFT JOIN devices d USING (device)
+        WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')
+        UNION
+        SELECT DISTINCT kind, mode FROM occa_copies WHERE host_mode(mode)
+    );
+
 -- All work that moves or sets memory. OCCA's copies on devices are there as activities; on the host the call is the work.
 CREATE OR REPLACE TEMP VIEW memory_operations AS
-    SELECT a.kind AS name, coalesce(api_title(d.api), '') AS mode, a.start_ns, a.end_ns, a.bytes, a.status < 0 AS failed
+    SELECT g.key, a.start_ns, a.end_ns, a.bytes, a.status < 0 AS failed
     FROM activities a LEFT JOIN devices d USING (device)
-    WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')
+    JOIN memory_groups g ON g.name = a.kind AND g.mode = coalesce(api_title(d.api), '')
     UNION ALL
-    SELECT kind, mode, start_ns, end_ns, bytes, error IS NOT NULL FROM occa_copies WHERE host_mode(mode);
+    SELECT g.key, start_ns, end_ns, bytes, error IS NOT NULL
+    FROM occa_copies c JOIN memory_groups g ON g.name = c.kind AND g.mode = c.mode WHERE host_mode(c.mode);
 
 -- Calls per function of the whole run, from events and tallies alike.
 CREATE OR REPLACE TEMP VIEW api_rows AS
-    WITH hist AS (
-        SELECT {'api': api, 'name': function} AS key, value_ns AS value, sum(calls) AS n FROM call_hist GROUP BY ALL
+    WITH functions AS (
+        SELECT api, function, row_number() OVER (ORDER BY api, function) AS key
+        FROM (SELECT DISTINCT api, function FROM call_stats WHERE calls > 0)
+    ),
+    stats AS (SELECT f.key, c.* FROM call_stats c JOIN functions f USING (api, function) WHERE c.calls > 0),
+    hist AS (
+        SELECT f.key, h.value_ns AS value, sum(h.calls) AS n FROM call_hist h JOIN functions f USING (api, function) GROUP BY ALL
     ),
     sums AS (
-        SELECT {'api': api, 'name': function} AS key, sum(calls) AS n, sum(failed) AS failed, sum(total_ns) AS total,
-               sum(total_ns) / sum(calls) AS mean, sum(m2) AS within, sum(bytes) AS bytes,
-               min(min_ns) AS lowest, max(max_ns) AS highest
-        FROM call_stats WHERE calls > 0 GROUP BY ALL
+        SELECT key, sum(calls) AS n, sum(failed) AS failed, sum(total_ns) AS total, sum(total_ns) / sum(calls) AS mean,
+               sum(m2) AS within, sum(bytes) AS bytes, min(min_ns) AS lowest, max(max_ns) AS highest
+        FROM stats GROUP BY key
     ),
     between_threads AS (
-        SELECT {'api': c.api, 'name': c.function} AS key, sum(c.calls * (c.mean_ns - s.mean) ** 2) AS spread
-        FROM call_stats c JOIN sums s ON s.key.api = c.api AND s.key.name = c.function WHERE c.calls > 0 GROUP BY ALL
+        SELECT s.key, sum(s.calls * (s.mean_ns - t.mean) ** 2) AS spread FROM stats s JOIN sums t USING (key) GROUP BY s.key
     )
-    SELECT share(total, sum(total) OVER (PARTITION BY key.api)) AS share, total AS total_ns, n AS calls, mean AS avg_ns,
+    SELECT share(total, sum(total) OVER (PARTITION BY f.api)) AS share, total AS total_ns, n AS calls, mean AS avg_ns,
            least(greatest(median, lowest), highest) AS med_ns, lowest AS min_ns, highest AS max_ns,
            CASE WHEN n > 1 THEN sqrt((within + spread) / (n - 1)) ELSE 0 END AS stddev_ns, bytes, failed,
-           key.api AS api, key.name AS name
-    FROM sums LEFT JOIN medians(hist) USING (key) LEFT JOIN between_threads USING (key)
-    ORDER BY sum(total) OVER (PARTITION BY key.api) DESC, key.api, total DESC, key.name;
+           f.api AS api, f.function AS name
+    FROM sums JOIN functions f USING (key) LEFT JOIN medians(hist) USING (key) LEFT JOIN between_threads USING (key)
+    ORDER BY sum(total) OVER (PARTITION BY f.api) DESC, f.api, total DESC, f.function;

@@ -11,7 +11,7 @@
 -- column: stddev_bytes bytes StdDev
 -- column: mode text Mode (API of the device, or OCCA mode)
 -- column: name text Operation
-WITH samples AS (SELECT {'name': name, 'mode': mode} AS key, bytes AS v FROM memory_operations WHERE NOT failed)
+WITH samples AS (SELECT key, bytes AS v FROM memory_operations WHERE NOT failed)
 SELECT share(total, sum(total) OVER ()) AS share, total AS bytes, calls, mean AS avg_bytes, median AS med_bytes,
-       lowest AS min_bytes, highest AS max_bytes, deviation AS stddev_bytes, key.mode AS mode, key.name AS name
-FROM statistics(samples) ORDER BY total DESC, name, mode
+       lowest AS min_bytes, highest AS max_bytes, deviation AS stddev_bytes, mode, name
+FROM statistics(samples) JOIN memory_groups USING (key) ORDER BY total DESC, name, mode

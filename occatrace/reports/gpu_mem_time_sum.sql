@@ -13,11 +13,9 @@
 -- column: failed count Failed
 -- column: mode text Mode (API of the device, or OCCA mode)
 -- column: name text Operation
-WITH samples AS (
-    SELECT {'name': name, 'mode': mode} AS key, span(start_ns, end_ns) AS v, start_ns AS s, end_ns AS e, failed FROM memory_operations
-),
+WITH samples AS (SELECT key, span(start_ns, end_ns) AS v, start_ns AS s, end_ns AS e, failed FROM memory_operations),
 failures AS (SELECT key, count(*) FILTER (failed) AS failed FROM samples GROUP BY key),
 rows AS (SELECT * FROM statistics(samples) LEFT JOIN busy(samples) USING (key) LEFT JOIN failures USING (key))
 SELECT share(total, sum(total) OVER ()) AS share, total AS total_ns, calls, mean AS avg_ns, median AS med_ns, lowest AS min_ns,
-       highest AS max_ns, deviation AS stddev_ns, busy AS busy_ns, failed, key.mode AS mode, key.name AS name
-FROM rows ORDER BY total DESC, name, mode
+       highest AS max_ns, deviation AS stddev_ns, busy AS busy_ns, failed, mode, name
+FROM rows JOIN memory_groups USING (key) ORDER BY total DESC, name, mode
