@@ -18,7 +18,9 @@ from generator.parse import ModelError, parse_folder  # noqa: E402
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="folder of the YAML files")
-    parser.add_argument("--output", type=Path, required=True, help="folder for the generated files")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--output", type=Path, help="folder for the generated files")
+    where.add_argument("--docs", type=Path, help="write only the documentation, into this folder (the repository's docs/)")
     parser.add_argument("--list", action="store_true", help="print the names of the files and write nothing")
     args = parser.parse_args()
     try:
@@ -26,8 +28,10 @@ def main() -> int:
     except ModelError as error:
         print(f"generate.py: {error}", file=sys.stderr)
         return 1
+    if args.docs:
+        files = {name.removeprefix("docs/"): text for name, text in files.items() if name.startswith("docs/")}
     for name, text in files.items():
-        path = args.output / name
+        path = (args.output or args.docs) / name
         if args.list:
             print(path)
             continue

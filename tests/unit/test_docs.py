@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,3 +33,12 @@ def test_links_in_the_documentation_lead_somewhere() -> None:
 def test_nothing_refers_to_what_a_reader_does_not_have() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *SOURCES]:
         assert "../shared" not in page.read_text(errors="replace"), page
+
+
+def test_the_pages_of_the_events_are_those_of_the_model(tmp_path: Path) -> None:
+    """When this fails: tools/generate.py --model tracepoints --docs docs"""
+    command = [sys.executable, str(ROOT / "tools/generate.py"), "--model", str(ROOT / "tracepoints"), "--docs", str(tmp_path)]
+    subprocess.run(command, check=True)
+    fresh = {p.name: p.read_text() for p in (tmp_path / "events").iterdir()}
+    assert len(fresh) >= 4
+    assert {p.name: p.read_text() for p in (ROOT / "docs/events").iterdir()} == fresh

@@ -86,6 +86,11 @@ def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str) -> 
     assert message in str(error.value)
 
 
+def test_a_series_of_symbols() -> None:
+    api = parse_text(small(**{"[smallWrite, smallWrite_v2]": "[smallWrite, {series: _Zw, repeat: S_, count: 3}]"}))
+    assert api.symbols == ("smallWrite", "_Zw", "_ZwS_", "_ZwS_S_")
+
+
 def test_files_of_a_model() -> None:
     files = files_of(Model((parse_text(SMALL),)))
     assert set(files) == {

@@ -124,7 +124,7 @@ class _ApiParser:
                 _known(body, {"name", "doc", "fields"})
                 records.append(Record(body["name"], tuple(self.field(f, names, call=False) for f in body["fields"]),
                                       body.get("doc", "")))
-        symbols: list[str] = [s for f in functions for s in f.symbols] + list(data.get("symbols") or ())
+        symbols: list[str] = [s for f in functions for s in f.symbols] + list(self.symbols(data.get("symbols")))
         if len(set(symbols)) != len(symbols):
             twice = sorted({s for s in symbols if symbols.count(s) > 1})
             raise ModelError(f"symbols stand twice: {', '.join(twice)}")
@@ -229,8 +229,20 @@ class _ApiParser:
         blocking = body.get("blocking", False)
         return Function(name, body.get("event", name), tuple(fields), self.levels(body.get("level")),
                         "always" if blocking is True else "" if not blocking else str(blocking), failure, args, extra,
-                        returns, body.get("bytes"), activity, tuple(body.get("symbols") or ()),
+                        returns, body.get("bytes"), activity, self.symbols(body.get("symbols")),
                         body.get("condition", ""), body.get("doc", ""))
+
+    @staticmethod
+    def symbols(spec: Any) -> tuple[str, ...]:
+        """Mangled names; `{series: A, repeat: B, count: n}` stands for A, AB, ABB, … (overloads by number of arguments)."""
+        result: list[str] = []
+        for entry in spec or ():
+            if isinstance(entry, str):
+                result.append(entry)
+            else:
+                _known(entry, {"series", "repeat", "count"})
+                result += [entry["series"] + entry["repeat"] * i for i in range(int(entry["count"]))]
+        return tuple(result)
 
     @staticmethod
     def levels(spec: Any) -> tuple[Level, ...]:
