@@ -71,13 +71,13 @@ std::string deviceProperties(const Options &options) {
   if (!options.device.empty()) {
     return options.device;
   }
-  std::string properties = "mode: '" + options.mode + "'";
+  std::string properties = "{mode: '" + options.mode + "'";
   if (options.mode == "OpenCL") {
-    properties += ", platform_id: 0, device_id: 0, kernel: {compiler_flags: '-cl-mad-enable'}";
+    properties += ", platform_id: 0, device_id: 0, kernel: {compiler_flags: '-cl-mad-enable'}}";
   } else if (options.mode == "CUDA" || options.mode == "HIP") {
-    properties += ", device_id: 0, kernel: {compiler_flags: '-O3'}";
+    properties += ", device_id: 0, kernel: {compiler_flags: '-O3'}}";
   } else {
-    properties += ", kernel: {compiler_flags: '-O3'}";
+    properties += ", kernel: {compiler_flags: '-O3'}}";
   }
   return properties;
 }

@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
   const std::string mode = argc > 1 ? argv[1] : "Serial";
   const int calls = argc > 2 ? std::atoi(argv[2]) : 20000;
   occa::device device;
-  device.setup("mode: '" + mode + "', platform_id: 0, device_id: 0");
+  device.setup("{mode: '" + mode + "', platform_id: 0, device_id: 0}");
   occa::memory memory = device.malloc(64, occa::dtype::byte);
   occa::kernel empty = device.buildKernel(KERNEL_FOLDER "/work.okl", "empty");
   float value = 0;

@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
     b[i] = (float) (1 - i);
     ab[i] = 0;
   }
-  snprintf(properties, sizeof properties, "mode: '%s', platform_id: 0, device_id: 0", mode);
+  snprintf(properties, sizeof properties, "{mode: '%s', platform_id: 0, device_id: 0}", mode);
   occaDevice device = occaCreateDeviceFromString(properties);
   occaMemory o_a = occaDeviceMalloc(device, bytes, NULL, occaDefault);
   occaMemory o_b = occaDeviceMalloc(device, bytes, NULL, occaDefault);

@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
   std::vector<float> a(entries, 1.0f), b(entries, 2.0f), ab(2 * entries, 0.0f);
 
   occa::device device;
-  device.setup("mode: '" + mode + "', platform_id: 0, device_id: 0");
+  device.setup("{mode: '" + mode + "', platform_id: 0, device_id: 0}");
   occa::memory o_a = device.malloc(bytes, occa::dtype::byte);
   occa::memory o_b = device.malloc(bytes, occa::dtype::byte);
   occa::memory o_ab = device.malloc(bytes, occa::dtype::byte);

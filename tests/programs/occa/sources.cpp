@@ -61,8 +61,10 @@ int main(int argc, char **argv) {
   const std::string mode = argc > 1 ? argv[1] : "Serial";
   const std::string file = argc > 2 ? argv[2] : "-";
   launched = (mode == "Serial" || mode == "OpenMP") ? 0 : 1;
-  const std::string properties = "mode: '" + mode + "', platform_id: 0, device_id: 0";
-  occa::setDevice(occa::properties(properties));
+  const std::string properties = "{mode: '" + mode + "', platform_id: 0, device_id: 0}";
+  occa::device device;
+  device.setup(properties);
+  occa::setDevice(device);
   std::vector<float> values(entries, 0.0f);
   bool right = true;
 
@@ -118,7 +120,7 @@ int main(int argc, char **argv) {
   std::vector<occa::device> devices(threads);
   std::vector<occa::kernel> kernels(threads);
   for (int i = 0; i < threads; ++i) {
-    devices[i].setup(occa::properties(properties));
+    devices[i].setup(properties);
     kernels[i] = devices[i].buildKernelFromString(shift("threaded", 1), "threaded");
     truth.build();
   }

@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
   const int calls = argc > 2 ? std::atoi(argv[2]) : 5;
   const double target = argc > 3 ? std::atof(argv[3]) : 20.0;
   occa::device device;
-  device.setup("mode: '" + mode + "', platform_id: 0, device_id: 0");
+  device.setup("{mode: '" + mode + "', platform_id: 0, device_id: 0}");
   occa::memory memory = device.malloc(64, occa::dtype::byte);
   const float start[16] = {0};
   memory.copyFrom(start, 64);
