@@ -18,6 +18,8 @@
 
 namespace {
 
+const double kPi = 3.14159265358979323846;
+
 struct Options {
   std::string mode = "Serial", truth, kernels = KERNEL_FOLDER, device;
   int size = 256, steps = 10;
@@ -115,19 +117,24 @@ public:
     partial_ = allocate(kBlocks * sizeof(double));
     result_ = allocate(sizeof(double));
     amplitude_ = allocate(kModes * sizeof(double));
+    sines_ = allocate(kModes * n_ * sizeof(double));
 
-    std::vector<double> amplitudes(kModes);
+    std::vector<double> amplitudes(kModes), sines(kModes * n_);
     for (int k = 0; k < kModes; ++k) {
       amplitudes[k] = 1.0 / (k + 1);
+      for (int x = 0; x < n_; ++x) {
+        sines[k * n_ + x] = sine(k, x);
+      }
     }
     toDevice(amplitude_, amplitudes.data(), kModes * sizeof(double));
+    toDevice(sines_, sines.data(), kModes * n_ * sizeof(double));
     // Padding included, so that every copy of a vector has the same size.
     toDevice(x_, host_.data(), bytes_);
 
     compute_ = device_.getStream();
     output_ = device_.createStream();
 
-    run(setInitial_, "setInitial", 1, n_, static_cast<int>(kModes), amplitude_, x_);
+    run(setInitial_, "setInitial", 1, n_, static_cast<int>(kModes), amplitude_, sines_, x_);
   }
 
   void step() {
@@ -163,18 +170,17 @@ public:
 
   // The largest difference between the saved solution and the exact one.
   double error(int steps) const {
-    const double pi = 3.14159265358979323846, h = 1.0 / (n_ + 1);
     double worst = 0.0;
     std::vector<double> factor(kModes);
     for (int k = 0; k < kModes; ++k) {
-      const double half = std::sin(0.5 * pi * (k + 1) * h);
+      const double half = std::sin(0.5 * kPi * (k + 1) / (n_ + 1));
       factor[k] = std::pow(1.0 + scale() * 8.0 * half * half, -steps) / (k + 1);
     }
     for (int y = 0; y < n_; y += 7) {
       for (int x = 0; x < n_; x += 7) {
         double value = 0.0;
         for (int k = 0; k < kModes; ++k) {
-          value += factor[k] * std::sin(pi * (k + 1) * (x + 1) * h) * std::sin(pi * (k + 1) * (y + 1) * h);
+          value += factor[k] * sine(k, x) * sine(k, y);
         }
         worst = std::max(worst, std::fabs(value - host_[y * n_ + x]));
       }
@@ -188,6 +194,8 @@ public:
 private:
   static const int kModes = 8, kBlocks = 64;
 
+  // The k-th eigenvector of the discrete operator in one direction.
+  double sine(int k, int x) const { return std::sin(kPi * (k + 1) * (x + 1) / (n_ + 1)); }
   double scale() const { return 0.001 * (n_ + 1) * (n_ + 1); }
 
   occa::kernel build(const std::string &file, const std::string &name) {
@@ -248,7 +256,7 @@ private:
   std::vector<double> host_;
   occa::device device_;
   occa::kernel setInitial_, applyOperator_, updateSolution_, updateDirection_, dotProduct_;
-  occa::memory x_, work_, r_, p_, Ap_, snapshot_, partial_, result_, amplitude_;
+  occa::memory x_, work_, r_, p_, Ap_, snapshot_, partial_, result_, amplitude_, sines_;
   occa::stream compute_, output_;
 };
 
