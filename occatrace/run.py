@@ -153,8 +153,8 @@ def _what_is_there(path: Path) -> str:
 def _write(run: Run) -> None:
     """Never half a file: a reader, or a kill, may come at any time."""
     info = asdict(run.info)
-    text = json.dumps({"schema": info.pop("schema"), **info}, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps({"schema": info.pop("schema"), **info}, indent=1) + "\n"
     temporary = run.path / f".{FILE}.{os.getpid()}"
-    temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+    temporary.write_text(text, encoding="ascii")
     temporary.chmod(0o600)
     temporary.replace(run.path / FILE)

@@ -2,6 +2,6 @@
 
 import sys
 
-from occatrace.cli.main import main
+from occatrace.cli.dispatch import main
 
 sys.exit(main())

@@ -40,11 +40,11 @@ def find(name: str) -> Path:
             _check(path, name)
             return path if path.is_absolute() else Path(".") / path
         except ProgramError as error:
-            if error.status == NOT_EXECUTABLE and path.is_file():
+            if error.status == NOT_EXECUTABLE and os.path.isfile(path):
                 barred = error
     if barred:
         raise barred
-    hint = f"; did you mean ./{name}?" if Path(name).is_file() else "; give its path, or add its folder to PATH"
+    hint = f"; did you mean ./{name}?" if os.path.isfile(name) else "; give its path, or add its folder to PATH"
     raise ProgramError(f"{name}: program not found{hint}", NOT_FOUND)
 
 

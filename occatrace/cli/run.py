@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from occatrace import __version__, events, install
 from occatrace import run as runs
 from occatrace.cli import program
-from occatrace.cli.main import UsageError, complain
+from occatrace.cli.dispatch import UsageError, complain
 
 if TYPE_CHECKING:
     from occatrace.session import Outcome, Session

@@ -1,0 +1,291 @@
+"""`occa_prof PROGRAM` as a shell sees it: exit status, streams, signals, errors, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.session.conftest import IS_ROOT, OCCA_PROF, Person, left_of, nothing_left, wait_for
+
+
+def profile(person: Person, *words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    return person.run([*OCCA_PROF, *map(str, words)], **more)
+
+
+def info(run: Path) -> dict[str, Any]:
+    """run.json of a run of somebody else's."""
+    result: dict[str, Any] = json.loads((run / "run.json").read_text())
+    return result
+
+
+@pytest.fixture(autouse=True)
+def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def test_recorded(person: Person, folder: Path, probe: Path) -> None:
+    done = profile(person, "-o", "run", probe, 10)
+    assert done.returncode == 0, done.stderr
+    run = info(folder / "run")
+    assert run["exit_status"] == 0
+    assert run["ended"]
+    assert run["program"] == [str(probe), "10"]
+    assert len(run["processes"]) == 1
+    assert run["session"]["state"] == "recorded"
+    assert not [note for note in run["notes"] if "no record" in note]
+    assert (folder / "run").stat().st_mode & 0o777 == 0o700
+    nothing_left(run["id"])
+
+
+@pytest.mark.parametrize("status", [0, 3, 255])
+def test_exit_status(user: Person, probe: Path, status: int) -> None:
+    assert profile(user, "-o", "run", probe, 1, "exit", status).returncode == status
+
+
+@pytest.mark.parametrize("sent", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL, signal.SIGTERM])
+def test_status_of_a_signal(user: Person, folder: Path, probe: Path, sent: signal.Signals) -> None:
+    done = profile(user, "-o", "run", probe, 1, "kill", int(sent))
+    assert done.returncode == 128 + sent
+    run = info(folder / "run")
+    assert run["exit_status"] == 128 + sent
+    assert run["session"]["state"] == "recorded"
+    nothing_left(run["id"])
+
+
+def test_streams_and_arguments_are_untouched(user: Person) -> None:
+    script = 'cat; echo "$@"; echo err >&2'
+    done = profile(user, "-q", "sh", "-c", script, "sh", "-o", "x", "--report", "-m", "HIP", "--", input="in\n")
+    assert done.stdout == "in\n-o x --report -m HIP --\n"
+    assert done.stderr == "err\n"
+
+
+def test_signals_and_descriptors_are_as_without_us(user: Person) -> None:
+    show = "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; ls /proc/self/fd"
+    native = user.run(["sh", "-c", show])
+    traced = profile(user, "-q", "sh", "-c", show)
+    # posix_spawn of glibc has its own two signals (32, 33) ignored until the program's glibc wants them.
+    assert traced.stdout.replace("SigIgn:\t0000000180000000", "SigIgn:\t0000000000000000") == native.stdout
+
+
+def test_program_not_found(user: Person, folder: Path) -> None:
+    done = profile(user, "nosuchprogram")
+    assert done.returncode == 127
+    assert done.stderr == "occa_prof: nosuchprogram: program not found; give its path, or add its folder to PATH\n"
+    (folder / "here").touch()
+    assert "did you mean ./here?" in profile(user, "here").stderr
+    assert profile(user, "./nosuch").returncode == 127
+    assert sorted(p.name for p in folder.iterdir()) == ["here"]
+
+
+def test_program_not_executable(user: Person, folder: Path) -> None:
+    (folder / "plain").write_text("x")
+    done = profile(user, "./plain")
+    assert done.returncode == 126
+    assert "chmod +x plain" in done.stderr
+    assert profile(user, folder).returncode == 126
+    (folder / "nonsense").write_bytes(b"\0\1\2")
+    (folder / "nonsense").chmod(0o755)
+    assert profile(user, "./nonsense").returncode == 126
+    (folder / "orphan").write_text("#!/no/such/interpreter\n")
+    (folder / "orphan").chmod(0o755)
+    done = profile(user, "./orphan")
+    assert done.returncode == 126
+    assert "interpreter" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(folder.glob("occatrace-*"))
+
+
+def test_script_without_interpreter_line(user: Person, folder: Path) -> None:
+    (folder / "script").write_text('echo "$0 $1"\n')
+    (folder / "script").chmod(0o755)
+    assert profile(user, "-q", "./script", "a").stdout == "script a\n"
+
+
+def test_program_called_like_a_subcommand(user: Person, folder: Path) -> None:
+    (folder / "report").write_text("#!/bin/sh\necho mine\n")
+    (folder / "report").chmod(0o755)
+    assert profile(user, "-q", "--", "./report").stdout == "mine\n"
+    assert profile(user, "-q", "./report").stdout == "mine\n"
+
+
+def test_run_folder_exists(user: Person, folder: Path, probe: Path) -> None:
+    profile(user, "-q", "-o", "run", probe, 1)
+    first = info(folder / "run")["id"]
+    done = profile(user, "-o", "run", probe, 1)
+    assert done.returncode == 2
+    assert (
+        done.stderr == "occa_prof: run exists already: choose another name by -o, or add --force to replace that run\n"
+    )
+    assert profile(user, "-q", "--force", "-o", "run", probe, 1).returncode == 0
+    assert info(folder / "run")["id"] != first
+    (folder / "mine").mkdir()
+    (folder / "mine" / "precious").touch()
+    done = profile(user, "--force", "-o", "mine", probe, 1)
+    assert done.returncode == 2
+    assert "is not a run" in done.stderr
+    assert (folder / "mine" / "precious").exists()
+
+
+def test_unwritable_output(user: Person, folder: Path, probe: Path) -> None:
+    (folder / "locked").mkdir(mode=0o555)
+    if IS_ROOT:
+        os.chown(folder / "locked", 0, 0)
+    for options in (["-o", "locked/run"], ["--log-file", "locked/log"]):
+        done = profile(user, *options, probe, 1)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+        assert "Permission denied" in done.stderr
+        assert "another" in done.stderr
+
+
+def test_unknown_report_is_told_before_the_program_runs(user: Person) -> None:
+    done = profile(user, "--report", "nosuch", "echo", "ran")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "no report 'nosuch'; there are: " in done.stderr
+
+
+def test_log_file(user: Person, folder: Path, probe: Path) -> None:
+    done = profile(user, "-o", "run", "--log-file", "log", probe, 1)
+    assert (folder / "log").read_text()
+    assert all(line.startswith("occa_prof: ") for line in done.stderr.splitlines())
+
+
+def test_no_lttng(user: Person, folder: Path, probe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCCATRACE_SESSIOND", "/nonexistent")
+    done = profile(user, probe, 1, "exit", 4)
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert "runs without being traced: lttng-sessiond is not installed" in done.stderr
+    assert "occa_prof doctor" in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_no_control_library(user: Person, folder: Path, probe: Path) -> None:
+    """As where liblttng-ctl is not installed: the module cannot be imported."""
+    broken = "import sys; sys.modules['occatrace._session'] = None; from occatrace.cli import main; sys.exit(main())"
+    done = user.run([sys.executable, "-c", broken, str(probe), "1", "exit", "5"])
+    assert done.returncode == 5
+    assert len(done.stderr.splitlines()) == 1
+    assert "control library cannot be loaded" in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def start(user: Person, probe: Path, how: str = "wait") -> tuple[subprocess.Popen[str], int]:
+    """A profiled program that waits for a signal; with the id of occa_prof."""
+    running = user.start([*OCCA_PROF, "-o", "run", str(probe), "5", how], stderr=subprocess.PIPE)
+    assert running.stdout
+    assert running.stdout.readline() == "ready\n"
+    return running, running.pid
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_forwarded_and_the_report_comes(
+    user: Person, folder: Path, probe: Path, sent: signal.Signals
+) -> None:
+    running, pid = start(user, probe)
+    os.kill(pid, sent)
+    out, err = running.communicate(timeout=30)
+    assert out == f"signal {int(sent)}, 1 times\n"
+    assert running.returncode == 0
+    assert "occa_prof report run" in err
+    run = info(folder / "run")
+    assert run["session"]["state"] == "recorded"
+    nothing_left(run["id"])
+
+
+def test_interrupt_from_a_terminal_comes_once(user: Person, folder: Path, probe: Path) -> None:
+    """Ctrl-C goes to the whole foreground group: the program has it already."""
+    parent, child = pty.openpty()
+
+    def take_terminal() -> None:
+        import fcntl
+        import termios
+
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    running = subprocess.Popen(
+        user.words([*OCCA_PROF, "-o", "run", str(probe), "5", "wait"]),
+        stdin=child,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=take_terminal,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+    )
+    assert running.stdout
+    assert running.stdout.readline() == "ready\n"
+    os.write(parent, b"\x03")
+    out, err = running.communicate(timeout=30)
+    assert out == "signal 2, 1 times\n"
+    assert running.returncode == 0
+    assert "occa_prof report run" in err
+    os.close(parent)
+    os.close(child)
+
+
+def test_killed_leaves_a_readable_run_and_nothing_else(user: Person, folder: Path, probe: Path) -> None:
+    running, pid = start(user, probe)
+    wait_for(lambda: list(folder.glob("run/trace/**/metadata")))
+    time.sleep(0.2)
+    run = info(folder / "run")
+    assert run["ended"] is None
+    os.kill(pid, signal.SIGKILL)
+    running.wait(10)
+    # The program waits for a signal, for ten seconds at most; all else goes at once.
+    wait_for(lambda: not [left for left in left_of(run["id"]) if not left.startswith("process")], 3)
+    done = profile(user, "report", "run", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+    running.communicate(timeout=30)
+    nothing_left(run["id"], 5)
+
+
+def test_stop_and_continue(user: Person, probe: Path) -> None:
+    """As by Ctrl-Z and fg: the group is stopped and continued, nothing is lost."""
+    running = user.start(
+        [*OCCA_PROF, "-o", "run", str(probe), "5", "wait"], stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert running.stdout
+    assert running.stdout.readline() == "ready\n"
+    os.killpg(running.pid, signal.SIGSTOP)
+    time.sleep(0.3)
+    os.killpg(running.pid, signal.SIGCONT)
+    os.kill(running.pid, signal.SIGTERM)
+    out, _ = running.communicate(timeout=30)
+    assert out == "signal 15, 1 times\n"
+
+
+def test_nothing_to_trace_is_told(user: Person, folder: Path) -> None:
+    done = profile(user, "true")
+    assert done.returncode == 0
+    assert "nothing was recorded" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_keep_none(user: Person, folder: Path, probe: Path) -> None:
+    assert profile(user, "--keep", "none", probe, 1).returncode == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_doctor(user: Person) -> None:
+    done = profile(user, "doctor")
+    assert done.returncode == 0, done.stdout
+    assert "a tracing session: started and ended" in done.stdout
+
+
+def test_paths_and_env(user: Person) -> None:
+    lib = profile(user, "paths", "--lib").stdout.strip()
+    assert Path(lib, "liboccatrace.so").exists()
+    assert f"export LD_PRELOAD={lib}/liboccatrace.so" in profile(user, "env").stdout

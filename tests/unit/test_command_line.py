@@ -1,0 +1,179 @@
+"""The command line without a program: options and programs told apart, buffers planned, runs made and opened."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from occatrace import events, run
+from occatrace.cli import dispatch, program
+from occatrace.cli import run as run_command
+from occatrace.daemon import DaemonError
+from occatrace.session import plan_buffers, possible_cpus, program_environment
+
+MIB = 1 << 20
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(allow_abbrev=False)
+    run_command.prepare_parser(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        ("./a.out", ""),
+        ("./a.out -m HIP", ""),
+        ("-m full ./a.out -m HIP", "-m full"),
+        ("-mfull ./a.out", "-mfull"),
+        ("--mode=full -q ./a.out", "--mode=full -q"),
+        ("-o run --report a --report b prog --report c", "-o run --report a --report b"),
+        ("-l ./a.out -l", "-l"),
+        ("-q -- report", "-q"),
+        ("-q -- -odd-name -x", "-q"),
+        ("-", ""),
+        ("--nosuch ./a.out", "--nosuch"),
+    ],
+)
+def test_split(words: str, ours: str) -> None:
+    own, rest = dispatch.split_program(parser(), words.split())
+    assert own == ours.split()
+    assert rest == [w for w in words.split()[len(own) :] if w != "--"]
+
+
+def test_arguments_after_two_dashes_keep_theirs() -> None:
+    assert dispatch.split_program(parser(), ["--", "prog", "--", "-q"]) == ([], ["prog", "--", "-q"])
+
+
+def test_help_names_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dispatch.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(re.search(rf"^  {name} ", out, re.M) for name in dispatch.COMMANDS)
+
+
+def test_no_abbreviations(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        dispatch.main(["--quie", "true"])
+    assert left.value.code == 2
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0\n", 1), ("0-1\n", 2), ("0-127", 128), ("0-3,8-11", 12)])
+def test_possible_cpus(text: str, cpus: int) -> None:
+    assert possible_cpus(text) == cpus
+
+
+@pytest.mark.parametrize(
+    ("cpus", "free", "most"),
+    [(2, 64 * MIB, 16 * MIB), (128, 64 * MIB, 16 * MIB), (2, 32 << 30, 64 * MIB), (256, 512 << 30, 256 * MIB)],
+)
+def test_buffers_fit(cpus: int, free: int, most: int) -> None:
+    buffers = plan_buffers(cpus, free)
+    assert buffers.total <= most
+    assert buffers.size & (buffers.size - 1) == 0
+    assert buffers.count & (buffers.count - 1) == 0
+    # No smaller than need be.
+    assert buffers.total * 2 > most or buffers.size == 4 * MIB
+
+
+def test_small_buffers_are_told() -> None:
+    assert "small trace buffers" in (plan_buffers(128, 64 * MIB).note or "")
+    assert plan_buffers(2, 64 * MIB).note is None
+
+
+def test_no_room_is_an_error() -> None:
+    with pytest.raises(DaemonError, match="--shm-path"):
+        plan_buffers(256, 8 * MIB)
+
+
+def test_patterns_follow_the_mode() -> None:
+    function = {"level": {"default": "event", "full": "event", "minimal": "off", "tally": "tally"}}
+    polled = {"level": {"default": "tally", "full": "event", "minimal": "off", "tally": "tally"}}
+    model = {
+        "apis": {
+            "cl": {"provider": "p", "functions": {"run": function | {"blocking": True}, "poll": polled}, "records": {}},
+            "process": {"provider": "q", "functions": {}, "records": {"name": {}, "exit": {}}},
+        }
+    }
+    assert events.patterns("default", model) == ["p:run", "p:run_begin", "q:*"]
+    assert events.patterns("full", model) == ["p:*", "q:*"]
+    assert events.patterns("tally", model) == ["q:*"]
+
+
+def test_environment_keeps_what_was_there(tmp_path: Path) -> None:
+    env = program_environment({"LD_PRELOAD": "theirs.so", "OPENCL_LAYERS": "layer.so", "X": "y"}, "full", tmp_path)
+    assert re.fullmatch(r".*/liboccatrace\.so:theirs\.so", env["LD_PRELOAD"])
+    assert env["OPENCL_LAYERS"].startswith("layer.so")
+    assert (env["X"], env["OCCATRACE_MODE"]) == ("y", "full")
+
+
+def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one" / "tool").touch()
+    monkeypatch.setenv("PATH", f"{tmp_path}/one:{tmp_path}/two")
+    with pytest.raises(program.ProgramError) as barred:
+        program.find("tool")
+    assert barred.value.status == program.NOT_EXECUTABLE
+    (tmp_path / "two" / "tool").touch(mode=0o755)
+    assert program.find("tool") == tmp_path / "two" / "tool"
+    with pytest.raises(program.ProgramError) as absent:
+        program.find("other")
+    assert absent.value.status == program.NOT_FOUND
+
+
+def info(**more: object) -> run.RunInfo:
+    return run.RunInfo(program=("a.out", "-m", "HIP"), **more)  # type: ignore[arg-type]
+
+
+def test_run_round_trip(tmp_path: Path) -> None:
+    made = run.create(tmp_path / "r", info(notes=("x",), processes=(1, 2))).updated(exit_status=3)
+    assert run.open_run(tmp_path / "r") == made
+    assert made.info.exit_status == 3
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    made = run.create(tmp_path / "r", run.RunInfo(program=("caf\udce9",)))
+    assert run.open_run(made.path).info.program == ("caf\udce9",)
+
+
+def test_default_folder_is_a_plain_name() -> None:
+    assert re.fullmatch(r"occatrace-a_b\.out-\d{8}-\d{6}-abcd", str(run.default_folder("/x/a b.out", "abcd1234")))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "is not a run"),
+        ("{", "damaged"),
+        ("[]", "no schema number"),
+        ('{"schema": 99}', "newer occatrace"),
+    ],
+)
+def test_what_is_no_run(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(run.RunError, match=message):
+        run.open_run(tmp_path)
+
+
+def test_run_in_a_subfolder_is_named(tmp_path: Path) -> None:
+    run.create(tmp_path / "r", info())
+    with pytest.raises(run.RunError, match="is not a run, but .*/r is"):
+        run.open_run(tmp_path)
+    with pytest.raises(run.RunError, match="does not exist"):
+        run.open_run(tmp_path / "nosuch")
+    with pytest.raises(run.RunError, match="is a file"):
+        run.open_run(tmp_path / "r" / "run.json")
+
+
+def test_older_runs_open(tmp_path: Path) -> None:
+    """What is missing takes its default; what is not known any more is passed over."""
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "program": ["x"], "forgotten": 1}))
+    opened = run.open_run(tmp_path)
+    assert opened.info.program == ("x",)
+    assert opened.info.notes == ()
