@@ -408,7 +408,6 @@ struct Enqueue {
     work.tid = call.self->tid;
     work.run_seq = call.self->run_seq;
     describe<I>(a, work);
-    if (work.kind == OCCATRACE_KERNEL && work.run_seq != OCCATRACE_NO_RUN) ++call.self->run_launches;
     queue->push(work);
     if (blocking(a)) queue->harvest(true);
   }
