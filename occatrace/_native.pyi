@@ -82,6 +82,34 @@ class Reader:
     @property
     def threads(self) -> int: ...
 
+@final
+class ThreadStatistics:
+    """What is known of each thread from all of its events. A thread is its number, 0 and up."""
+
+    def add(self, thread: NDArray[np.int32], seq: NDArray[np.uint32], ts: NDArray[np.uint64]) -> None: ...
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """By thread: seen, max_seq (-1: none), start, end."""
+
+@final
+class CallStatistics:
+    """Statistics of one function, per thread."""
+
+    def add(
+        self,
+        thread: NDArray[np.int32],
+        seq: NDArray[np.uint32],
+        start: NDArray[np.uint64],
+        end: NDArray[np.uint64],
+        failed: NDArray[np.bool_] | None = None,
+        bytes: NDArray[np.uint64] | None = None,
+    ) -> None: ...
+    def begin(self, thread: NDArray[np.int32], call_seq: NDArray[np.uint32], ts: NDArray[np.uint64]) -> None:
+        """Beginnings of blocking calls."""
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """By thread: calls, failed, total, mean, m2, min, max, bytes, max_seq, begin_seq, begin_ts."""
+    def histogram(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Thread, bucket and calls of every bucket that has any."""
+
 _Flows = tuple[NDArray[np.uint32], NDArray[np.uint64]]
 _Argument = tuple[int, str, NDArray[Any], NDArray[np.bool_] | None]
 

@@ -72,7 +72,7 @@ class CallsWriter:
     def _threads(self, first: int) -> tuple[ThreadMap, npt.NDArray[np.uint32]]:
         """The threads of one host as the first pass numbered them (from `first` on), and the process of each."""
         rows = self._con.execute(
-            "SELECT t.tid, t.start_ns, t.process, p.host FROM threads t JOIN processes p USING (process)"
+            "SELECT t.tid, t.start_ns, t.process, p.trace FROM threads t JOIN processes p USING (process)"
             " WHERE t.thread > ? ORDER BY t.thread",
             [first],
         ).fetchall()

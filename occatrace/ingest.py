@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from occatrace import histogram
+from occatrace import _native, histogram
 from occatrace.model import Function, Model
 from occatrace.schema import BY_NAME, KINDS, NO_SEQ
 
@@ -124,200 +124,6 @@ class ThreadMap:
         return slots
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Rows of a batch grouped by thread."""
-
-    ids: Index
-    counts: Index
-    order: npt.NDArray[np.intp] | None  # None: one group only
-    starts: Index
-
-    @staticmethod
-    def of(slots: npt.NDArray[np.int32]) -> Groups:
-        low, high = int(slots.min()), int(slots.max())
-        if low == high:
-            return Groups(np.array([low]), np.array([len(slots)]), None, np.zeros(1, np.int64))
-        counts = np.bincount(slots - low)
-        ids = np.flatnonzero(counts)
-        # A stable sort of 16-bit keys is a radix sort.
-        key = (slots - low).astype(np.uint16) if high - low < 1 << 16 else slots
-        counts = counts[ids]
-        return Groups(ids + low, counts, np.argsort(key, kind="stable"), np.cumsum(counts) - counts)
-
-    def sort(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The column in the order of the groups."""
-        return column if self.order is None else column[self.order]
-
-    def fold(self, ufunc: np.ufunc, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """One value per group from a column in the order of the groups."""
-        if self.order is None:
-            return np.asarray([ufunc.reduce(column)])
-        result: npt.NDArray[Any] = ufunc.reduceat(column, self.starts)
-        return result
-
-
-class _PerThread:
-    """Arrays with one element per thread, grown on demand."""
-
-    _FIELDS: ClassVar[Mapping[str, tuple[type, int]]] = {}
-
-    def __init__(self) -> None:
-        self.size = 0
-        for name, (dtype, _) in self._FIELDS.items():
-            setattr(self, name, np.empty(0, dtype))
-
-    def reserve(self, size: int) -> None:
-        if size <= self.size:
-            return
-        size = max(size, 2 * self.size, 16)
-        for name, (dtype, empty) in self._FIELDS.items():
-            grown: npt.NDArray[Any] = np.full(size, empty, dtype)
-            grown[: self.size] = getattr(self, name)
-            setattr(self, name, grown)
-        self.size = size
-
-
-_NEVER = (1 << 64) - 1
-
-
-class ThreadStats(_PerThread):
-    """What is known of every thread from all of its events."""
-
-    _FIELDS: ClassVar[Mapping[str, tuple[type, int]]] = {
-        "seen": (np.int64, 0),
-        "max_seq": (np.int64, -1),
-        "next_seq": (np.int64, 0),
-        "start": (np.uint64, _NEVER),
-        "end": (np.uint64, 0),
-        "unfinished": (np.int64, 0),
-    }
-    seen: Index
-    max_seq: Index
-    next_seq: Index
-    start: U64
-    end: U64
-    unfinished: Index
-
-    def add(self, groups: Groups, columns: Columns) -> None:
-        ids = groups.ids
-        self.reserve(int(ids[-1]) + 1)
-        ts = groups.sort(columns["ts"])
-        self.seen[ids] += groups.counts
-        self.max_seq[ids] = np.maximum(
-            self.max_seq[ids], groups.fold(np.maximum, groups.sort(columns["seq"])).astype(np.int64)
-        )
-        self.start[ids] = np.minimum(self.start[ids], groups.fold(np.minimum, ts))
-        self.end[ids] = np.maximum(self.end[ids], groups.fold(np.maximum, ts))
-
-
-class CallStats(_PerThread):
-    """Statistics of one function, per thread."""
-
-    _FIELDS: ClassVar[Mapping[str, tuple[type, int]]] = {
-        "calls": (np.int64, 0),
-        "failed": (np.int64, 0),
-        "total": (np.uint64, 0),
-        "mean": (np.float64, 0),
-        "m2": (np.float64, 0),
-        "min": (np.uint64, _NEVER),
-        "max": (np.uint64, 0),
-        "bytes": (np.uint64, 0),
-        "max_seq": (np.int64, -1),
-        "begin_seq": (np.int64, -1),
-        "begin_ts": (np.uint64, 0),
-    }
-    calls: Index
-    failed: Index
-    total: U64
-    mean: npt.NDArray[np.float64]
-    m2: npt.NDArray[np.float64]
-    min: U64
-    max: U64
-    bytes: U64
-    max_seq: Index
-    begin_seq: Index
-    begin_ts: U64
-
-    _CONSOLIDATE = 1 << 18
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._hist: list[tuple[Index, Index]] = []
-        self._hist_size = 0
-
-    def add(self, groups: Groups, columns: Columns, function: Function) -> None:
-        """Fold a batch in. Exact sums; means and squares merged in Chan's way, which does not cancel."""
-        ids = groups.ids
-        self.reserve(int(ids[-1]) + 1)
-        start, end = columns["start"], columns["ts"]
-        durations = groups.sort(end - np.minimum(start, end))
-        counts = groups.counts
-        total = groups.fold(np.add, durations)
-        mean = total / counts
-        deviation = durations - (mean[0] if len(ids) == 1 else np.repeat(mean, counts))
-        m2 = groups.fold(np.add, deviation * deviation)
-        before, after = self.calls[ids], self.calls[ids] + counts
-        delta = mean - self.mean[ids]
-        self.mean[ids] += delta * counts / after
-        self.m2[ids] += m2 + delta * delta * before * counts / after
-        self.calls[ids] = after
-        self.total[ids] += total
-        self.min[ids] = np.minimum(self.min[ids], groups.fold(np.minimum, durations))
-        self.max[ids] = np.maximum(self.max[ids], groups.fold(np.maximum, durations))
-        self.max_seq[ids] = np.maximum(
-            self.max_seq[ids], groups.fold(np.maximum, groups.sort(columns["seq"])).astype(np.int64)
-        )
-        failed = None
-        if function.failed and function.failed.field in columns:
-            mask = function.failed.mask(columns[function.failed.field])
-            if mask.any():
-                failed = mask
-                self.failed[ids] += groups.fold(np.add, groups.sort(mask).astype(np.int64))
-        if function.bytes and function.bytes in columns:
-            moved = columns[function.bytes].astype(np.uint64)
-            self.bytes[ids] += groups.fold(np.add, groups.sort(moved if failed is None else np.where(failed, 0, moved)))
-        self._add_hist(ids, counts, histogram.bucket(durations))
-
-    def _add_hist(self, ids: Index, counts: Index, buckets: Index) -> None:
-        local = buckets if len(ids) == 1 else buckets + np.repeat(np.arange(len(ids)) * histogram.BUCKETS, counts)
-        if len(ids) <= 256:
-            dense = np.bincount(local, minlength=1)
-            keys = np.flatnonzero(dense)
-            amounts = dense[keys]
-        else:
-            keys, amounts = np.unique(local, return_counts=True)
-        keys = ids[keys // histogram.BUCKETS] * histogram.BUCKETS + keys % histogram.BUCKETS
-        self._hist.append((keys, amounts))
-        self._hist_size += len(keys)
-        if self._hist_size > self._CONSOLIDATE:
-            self._hist = [self.hist()]
-            self._hist_size = 2 * len(self._hist[0][0])  # so that few distinct buckets are not consolidated each time
-
-    def hist(self) -> tuple[Index, Index]:
-        """Keys (thread * BUCKETS + bucket) and counts."""
-        if not self._hist:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        keys, inverse = np.unique(np.concatenate([k for k, _ in self._hist]), return_inverse=True)
-        counts = np.bincount(inverse, weights=np.concatenate([c for _, c in self._hist])).astype(np.int64)
-        return keys, counts
-
-    def begin(self, groups: Groups, columns: Columns) -> None:
-        """Note the last beginning of a blocking call: if no call of this number follows, it never returned."""
-        ids = groups.ids
-        self.reserve(int(ids[-1]) + 1)
-        seq = groups.sort(columns["call_seq"]).astype(np.int64)
-        last = groups.fold(np.maximum, seq)
-        newer = last > self.begin_seq[ids]
-        if not newer.any():
-            return
-        at = np.flatnonzero(seq == (last[0] if len(ids) == 1 else np.repeat(last, groups.counts)))
-        at = at[np.searchsorted(at, groups.starts)]
-        ts = groups.sort(columns["ts"])[at]
-        self.begin_seq[ids[newer]] = last[newer]
-        self.begin_ts[ids[newer]] = ts[newer]
-
-
 @dataclass
 class _Tally:
     """The latest state of one tally."""
@@ -335,8 +141,9 @@ class Host:
 
     name: str
     threads: ThreadMap
-    stats: ThreadStats = field(default_factory=ThreadStats)
-    calls: dict[str, CallStats] = field(default_factory=dict)
+    stats: _native.ThreadStatistics = field(default_factory=_native.ThreadStatistics)
+    calls: dict[str, _native.CallStatistics] = field(default_factory=dict)
+    next_seq: dict[int, int] = field(default_factory=dict)  # by thread
     records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     tallies: dict[tuple[int, int], _Tally] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -411,18 +218,15 @@ class FirstPass:
                 host.unknown[batch.event] = host.unknown.get(batch.event, 0) + len(columns["ts"])
                 continue
             slots = threads.of(columns["tid"], columns["ts"])
-            groups = Groups.of(slots)
-            host.stats.add(groups, columns)
-            self._dispatch(host, batch.event, columns, slots, groups, reader)
+            host.stats.add(slots, columns["seq"], columns["ts"])
+            self._dispatch(host, batch.event, columns, slots, reader)
         host.problems = [text_of(p) for p in reader.problems]
         return host
 
-    def _dispatch(
-        self, host: Host, event: str, columns: Columns, slots: npt.NDArray[np.int32], groups: Groups, reader: Reader
-    ) -> None:
+    def _dispatch(self, host: Host, event: str, columns: Columns, slots: npt.NDArray[np.int32], reader: Reader) -> None:
         function = self._model.by_event.get(event)
         if function:
-            host.calls.setdefault(event, CallStats()).add(groups, columns, function)
+            self._add_calls(host, function, slots, columns)
             if "kernel" in columns and "launches" in columns:
                 self._add_runs(slots, columns)
             elif function.api == "occa" and {"kind", "mode", "bytes"} <= columns.keys():
@@ -430,7 +234,8 @@ class FirstPass:
             return
         begun = self._model.begin_events.get(event)
         if begun:
-            host.calls.setdefault(begun.event, CallStats()).begin(groups, columns)
+            calls = host.calls.setdefault(begun.event, _native.CallStatistics())
+            calls.begin(slots, columns["call_seq"], columns["ts"])
             return
         provider, _, record = event.partition(":")
         if provider == "occatrace_device" and record == "activity":
@@ -441,10 +246,19 @@ class FirstPass:
             self._add_tallies(host, columns)
         elif record == "progress":
             owners = host.threads.of(columns["owner"], columns["ts"])
-            host.stats.reserve(int(owners.max()) + 1)
-            np.maximum.at(host.stats.next_seq, owners, columns["next_seq"].astype(np.int64))
+            for slot, next_seq in zip(owners.tolist(), columns["next_seq"].tolist(), strict=True):
+                host.next_seq[slot] = max(next_seq, host.next_seq.get(slot, 0))
         else:
             host.unknown[event] = host.unknown.get(event, 0) + len(slots)
+
+    def _add_calls(self, host: Host, function: Function, slots: npt.NDArray[np.int32], columns: Columns) -> None:
+        failed = moved = None
+        if function.failed and function.failed.field in columns:
+            failed = function.failed.mask(columns[function.failed.field])
+        if function.bytes and function.bytes in columns:
+            moved = columns[function.bytes].astype(np.uint64, copy=False)
+        calls = host.calls.setdefault(function.event, _native.CallStatistics())
+        calls.add(slots, columns["seq"], columns["start"], columns["ts"], failed, moved)
 
     def _insert(self, table: str, columns: Columns) -> None:
         self._con.register("batch", dict(columns))
@@ -534,6 +348,9 @@ _TEXT_FIELDS: Mapping[str, Sequence[str]] = {
 }
 
 
+_STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
+
+
 class _Assembly:
     """Puts the pieces of the first pass together: whose thread, which name, which device."""
 
@@ -544,6 +361,7 @@ class _Assembly:
         self._process_of: dict[int, int] = {}  # by thread
         self._names: dict[tuple[int, int], str] = {}
         self._hists: list[tuple[Any, ...]] = []
+        self._unfinished: dict[int, int] = {}  # by thread
 
     def run(self) -> None:
         for table in BY_NAME.values():
@@ -585,17 +403,17 @@ class _Assembly:
                 rows.append(
                     [len(rows) + 1, text_of(r["host"]) or host.name, r["pid"], r["ppid"]]
                     + [text_of(r[name]) for name in ("exe", "cmdline", "run", "mode", "version")]
-                    + [r["start"], r["start"], r["realtime"], r["mono"], None]
+                    + [r["start"], r["start"], r["realtime"], r["mono"], None, host.name]
                 )
             known = {r["slot"]: r for r in host.records.get("thread", ())}
             first = host.threads.end - len(host.threads.tids)
+            stats = host.stats.columns()
             own = [process for entries in images.values() for _, process in entries]
             stray: int | None = None
             for slot, tid in enumerate(host.threads.tids, first):
-                if slot >= host.stats.size or host.stats.seen[slot] == 0:
-                    start, end = 0, 0
-                else:
-                    start, end = int(host.stats.start[slot]), int(host.stats.end[slot])
+                start, end = 0, 0
+                if slot < len(stats["seen"]) and stats["seen"][slot]:
+                    start, end = int(stats["start"][slot]), int(stats["end"][slot])
                 record = known.get(slot)
                 pid = record["pid"] if record else tid
                 entries = images.get(pid)
@@ -608,11 +426,11 @@ class _Assembly:
                     if record:
                         process = len(rows) + 1
                         images[pid] = [(0, process)]
-                        rows.append([process, host.name, pid, 0, "", "", "", "", "", start, end, 0, 0, None])
+                        rows.append([process, host.name, pid, 0, "", "", "", "", "", start, end, 0, 0, None, host.name])
                     else:
                         if stray is None:
                             stray = len(rows) + 1
-                            rows.append([stray, host.name, 0, 0, "", "", "", "", "", start, end, 0, 0, None])
+                            rows.append([stray, host.name, 0, 0, "", "", "", "", "", start, end, 0, 0, None, host.name])
                         process = stray
                 self._process_of[slot] = process
                 rows[process - 1][10] = max(rows[process - 1][10], end)
@@ -681,19 +499,17 @@ class _Assembly:
             for event, calls in host.calls.items():
                 function = self._model.by_event[event]
                 head = (function.api, function.name)
-                for slot in np.flatnonzero(calls.calls > 0).tolist():
-                    values = (calls.total, calls.mean, calls.m2, calls.min, calls.max, calls.bytes)
-                    counts = (int(calls.calls[slot]), int(calls.failed[slot]))
-                    thread = (self._process_of[slot], slot + 1)
-                    stats.append((*thread, *head, "event", *counts, *(v[slot].item() for v in values)))
-                keys, amounts = calls.hist()
-                if len(keys):
-                    slots = keys // histogram.BUCKETS
-                    self._hist(function.api, function.name, slots, histogram.middle(keys % histogram.BUCKETS), amounts)
-                for slot in np.flatnonzero(calls.begin_seq > calls.max_seq).tolist():
-                    host.stats.unfinished[slot] += 1
-                    seq, ts = int(calls.begin_seq[slot]), int(calls.begin_ts[slot])
+                columns = calls.columns()
+                for slot in np.flatnonzero(columns["calls"]).tolist():
+                    values = (columns[name][slot].item() for name in _STATISTICS)
+                    stats.append((self._process_of[slot], slot + 1, *head, "event", *values))
+                slots, buckets, amounts = calls.histogram()
+                if len(slots):
+                    self._hist(function.api, function.name, slots, histogram.middle(buckets), amounts)
+                for slot in np.flatnonzero(columns["begin_seq"] > columns["max_seq"]).tolist():
+                    seq, ts = int(columns["begin_seq"][slot]), int(columns["begin_ts"][slot])
                     unfinished.append((self._process_of[slot], slot + 1, seq, *head, ts))
+                    self._unfinished[slot] = self._unfinished.get(slot, 0) + 1
             for (slot, function_id), tally in host.tallies.items():
                 stats.append(self._tally(slot, function_id, tally))
         self._fill_hist()
@@ -750,20 +566,13 @@ class _Assembly:
     def _losses(self) -> None:
         rows = []
         for host in self._hosts:
-            s = host.stats
-            expected = np.maximum(s.next_seq, s.max_seq + 1)
-            lost = expected - s.seen - s.unfinished
-            for slot in np.flatnonzero(lost > 0).tolist():
-                rows.append(
-                    (
-                        self._process_of[slot],
-                        slot + 1,
-                        int(expected[slot]),
-                        int(s.seen[slot]),
-                        int(s.unfinished[slot]),
-                        int(lost[slot]),
-                    )
-                )
+            stats = host.stats.columns()
+            for slot, (seen, highest) in enumerate(zip(stats["seen"].tolist(), stats["max_seq"].tolist(), strict=True)):
+                expected = max(host.next_seq.get(slot, 0), highest + 1)
+                unfinished = self._unfinished.get(slot, 0)
+                lost = expected - seen - unfinished
+                if lost > 0 and slot in self._process_of:
+                    rows.append((self._process_of[slot], slot + 1, expected, seen, unfinished, lost))
         self._fill("losses", rows)
 
     def _device_work(self) -> None:

@@ -91,6 +91,7 @@ end_ns       UBIGINT   ns     its last event
 realtime_ns  UBIGINT   ns     CLOCK_REALTIME at mono_ns
 mono_ns      UBIGINT   ns     CLOCK_MONOTONIC at the same moment
 exit         VARCHAR   text   how it ended: exit, _exit, exec, unload; null: it did not get to say
+trace        VARCHAR   text   folder of its trace within the run's
 """),
     ),
     Table(

@@ -114,10 +114,15 @@ def definition(name: str) -> Definition:
         raise UnknownReport(f"no report {name!r}; there are: {', '.join(definitions())}") from None
 
 
+def macros(con: duckdb.DuckDBPyConnection) -> None:
+    """Make the macros of the reports."""
+    con.execute((_FOLDER / "_macros.sql").read_text(encoding="utf-8"))
+
+
 def prepare(con: duckdb.DuckDBPyConnection) -> None:
     """Make what reports stand on: macros, and views over the tables, which must be there."""
-    for name in ("_macros", "_views"):
-        con.execute((_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+    macros(con)
+    con.execute((_FOLDER / "_views.sql").read_text(encoding="utf-8"))
 
 
 def make(con: duckdb.DuckDBPyConnection, name: str) -> Report:

@@ -212,8 +212,11 @@ class FakeThread:
     def name(self, text: str | bytes, ts: int = 2) -> int:
         """Intern a name, in pieces of seven bytes."""
         raw = text if isinstance(text, bytes) else text.encode()
+        if (self.pid, raw) in self.trace.interned:
+            return self.trace.interned[self.pid, raw]
         number = self.trace.names.setdefault(self.pid, 0) + 1
         self.trace.names[self.pid] = number
+        self.trace.interned[self.pid, raw] = number
         for at in range(0, max(len(raw), 1), 7):
             self.record("name", ts, id=number, offset=at, total=len(raw), text=raw[at : at + 7])
         return number
@@ -231,6 +234,7 @@ class FakeTrace:
     rows: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     strings: list[bytes] = field(default_factory=list)
     names: dict[int, int] = field(default_factory=dict)
+    interned: dict[tuple[int, bytes], int] = field(default_factory=dict)
     _index: dict[bytes, int] = field(default_factory=dict)
 
     def string(self, value: str | bytes) -> int:
@@ -244,6 +248,7 @@ class FakeTrace:
         """A process with its main thread."""
         main = self.thread(pid, pid, start, "main")
         self.names[pid] = 0
+        self.interned = {key: number for key, number in self.interned.items() if key[0] != pid}
         main.record(
             "process", start, host="node0", exe=exe, cmdline=exe, start=start, realtime=start + 10**18, mono=start,
             ticks_hz=10**9, version="0.1", mode="default", **more,

@@ -1,0 +1,116 @@
+// occatrace._native.ThreadStatistics and CallStatistics: batches as numpy columns in, statistics as numpy columns out.
+#include "bindings.h"
+
+#include "../statistics/statistics.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+
+namespace py = pybind11;
+
+namespace occatrace::python {
+
+namespace {
+
+template <typename T> using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+template <typename T> const T *column(const Array<T> &array, size_t rows, const char *name) {
+    if (array.ndim() != 1 || static_cast<size_t>(array.size()) != rows)
+        throw py::value_error(std::string(name) + ": not as long as the other columns");
+    return array.data();
+}
+
+// Threads are numbers of ours, so they are small; a negative one would be a write out of bounds.
+const int32_t *threads_of(const Array<int32_t> &thread) {
+    const int32_t *values = thread.data();
+    for (py::ssize_t i = 0; i < thread.size(); i++)
+        if (values[i] < 0) throw py::value_error("thread: negative");
+    return values;
+}
+
+template <typename T, typename Row, typename Get> py::array_t<T> extract(const std::vector<Row> &rows, Get get) {
+    py::array_t<T> out(static_cast<py::ssize_t>(rows.size()));
+    T *values = out.mutable_data();
+    for (size_t i = 0; i < rows.size(); i++) values[i] = static_cast<T>(get(rows[i]));
+    return out;
+}
+
+} // namespace
+
+void bind_statistics(py::module_ &module) {
+    using Thread = ThreadStatistics::Thread;
+    py::class_<ThreadStatistics>(module, "ThreadStatistics")
+        .def(py::init<>())
+        .def("add",
+             [](ThreadStatistics &self, const Array<int32_t> &thread, const Array<uint32_t> &seq, const Array<uint64_t> &ts) {
+                 const auto rows = static_cast<size_t>(thread.size());
+                 const int32_t *threads = threads_of(thread);
+                 const uint32_t *seqs = column(seq, rows, "seq");
+                 const uint64_t *times = column(ts, rows, "ts");
+                 const py::gil_scoped_release release;
+                 self.add(rows, threads, seqs, times);
+             })
+        .def("columns", [](const ThreadStatistics &self) {
+            const auto &t = self.threads();
+            py::dict out;
+            out["seen"] = extract<int64_t>(t, [](const Thread &x) { return x.seen; });
+            out["max_seq"] = extract<int64_t>(t, [](const Thread &x) { return x.max_seq; });
+            out["start"] = extract<uint64_t>(t, [](const Thread &x) { return x.start; });
+            out["end"] = extract<uint64_t>(t, [](const Thread &x) { return x.end; });
+            return out;
+        });
+
+    py::class_<CallStatistics>(module, "CallStatistics")
+        .def(py::init<>())
+        .def(
+            "add",
+            [](CallStatistics &self, const Array<int32_t> &thread, const Array<uint32_t> &seq, const Array<uint64_t> &start,
+               const Array<uint64_t> &end, const std::optional<Array<bool>> &failed, const std::optional<Array<uint64_t>> &bytes) {
+                CallColumns batch;
+                batch.rows = static_cast<size_t>(thread.size());
+                batch.thread = threads_of(thread);
+                batch.seq = column(seq, batch.rows, "seq");
+                batch.start = column(start, batch.rows, "start");
+                batch.end = column(end, batch.rows, "end");
+                if (failed) batch.failed = column(*failed, batch.rows, "failed");
+                if (bytes) batch.bytes = column(*bytes, batch.rows, "bytes");
+                const py::gil_scoped_release release;
+                self.add(batch);
+            },
+            py::arg("thread"), py::arg("seq"), py::arg("start"), py::arg("end"), py::arg("failed") = py::none(),
+            py::arg("bytes") = py::none())
+        .def("begin",
+             [](CallStatistics &self, const Array<int32_t> &thread, const Array<uint32_t> &call_seq, const Array<uint64_t> &ts) {
+                 const auto rows = static_cast<size_t>(thread.size());
+                 self.begin(rows, threads_of(thread), column(call_seq, rows, "call_seq"), column(ts, rows, "ts"));
+             })
+        .def("columns",
+             [](const CallStatistics &self) {
+                 const auto &t = self.threads();
+                 using T = CallTotals;
+                 py::dict out;
+                 out["calls"] = extract<int64_t>(t, [](const T &x) { return x.calls; });
+                 out["failed"] = extract<int64_t>(t, [](const T &x) { return x.failed; });
+                 out["total"] = extract<uint64_t>(t, [](const T &x) { return x.total; });
+                 out["mean"] = extract<double>(t, [](const T &x) { return x.mean(); });
+                 out["m2"] = extract<double>(t, [](const T &x) { return x.m2(); });
+                 out["min"] = extract<uint64_t>(t, [](const T &x) { return x.min; });
+                 out["max"] = extract<uint64_t>(t, [](const T &x) { return x.max; });
+                 out["bytes"] = extract<uint64_t>(t, [](const T &x) { return x.bytes; });
+                 out["max_seq"] = extract<int64_t>(t, [](const T &x) { return x.max_seq; });
+                 out["begin_seq"] = extract<int64_t>(t, [](const T &x) { return x.begin_seq; });
+                 out["begin_ts"] = extract<uint64_t>(t, [](const T &x) { return x.begin_ts; });
+                 return out;
+             })
+        .def("histogram", [](const CallStatistics &self) {
+            const auto buckets = self.histogram();
+            using B = CallStatistics::Bucket;
+            return py::make_tuple(extract<int64_t>(buckets, [](const B &b) { return b.thread; }),
+                                  extract<int64_t>(buckets, [](const B &b) { return b.bucket; }),
+                                  extract<int64_t>(buckets, [](const B &b) { return b.calls; }));
+        });
+}
+
+} // namespace occatrace::python
