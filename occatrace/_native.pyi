@@ -129,8 +129,8 @@ class Lanes:
         """
         Slices in the order of their starts, an outer one before those that it encloses.
 
-        name, category and texts are numbers from Timeline.string. flows: offsets (rows + 1) and ids. arguments: number of
-        the name, kind ("uint", "int", "float", "pointer", "text"), values, which rows have one.
+        name, category and texts are numbers from Timeline.string. flows: offsets (rows + 1) and ids. arguments: number
+        of the name, kind ("uint", "int", "float", "pointer", "text"), values, which rows have one.
         """
     def finish(self) -> None:
         """Ends the slices that are open. No slices may follow."""
@@ -162,7 +162,7 @@ class Timeline:
     def lanes(
         self, uuid: int, parent: int, name: str, order: int, nested: bool, announced: bool = False
     ) -> Lanes:
-        """A track. nested: slices may enclose each other. announced: the first lane is a track that is described already."""
+        """A track. nested: slices may enclose each other. announced: the first lane is described already."""
     def counter(self, uuid: int, parent: int, name: str, order: int, unit: str) -> Counter:
         """unit: "count", "bytes", or what to show."""
     def close(self) -> None: ...

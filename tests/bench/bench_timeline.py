@@ -1,7 +1,7 @@
 """Slices per second and bytes per slice of the timeline's encoder, beside the Python builder of the perfetto package.
 
-Both write the same slices on the same tracks in one run: lean ones (a name and two times), and rich ones (two arguments on
-all, a flow on half of them). CPU time of one thread.
+Both write the same slices on the same tracks in one run: lean ones (a name and two times), and rich ones (two arguments
+on all, a flow on half of them). CPU time of one thread.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def native(path: Path, tracks: list[Content], rich: bool) -> float:
             arguments: list[tuple[int, str, npt.NDArray[Any], None]] = []
             flows = None
             if rich:
-                arguments = [(size, "uint", content.bytes[rows], None), (block, "text", blocks[content.block[rows]], None)]
+                arguments = [
+                    (size, "uint", content.bytes[rows], None),
+                    (block, "text", blocks[content.block[rows]], None),
+                ]
                 offsets = content.offsets[at : at + count + 1]
                 ids = content.flows[offsets[0] : offsets[-1]] + np.uint64(1 + (number // 2) * len(content.start))
                 flows = (offsets - offsets[0], ids)
@@ -133,9 +136,8 @@ def main() -> None:
             for rich in (False, True):
                 seconds = min(writer(path, tracks, rich) for _ in range(3))
                 kind = "with arguments and flows" if rich else "lean"
-                print(
-                    f"{name:18} {kind:25} {total / seconds / 1e6:7.2f} M slices/s  {path.stat().st_size / total:6.1f} B/slice"
-                )
+                rate, size = total / seconds / 1e6, path.stat().st_size / total
+                print(f"{name:18} {kind:25} {rate:7.2f} M slices/s  {size:6.1f} B/slice")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,160 @@
+"""`occa_prof timeline RUN`: writes the timeline of a run for Perfetto."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from occatrace.cli.main import UsageError, complain
+from occatrace.run import open_run
+
+if TYPE_CHECKING:
+    from occatrace.timeline import Options, Written
+
+LARGE = 1_000_000_000  # bytes from which a browser has work to do
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9}
+
+EPILOG = """\
+times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the beginning of the run.
+
+examples:
+  occa_prof timeline RUN -o run.pftrace.gz
+  occa_prof timeline RUN -o part.pftrace --filter-time 1.2s:1.4s --min-duration 5us
+
+Open the file at https://ui.perfetto.dev (it stays on your machine). In the interface W A S D move and / searches; select
+a slice to see its arguments, and the arrows to the work that it launched.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.epilog = EPILOG
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="where to write; compressed where it ends in .gz (default: RUN/timeline.pftrace)",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    what = parser.add_argument_group("what to write (default: all)")
+    what.add_argument("--filter-time", metavar="BEGIN:END", help="only what runs within this time, either may be empty")
+    what.add_argument("--min-duration", metavar="TIME", help="leave out what is shorter")
+    what.add_argument(
+        "--threads", metavar="LIST", help="only these threads, and work launched by them: ids or patterns of names"
+    )
+    what.add_argument(
+        "--apis", metavar="LIST", help='only calls of these APIs, as in "occa,opencl"; "device" is the work on devices'
+    )
+    what.add_argument("--names", metavar="REGEX", help="only slices whose name matches")
+    what.add_argument("--no-counters", action="store_true", help="leave out the counters")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file."""
+    folder = open_run(args.run)
+    output: Path = args.output or folder.path / "timeline.pftrace"
+    _check_output(output, args.force)
+    begin, end = parse_window(args.filter_time)
+    names = args.names or ""
+    try:
+        re.compile(names)
+    except re.error as error:
+        raise UsageError(f"--names {names}: not a regular expression ({error})") from None
+    shortest = parse_time(args.min_duration, "--min-duration") if args.min_duration else 0
+
+    from occatrace import model
+    from occatrace.timeline import DEVICE, Options, Window
+
+    apis, known = _split(args.apis), {*model.load().titles, DEVICE}
+    for api in apis:
+        if api not in known:
+            raise UsageError(f"--apis {api}: unknown; there are {', '.join(sorted(known))}")
+    options = Options(Window(begin, end), _split(args.threads), apis, shortest, names, not args.no_counters)
+    written = write_timeline(folder.path, output, options)
+    if not written.slices:
+        complain("nothing is left after these filters: the timeline is empty")
+    print(f"{output}: {written.slices:,} slices, {size(output.stat().st_size)} (open it at https://ui.perfetto.dev)")
+    return 0
+
+
+def write_timeline(run: Path, output: Path, options: Options | None = None) -> Written:
+    """Write the timeline of the run in a folder, with a bar that shows how far it is."""
+    import duckdb
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from occatrace import timeline
+    from occatrace.tables import StoreError, open_store
+
+    def announce(expected: int) -> None:
+        if expected > LARGE:
+            advice = "--filter-time, --min-duration, --apis and --threads make it smaller"
+            complain(f"about {size(expected)} will be written, more than a browser shows with ease: {advice}")
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("timeline: sorting", total=None)
+
+        def progress(fraction: float) -> None:
+            bar.update(task, description="timeline: writing", total=1.0, completed=fraction)
+
+        try:
+            with open_store(run) as store:
+                return timeline.write(store, output, options or timeline.Options(), progress, announce)
+        except StoreError as error:
+            raise UsageError(str(error)) from None
+        except duckdb.Error as error:
+            raise UsageError(f"{run}: no timeline can be made: {str(error).splitlines()[0]}") from None
+        except OSError as error:
+            raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from None
+
+
+def parse_time(text: str, option: str) -> int:
+    """Nanoseconds."""
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([a-zµ]*)", text.strip())
+    if not match or match[2] not in _UNITS:
+        raise UsageError(f"{option} {text}: not a time; write 1.5s, 200ms, 30us or 8ns")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def parse_window(text: str | None) -> tuple[int | None, int | None]:
+    """Begin and end of --filter-time."""
+    if text is None:
+        return None, None
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise UsageError(f"--filter-time {text}: write BEGIN:END, as in 1.2s:1.4s or 500ms:")
+    begin, end = (parse_time(part, "--filter-time") if part.strip() else None for part in (first, last))
+    if begin is not None and end is not None and end < begin:
+        raise UsageError(f"--filter-time {text}: ends before it begins")
+    return begin, end
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def _check_output(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file by -o")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists already: choose another name by -o, or add --force to overwrite it")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path.parent} does not exist: choose another place by -o")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path.parent} cannot be written to: choose another place by -o")
