@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from occatrace.cli.main import UsageError, complain
+from occatrace.cli.dispatch import UsageError, complain
 from occatrace.run import open_run
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ examples:
   occa_prof timeline RUN -o run.pftrace.gz
   occa_prof timeline RUN -o part.pftrace --filter-time 1.2s:1.4s --min-duration 5us
 
-Open the file at https://ui.perfetto.dev (it stays on your machine). In the interface W A S D move and / searches; select
-a slice to see its arguments, and the arrows to the work that it launched.
+Open the file at https://ui.perfetto.dev (it stays on your machine). W A S D move there and / searches; select a slice
+to see its arguments, and the arrows to the work that it launched.
 """
 
 

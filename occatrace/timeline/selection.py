@@ -96,7 +96,7 @@ FROM processes p JOIN (
     SELECT process, format('{{:,}} of {{:,}} events were lost', sum(lost)::BIGINT, sum(expected)::BIGINT) AS name
     FROM losses WHERE lost > 0 GROUP BY process
     UNION ALL
-    SELECT d.process, format('{{:,}} times of {{}} were moved to fit between enqueue and completion, up to {{:,.1f}} µs',
+    SELECT d.process, format('{{:,}} times of {{}} were moved in between enqueue and completion, up to {{:,.1f}} µs',
                              w.clamped, d.name, w.worst_ns / 1000)
     FROM clock_warnings w JOIN devices d USING (device) WHERE w.clamped > 0
     UNION ALL
@@ -107,7 +107,9 @@ SELECT {PROBLEMS} AS kind, process AS track, end_ns AS start_ns, end_ns, 1 AS nu
        'ended without notice (killed or crashed)' AS name, 'problem' AS category, process, false AS failed
 FROM processes WHERE exit IS NULL AND end_ns >= start_ns
 """
-_FAILED = f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track, NULL AS id, NULL AS thread) FROM chosen WHERE failed"
+_FAILED = (
+    f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track, NULL AS id, NULL AS thread) FROM chosen WHERE failed"
+)
 
 # Arguments of slices: column, kind for the encoder, name in the trace.
 ARGUMENTS = (
@@ -194,7 +196,8 @@ class Selection:
         """Table `chosen`: the slices that are wanted, unsorted."""
         con = self._con
         con.execute(
-            "CREATE OR REPLACE MACRO source_line(source, line) AS source || CASE WHEN line > 0 THEN ':' || line ELSE '' END"
+            "CREATE OR REPLACE MACRO source_line(source, line) AS"
+            " source || CASE WHEN line > 0 THEN ':' || line ELSE '' END"
         )
         con.execute("CREATE OR REPLACE TEMP TABLE damages (text VARCHAR)")
         for problem in self._store.problems:
@@ -270,9 +273,7 @@ class Selection:
                      SELECT c.rn, w.rn, 2 * w.id + 1
                      FROM work w JOIN calls c ON c.thread = w.thread AND c.seq = w.run_seq AND w.run_seq <> w.seq)
             SELECT source AS rn, id::UBIGINT AS id FROM pairs UNION ALL SELECT target, id FROM pairs ORDER BY rn, id"""
-        self._con.execute(
-            f"COPY ({ends}) TO {sql_text(str(self._flows))} {_FORMAT}"
-        )
+        self._con.execute(f"COPY ({ends}) TO {sql_text(str(self._flows))} {_FORMAT}")
 
     def _count(self, options: Options) -> list[tuple[int, int, int, str, int, int]]:
         """The counters in the order of their values: kind, process, device, mode, number of values, first time."""
