@@ -7,8 +7,6 @@
 
 namespace occatrace::columns {
 
-enum class DecoderChoice { Automatic, Fast, Babeltrace };
-
 struct ReaderOptions {
     unsigned threads = 0; // 0: one per processor that this process may use
     size_t batch_rows = 1'000'000;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "output.h"
+#include "tsdl.h"
 
 #include <map>
 #include <memory>
@@ -34,14 +35,27 @@ struct SourceOptions {
 class Source {
   public:
     virtual ~Source() = default;
-    virtual const TraceInfo &info() const = 0;
+    const TraceInfo &info() const { return info_; }
+    void set_declined(const std::string &why) { info_.declined = why; }
 
     // Called once by each worker, by all at the same time: takes pieces of the trace until none is left or nobody reads any
     // more. What cannot be read is reported by Output::problem(), never thrown.
     virtual void work(WorkerOutput &output) = 0;
+
+  protected:
+    TraceInfo info_;
 };
 
 // Any CTF trace, through libbabeltrace2. Throws TraceError if not even its metadata can be read.
 std::unique_ptr<Source> open_babeltrace(const std::string &path, const SourceOptions &options, Output &output);
+
+// LTTng-UST's own layout, without a library. Throws lttng::Declined for what it does not know.
+std::unique_ptr<Source> open_lttng(const std::string &path, const tsdl::Trace &trace, const SourceOptions &options,
+                                   Output &output);
+
+// The decoder of choice for a trace. Throws TraceError if the trace cannot be read at all.
+enum class DecoderChoice { Automatic, Fast, Babeltrace };
+std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice, const SourceOptions &options,
+                                   Output &output);
 
 } // namespace occatrace::columns

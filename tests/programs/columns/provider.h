@@ -9,6 +9,7 @@
 #define COLUMNS_TEST_PROVIDER_H
 
 #include <lttng/tracepoint.h>
+#include <arpa/inet.h>
 #include <stdint.h>
 
 LTTNG_UST_TRACEPOINT_EVENT(columns_test, empty, LTTNG_UST_TP_ARGS(), LTTNG_UST_TP_FIELDS())
@@ -26,7 +27,7 @@ LTTNG_UST_TRACEPOINT_EVENT(
         lttng_ust_field_integer(int32_t, i32, (int32_t)(n * -65537))
         lttng_ust_field_integer_hex(uint64_t, u64, n * 0x100000001ull)
         lttng_ust_field_integer(int64_t, i64, -(int64_t)(n * 0x100000001ull))
-        lttng_ust_field_integer_network(uint32_t, big_endian_on_the_wire, (uint32_t)n)
+        lttng_ust_field_integer_network(uint32_t, big_endian_on_the_wire, htonl((uint32_t)n))
         lttng_ust_field_float(float, f32, (float)n / 4)
         lttng_ust_field_float(double, f64, (double)n / 3)))
 

@@ -1,0 +1,124 @@
+"""Truncated and corrupted traces: what can be read is delivered, the damage is reported, nothing crashes or hangs."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from occatrace import _native
+from tests.support import traces
+
+pytestmark = pytest.mark.skipif(bool(traces.why_no_recording()), reason=traces.why_no_recording())
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return traces.record(tmp_path_factory.mktemp("trace") / "whole", "3", "3000", sub_buffer="64K")
+
+
+@pytest.fixture(params=["babeltrace2", "fast"])
+def decoder(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def copy(trace: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trace, tmp_path / "copy"))
+
+
+def _streams(path: Path) -> list[Path]:
+    return sorted((p for p in path.iterdir() if p.name.startswith("ch_")), key=lambda p: p.stat().st_size)
+
+
+def _read(path: Path, decoder: str) -> tuple[traces.Rows, list[str]]:
+    reader = _native.Reader(path, decoder=decoder, threads=2)
+    return traces.rows_of(reader), reader.problems
+
+
+def _is_part(part: traces.Rows, whole: traces.Rows) -> bool:
+    return all(set(rows) <= set(whole[name]) for name, rows in part.items())
+
+
+def _count(rows: traces.Rows) -> int:
+    return sum(len(each) for each in rows.values())
+
+
+@pytest.mark.parametrize("cut", [1, 100, 4096, 100_000])
+@pytest.mark.parametrize("index", [True, False])
+def test_truncated_stream(trace: Path, copy: Path, decoder: str, cut: int, index: bool) -> None:
+    whole, problems = _read(trace, decoder)
+    assert not problems
+    stream = _streams(copy)[-1]
+    size = stream.stat().st_size
+    with stream.open("r+b") as file:
+        file.truncate(size - cut)
+    if not index:
+        shutil.rmtree(copy / "index")
+    rows, problems = _read(copy, decoder)
+    assert any(stream.name in problem for problem in problems)
+    is_part = _is_part(rows, whole)
+    assert is_part
+    # All but the packet that was cut, and for the fast decoder also what is left of that.
+    lost = _count(whole) - _count(rows)
+    assert lost * 6 < cut + (2 * 65536 if decoder == "babeltrace2" else 2000)
+
+
+def test_everything_but_the_metadata_gone(copy: Path, decoder: str) -> None:
+    for stream in _streams(copy):
+        stream.write_bytes(b"")
+    rows, problems = _read(copy, decoder)
+    assert not rows and not problems
+
+
+def test_metadata_damaged(copy: Path, decoder: str) -> None:
+    metadata = copy / "metadata"
+    metadata.write_bytes(metadata.read_bytes()[:1000])
+    with pytest.raises(_native.TraceError, match=str(copy)):
+        _read(copy, decoder)
+    metadata.write_bytes(b"")
+    with pytest.raises(_native.TraceError):
+        _read(copy, decoder)
+
+
+def test_no_trace(tmp_path: Path, decoder: str) -> None:
+    with pytest.raises(_native.TraceError, match="no CTF trace"):
+        _native.Reader(tmp_path, decoder=decoder)
+    with pytest.raises(_native.TraceError, match="cannot open"):
+        _native.Reader(tmp_path / "nothing", decoder=decoder)
+
+
+def test_a_packet_overwritten(trace: Path, copy: Path, decoder: str) -> None:
+    """Garbage in the middle of a stream costs at most what follows it in that stream."""
+    whole, _ = _read(trace, decoder)
+    stream = _streams(copy)[-1]
+    data = bytearray(stream.read_bytes())
+    place = len(data) // 2
+    data[place : place + 5000] = random.Random(1).randbytes(5000)
+    stream.write_bytes(data)
+    rows, problems = _read(copy, decoder)
+    assert problems
+    assert _count(rows) > 0.3 * _count(whole)
+    if decoder == "fast":
+        # Other packets stand on their own.
+        assert _count(rows) > 0.8 * _count(whole)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_flipped_bits(copy: Path, decoder: str, seed: int) -> None:
+    """Any bits of any file: an end within seconds, by rows or by an error."""
+    random_ = random.Random(seed)
+    for file in [*_streams(copy), *(copy / "index").iterdir(), *([copy / "metadata"] if seed % 3 == 0 else [])]:
+        data = bytearray(file.read_bytes())
+        for _ in range(random_.choice([1, 10, 200])):
+            data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
+        file.write_bytes(data)
+    start = time.monotonic()
+    try:
+        _read(copy, decoder)
+    except _native.TraceError as error:
+        assert str(error)
+    assert time.monotonic() - start < 20

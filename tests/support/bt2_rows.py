@@ -1,0 +1,60 @@
+"""
+Prints (pickled) the rows of a CTF trace as babeltrace2's own Python bindings see them. Run by the system's Python, which has bt2;
+an independent reading, so nothing here comes from occatrace.
+"""
+
+import pickle
+import sys
+
+import bt2
+
+
+def plain(value):
+    if isinstance(value, bt2._StringFieldConst):
+        return str(value)
+    if isinstance(value, bt2._RealFieldConst):
+        return float(value)
+    if isinstance(value, bt2._ArrayFieldConst):
+        return tuple(plain(item) for item in value)
+    return int(value)
+
+
+def flat(prefix, structure, row):
+    names = list(structure)
+    for name, following in zip(names, [*names[1:], ""]):
+        # LTTng's length of the list that follows
+        if name == f"_{following}_length":
+            continue
+        value = structure[name]
+        # babeltrace 2.0 leaves the text of an earlier event in an empty text sequence.
+        if isinstance(value, bt2._StringFieldConst) and structure.get(f"_{name}_length", 1) == 0:
+            row.append((f"{prefix}.{name}" if prefix else name, ""))
+            continue
+        full = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, bt2._StructureFieldConst):
+            flat(full, value, row)
+        else:
+            row.append((full, plain(value)))
+
+
+def main():
+    rows = {}
+    for message in bt2.TraceCollectionMessageIterator(sys.argv[1]):
+        if type(message) is not bt2._EventMessageConst:
+            continue
+        event = message.event
+        row = [("ts", message.default_clock_snapshot.value)]
+        for prefix, field in (
+            ("ctx", event.common_context_field),
+            ("ctx", event.specific_context_field),
+            ("", event.payload_field),
+        ):
+            if field is not None:
+                flat(prefix, field, row)
+        rows.setdefault(event.name, []).append(tuple(row))
+    for name in rows:
+        rows[name].sort(key=repr)
+    sys.stdout.buffer.write(pickle.dumps(rows))
+
+
+main()
