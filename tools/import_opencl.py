@@ -2,7 +2,8 @@
 """Writes tracepoints/opencl.yaml: facts from the OpenCL headers, joined with the rules of meaning kept below.
 
 The headers say what exists (dispatch table, signatures, constants); what a call *means* (when it failed, whether it
-blocks, what it moves, how it is recorded) stands in this file. Run by hand when the headers move; the YAML is committed.
+blocks, what it moves, how it is recorded) stands in this file. Run by hand when the headers
+move; the YAML is committed.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ HEADERS = ("cl.h", "cl_gl.h", "cl_egl.h", "cl_ext.h", "cl_icd.h")
 ERROR_HEADERS = ("cl_ext.h", "cl_gl.h", "cl_egl.h", "cl_d3d10.h", "cl_d3d11.h", "cl_dx9_media_sharing.h")
 
 HEAD = """\
-# The OpenCL model: every function of the ICD dispatch table (cl_icd_dispatch), in table order, with what each call means.
+# The OpenCL model: every function of the ICD dispatch table (cl_icd_dispatch) in its order, and what each call means.
 # First written by tools/import_opencl.py from the OpenCL headers; this file is what the generator reads.
 #
 # types      kind int | enum | bitfield | handle | pointer | float, width in bits; `declare` is the C declaration of a
 #            type that the headers leave without a name (callbacks).
 # functions  slot        place in the dispatch table; `passthrough` slots exist on Windows only (void * here)
 #            failed      how a failure shows: a field of the event, an operator and a value (absent: cannot be known)
-#            level       what a recording level writes: event, tally or off ("full": always event, "tally": always tally)
+#            level       what a recording level writes: event, tally or off ("full" is always event, "tally" tally)
 #            blocking    true, or the argument that decides; such calls also write a <function>_begin event
 #            bytes       the argument that says how much is moved or allocated
 #            activity    the device work that the call enqueues; kind `copy` is settled by the addresses (SVM)
 #            extra       fields read out of a structure argument: C expressions, evaluated before the call
 # args       out         the value written through the pointer is recorded after the call
 #            ensure      a location of ours is passed where the program gives none, so that the value is always known
-#            array       number of elements: an argument, a number, `zero_terminated`, or `zero_terminated_pairs` (a list
-#                        of keys and values that ends at a key of zero)
+#            array       number of elements: an argument, a number, `zero_terminated`, or `zero_terminated_pairs` (a
+#                        list of keys and values that ends at a key of zero)
 #            string      zero-terminated text
 #            blob        raw bytes, as many as the argument named here says
 """
@@ -62,7 +63,7 @@ CALLBACK_OF = {
     ("clEnqueueSVMFree", "pfn_free_func"): "cl_svm_free_function",
 }
 
-# Calls that are only counted and timed by default: queries, reference counts, polls, and what is called once per argument.
+# Calls that are only counted and timed by default: queries, reference counts, polls, what is called once per argument.
 TALLIED = re.compile(
     r"cl(Get|Retain|Release|SetKernelArg|SetKernelExecInfo|UnloadCompiler|UnloadPlatformCompiler"
     r"|CreateSampler|SetProgramSpecializationConstant)"
@@ -137,7 +138,7 @@ ARRAYS = {
     "event_list": "num_events",
     "mem_list": "num_mem_objects",
     "image_formats": "num_entries",
-    "out_devices": "num_entries",
+    "out_devices": "num_devices",
     "device_list": "num_devices",
     "kernels": "num_kernels",
     "input_headers": "num_input_headers",
@@ -159,6 +160,7 @@ ARRAYS = {
 ARRAYS_OF = {
     ("clCreateSubDevices", "properties"): "zero_terminated",
     ("clCreateSubDevicesEXT", "properties"): "zero_terminated",
+    ("clCreateSubDevicesEXT", "out_devices"): "num_entries",
     ("clGetDeviceIDs", "devices"): "num_entries",
     ("clCreateContext", "devices"): "num_devices",
     ("clCreateProgramWithBinary", "lengths"): "num_devices",
@@ -377,7 +379,7 @@ def arg_entry(function: str, arg: Arg) -> str:
     elif pointer and arg.name not in OPAQUE:
         length = ARRAYS_OF.get((function, arg.name)) or ARRAYS.get(arg.name)
         opaque = base_of(arg.type) in ("void", "cl_image_format", "cl_image_desc") and not length
-        if length and not (base_of(arg.type) == "cl_image_format"):
+        if length and base_of(arg.type) != "cl_image_format":
             parts.append(f"array: {length}")
         written = not arg.type.startswith("const") and not opaque and arg.name not in ("svm_pointers", "args")
         if written and base_of(arg.type) not in ("void", "cl_image_format", "char"):
@@ -448,8 +450,8 @@ def model(include: Path) -> Iterable[str]:
     table = dispatch_table(texts["cl_icd.h"])
     known: dict[str, Function] = {}
     for header in HEADERS[:-1]:
-        for function in prototypes(texts[header], set(table)):
-            known.setdefault(function.name, function)
+        for prototype in prototypes(texts[header], set(table)):
+            known.setdefault(prototype.name, prototype)
     all_enums, defs = enums(texts), typedefs(texts)
 
     functions = [(slot, known.get(name), name) for slot, name in enumerate(table)]

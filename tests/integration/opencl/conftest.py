@@ -1,4 +1,4 @@
-"""What the OpenCL tests share: the program of cases, two platforms (PoCL, oclgrind), and a run's trace read back as rows."""
+"""What the OpenCL tests share: the program of cases, two platforms (PoCL, oclgrind), and a run's trace as rows."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ class Run:
         found: dict[str, list[Row]] = {}
         with _native.Reader(str(self.folder / "trace")) as reader:
             for batch in reader:
-                fields = {name: column.tolist() for name, column in batch.columns.items() if not name.endswith(".values")}
+                columns = {name: column.tolist() for name, column in batch.columns.items()}
                 schema = reader.schema[batch.event]
-                lists = {name: batch.columns[f"{name}.values"].tolist() for name in fields if f"{name}.values" in batch.columns}
                 for at in range(len(batch)):
                     row: Row = {}
-                    for name, values in fields.items():
-                        if name in lists:
-                            row[name] = lists[name][values[at] : values[at + 1]]
+                    for name, values in columns.items():
+                        if name.endswith(".values"):
+                            continue
+                        if f"{name}.values" in columns:
+                            row[name] = columns[f"{name}.values"][values[at] : values[at + 1]]
                         elif schema.get(name) == "str":
                             row[name] = reader.strings[values[at]]
                         else:
@@ -99,7 +100,8 @@ class Run:
 
     def check_times(self) -> None:
         """Every piece of work lies after the begin of the call that enqueued it, and in order."""
-        begun = {(row["tid"], row["seq"]): row["start"] for name in self.events for row in self.events[name] if "start" in row}
+        calls = [row for name, rows in self.events.items() if name.startswith("opencl:") for row in rows]
+        begun = {(row["tid"], row["seq"]): row["start"] for row in calls if "start" in row}
         for row in self.activities:
             launched = begun[row["corr_tid"], row["corr_seq"]]
             assert launched <= row["queued"] <= row["submitted"] <= row["start"] <= row["end"] <= row["ts"], row
@@ -108,8 +110,8 @@ class Run:
 @pytest.fixture(scope="session")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("opencl") / "cases"
-    command = ["g++", "-std=c++17", "-O1", "-Wno-deprecated-declarations", "-o", program, PROGRAMS / "cases.cpp"]
-    subprocess.run([*command, "-lOpenCL", "-lpthread"], check=True)
+    options = ["-std=c++17", "-O1", "-Wno-deprecated-declarations", "-o", str(program)]
+    subprocess.run(["g++", *options, str(PROGRAMS / "cases.cpp"), "-lOpenCL", "-lpthread"], check=True)
     return program
 
 

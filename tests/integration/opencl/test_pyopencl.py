@@ -17,7 +17,9 @@ def test_a_pyopencl_program(platforms: Mapping[str, str], profile: Profile, plat
     del platforms  # skips where oclgrind is missing; pyopencl's loader finds it by itself
     command = (sys.executable, PROGRAMS / "pyopencl_work.py", launches)
     run = profile(*command, CASES_PLATFORM=platform)
-    assert run.truth == native(*command, CASES_PLATFORM=platform).truth
+    expected = native(*command, CASES_PLATFORM=platform).truth
+    # oclgrind gives times on a queue that was not asked for any; with us it keeps to the specification.
+    assert run.truth == expected | {"not_available": True}
     assert run.kernels["twice"] == run.truth["twice"]
     assert len(run.calls("clEnqueueNDRangeKernel")) == len(run.work(kind="kernel"))
     assert run.bytes_of("map") == run.bytes_of("unmap") == 4096
