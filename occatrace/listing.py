@@ -1,0 +1,120 @@
+"""The single calls of a run as lines of text, in time order, with every argument: enumerations and bit fields as names.
+
+The text is put together in SQL, function by function, and sorted by DuckDB, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from occatrace.calls import enum_case
+from occatrace.model import Arg, Enum, Function
+from occatrace.sql import name as sql_name
+from occatrace.sql import text as sql_text
+from occatrace.tables import Store
+
+_FETCH = 4096
+
+
+@dataclass(frozen=True)
+class Line:
+    """One call."""
+
+    start_ns: int
+    duration_ns: int | None  # None: it never returned
+    pid: int
+    tid: int
+    depth: int
+    failed: bool
+    text: str
+
+
+def lines(store: Store) -> Iterator[Line]:
+    """All recorded calls."""
+    keys = store.functions()
+    functions = {f"{f.api}.{f.key}": f for f in store.model.functions}
+    parts = [_select(store, key, functions[key]) for key in keys if key in functions]
+    parts.append(
+        "SELECT start_ns, NULL::UBIGINT AS end_ns, process, thread, seq, false AS failed,"
+        " function || '(…) never returned' AS text FROM unfinished"
+    )
+    cursor = store.con.cursor()
+    cursor.execute(
+        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text"
+        f" FROM ({' UNION ALL '.join(parts)}) c JOIN processes p ON p.process = c.process"
+        f" JOIN threads t ON t.thread = c.thread ORDER BY c.start_ns, c.thread, c.seq"
+    )
+    open_calls: dict[int, list[int]] = {}
+    while rows := cursor.fetchmany(_FETCH):
+        for start, duration, pid, tid, thread, end, failed, text in rows:
+            stack = open_calls.setdefault(thread, [])
+            while stack and stack[-1] <= start:
+                stack.pop()
+            yield Line(start, duration, pid, tid, len(stack), failed, text)
+            stack.append(end if end is not None else 1 << 64)
+
+
+def _select(store: Store, key: str, function: Function) -> str:
+    """SELECT of one function's calls with their text."""
+    described = store.con.execute(f"SELECT * FROM {sql_name(key)} LIMIT 0").description or ()
+    fields: Sequence[str] = ()
+    if any(column[0] == "args" for column in described):
+        names = store.con.execute(f"SELECT unnest(struct_keys(args)) FROM (SELECT args FROM {sql_name(key)} LIMIT 1)")
+        fields = [row[0] for row in names.fetchall()]
+    args = {arg.name: arg for arg in function.args}
+    enums = store.model.enums.get(function.api, {})
+    shown = []
+    result = ""
+    for field in fields:
+        if function.failed and field == function.failed.field and args[field].kind == "name":
+            continue  # the error's text is told at the end of the line
+        arg = args.get(field, Arg(field, "uint"))
+        value = f"coalesce({_value(f'args.{sql_name(field)}', arg, enums.get(arg.enum or ''))}, '')"
+        if function.api == "occa" and field == "kernel":
+            names = "SELECT name FROM kernels k WHERE k.process = f.process AND k.id = f.args.kernel"
+            value = f"coalesce('\"' || ({names}) || '\"', {value})"
+        if field == "ret":
+            result = f" || ' = ' || {value}"
+        else:
+            shown.append(f"{sql_text(('' if not shown else ', ') + field + '=')} || {value}")
+    text = " || ".join([sql_text(function.name + "("), *shown, sql_text(")")]) + result
+    failure = "CASE WHEN failed THEN ' FAILED ' || coalesce(error, '') ELSE '' END"
+    return f"SELECT start_ns, end_ns, process, thread, seq, failed, {text} || {failure} AS text FROM {sql_name(key)} f"
+
+
+def _value(column: str, arg: Arg, enum: Enum | None) -> str:
+    """SQL text of one value."""
+    if arg.kind == "array":
+        element = Arg(arg.name, arg.element or "uint", arg.enum, None, arg.hex)
+        return f"'[' || array_to_string(list_transform({column}, lambda v: {_value('v', element, enum)}), ', ') || ']'"
+    if arg.kind in ("string", "name"):
+        return f"'\"' || replace(replace({column}, '\\', '\\\\'), '\"', '\\\"') || '\"'"
+    if enum is not None and enum.bitfield:
+        return _bits(column, enum)
+    if enum is not None:
+        return f"coalesce({enum_case(column, enum)}, {_number(column, arg)})"
+    return _number(column, arg)
+
+
+def _number(column: str, arg: Arg) -> str:
+    if arg.hex or arg.kind in ("handle", "pointer"):
+        return f"CASE {column} WHEN 0 THEN '0' ELSE printf('0x%x', {column}) END"
+    return f"{column}::VARCHAR"
+
+
+def _bits(column: str, enum: Enum) -> str:
+    """Names of the bits that are set, and what is left over in hexadecimal."""
+    single = {name: value for name, value in enum.values.items() if value and not value & (value - 1)}
+    known = 0
+    for value in single.values():
+        known |= value
+    parts = [f"CASE WHEN {column} & {value} != 0 THEN {sql_text(name)} END" for name, value in single.items()]
+    rest = f"{column} & ~{known}::UBIGINT" if known else column
+    parts.append(f"CASE WHEN {rest} != 0 THEN printf('0x%x', {rest}) END")
+    names = f"concat_ws('|', {', '.join(parts)})"
+    # A value with a name of its own, such as "all", is told by it.
+    whole = {name: value for name, value in enum.values.items() if name not in single}
+    if whole:
+        return f"coalesce({enum_case(column, Enum(whole, False))}, {names})"
+    return f"CASE {column} WHEN 0 THEN '0' ELSE {names} END"

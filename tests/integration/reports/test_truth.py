@@ -1,0 +1,99 @@
+"""Calls, bytes, launches and times in the reports equal what the programs say of themselves, in each mode and language."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.reports.conftest import PROGRAMS, Profile, Profiled, occa_prof
+
+HOST = ("Serial", "OpenMP")
+
+
+def check(run: Profiled, truth: dict[str, Any], mode: str) -> None:
+    """The reports of a run against a program's own count."""
+    assert run.losses["events"] == 0 and not run.losses["problems"] and not run.losses["unfinished"]
+    kernels = run.kernels()
+    assert {name: row["calls"] - row["failed"] for name, row in kernels.items()} == {
+        name: k["calls"] for name, k in truth["kernels"].items()
+    }
+    for name, row in kernels.items():
+        assert row["mode"] == mode and re.fullmatch(r".*\.okl:\d+", row["source"]), row
+        parts = [r for r in run.reports["occa_kern_sum"] if r["parent"] == name]
+        assert sum(r["calls"] for r in parts) == truth["kernels"][name]["launches"]
+        if mode not in HOST:
+            assert row["total_ns"] == sum(r["total_ns"] for r in parts) and row["busy_ns"] <= row["total_ns"]
+    moved = {r["name"]: r for r in run.reports["gpu_mem_size_sum"] if r["mode"] == mode and r["name"] != "other"}
+    assert {name: (r["calls"], r["bytes"]) for name, r in moved.items()} == {
+        name: (c["count"], c["bytes"]) for name, c in truth["copies"].items()
+    }
+    calls = {r["name"]: r for r in run.reports["occa_api_sum"]}
+    allocated = calls["occa::device::malloc"]
+    assert (allocated["calls"], allocated["bytes"]) == (truth["allocations"]["count"], truth["allocations"]["bytes"])
+    assert sum(r["calls"] - r["failed"] for n, r in calls.items() if "buildKernel" in n) == truth["builds"]
+    assert calls.get("occa::device::finish", {"calls": 0})["calls"] == truth["finishes"]
+    failed = {r["name"]: r["failed"] for r in calls.values() if r["failed"]}
+    assert failed == {f"occa::{name.replace('_', '::', 1)}": n for name, n in truth["failed"].items()}
+    run_calls = calls["occa::kernel::run"]
+    assert run_calls["calls"] == sum(row["calls"] for row in kernels.values())
+
+
+@pytest.mark.parametrize("program", ["demo", "capi", "failing"])
+def test_programs(profile: Profile, programs: Path, tmp_path: Path, mode: str, program: str) -> None:
+    file = tmp_path / "truth.json"
+    words = {
+        "demo": ["-m", mode, "--truth", file],
+        "capi": [mode, file],
+        "failing": [mode, file],
+    }[program]
+    run = profile(programs / program, *words)
+    check(run, json.loads(file.read_text(encoding="utf-8")), mode)
+
+
+def test_python(profile: Profile, tmp_path: Path, mode: str) -> None:
+    if importlib.util.find_spec("occa") is None:
+        pytest.skip("OCCA's Python package is not installed: tools/setup --test does it")
+    file = tmp_path / "truth.json"
+    run = profile(sys.executable, PROGRAMS / "pyapi.py", mode, 12, file)
+    check(run, json.loads(file.read_text(encoding="utf-8")), mode)
+
+
+def test_failures_have_names(profile: Profile, programs: Path, tmp_path: Path, mode: str) -> None:
+    run = profile(programs / "failing", mode, tmp_path / "truth.json")
+    told = occa_prof("trace", run.folder).stdout.splitlines()
+    failed = [line for line in told if "occa::memory::copyFrom(" in line and "FAILED" in line]
+    assert len(failed) == 1 and failed[0].rstrip()[-1:] != "D", "the error's text is there"
+    assert len([line for line in told if "occa::" in line and "FAILED" in line]) == sum(
+        r["failed"] for r in run.reports["occa_api_sum"]
+    )
+
+
+def test_time_of_a_spinning_kernel(profile: Profile, programs: Path, mode: str) -> None:
+    run = profile(programs / "spin", mode, 10, 20)
+    said = json.loads(run.stdout)
+    row = run.kernels()["spin"]
+    assert row["calls"] == said["calls"] + said["calibrations"]
+    # The last calls are the longest, all alike.
+    assert row["med_ns"] == pytest.approx(said["each_ms"] * 1e6, rel=0.1)
+    told = occa_prof("trace", run.folder).stdout.splitlines() if mode in HOST else []
+    if told:
+        durations = [int(line.split()[1]) for line in told if "occa::kernel::run" in line][-said["calls"] :]
+        assert sum(durations) == pytest.approx(said["total_ms"] * 1e6, rel=0.05)
+
+
+@pytest.mark.parametrize("level", ["minimal", "full", "tally"])
+def test_counts_at_every_level(profile: Profile, programs: Path, tmp_path: Path, mode: str, level: str) -> None:
+    """The summary of the calls is exact at every recording level."""
+    file = tmp_path / "truth.json"
+    usual = profile(programs / "demo", "-m", mode, "--truth", file)
+    other = profile(programs / "demo", "-m", mode, level=level)
+    counts = [{(r["api"], r["name"]): (r["calls"], r["failed"]) for r in run.reports["api_sum"]} for run in (usual, other)]
+    assert counts[0] == counts[1]
+    if level != "tally":
+        check(other, json.loads(file.read_text(encoding="utf-8")), mode)

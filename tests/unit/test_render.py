@@ -1,0 +1,143 @@
+"""Renderers: what goes in comes out, whatever the names are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+from typing import TextIO
+
+import pytest
+
+from occatrace.losses import Losses
+from occatrace.render import Document, renderer
+from occatrace.render.text import duration, printable, size
+from occatrace.reports import Report, parse
+
+HOSTILE = ["plain", 'quote " and, comma', "new\nline\r\n", "\x1b[31mred\x07", "umlaut ü 漢字 🙂", "x" * 524288, "=1+1", "", "\u202eover"]
+NOTHING = Losses(0, 0, (), (), (), 0, 0, 0, (), (), ())
+HEAD = """-- title: Things
+-- about: some things
+-- share: of all things
+-- column: share percent Time
+-- column: total_ns ns Total
+-- column: calls count Calls
+-- column: min_ns ns Min
+-- column: stddev_ns ns StdDev
+-- column: bytes bytes Bytes
+-- column: failed count Failed
+-- column: name text Name
+-- column: parent parent Parent
+SELECT 1
+"""
+
+
+def document(losses: Losses = NOTHING) -> Document:
+    rows = [(12.5, 1500, 3, 100, 2.5, 1 << 20, int(i == 1), name, "p" if i == 2 else None) for i, name in enumerate(HOSTILE)]
+    return Document({"program": ["x"]}, losses, [Report(parse("things", HEAD), rows)])
+
+
+def rendered(fmt: str, losses: Losses = NOTHING) -> str:
+    out = io.StringIO()
+    renderer(fmt)(document(losses), out)
+    return out.getvalue()
+
+
+def test_json() -> None:
+    found = json.loads(rendered("json"))
+    assert set(found) == {"schema", "run", "losses", "reports"} and found["schema"] == 1
+    (report,) = found["reports"]
+    assert set(report) == {"name", "columns", "rows"}
+    assert report["columns"][1] == {"name": "total_ns", "unit": "ns"}
+    assert [row["name"] for row in report["rows"]] == HOSTILE
+    assert report["rows"][0]["parent"] is None and report["rows"][2]["parent"] == "p"
+
+
+def test_csv() -> None:
+    csv.field_size_limit(1 << 20)
+    head, *rows = csv.reader(io.StringIO(rendered("csv"), newline=""))
+    assert head[0] == "share" and [row[head.index("name")] for row in rows] == HOSTILE
+    assert rows[0][1] == "1500"
+
+
+def test_text_in_a_pipe_is_complete() -> None:
+    text = rendered("table")
+    lines = text.splitlines()
+    assert len(lines) == 3 + len(HOSTILE)
+    assert "x" * 524288 in text and "\x1b" not in text and "\\x1b[31mred\\x07" in text and "\\u202eover" in text
+    assert "% is of all things" in text and "1.500 µs" in text and "1.000 MiB" in text
+    assert any(line.rstrip().endswith("  new\\nline\\r\\n") for line in lines), "a part is indented"
+
+
+def test_losses_come_first() -> None:
+    text = rendered("table", Losses(3, 10, (), (), (), 0, 0, 0, (), ("damaged",), ("remark",)))
+    assert text.index("remark") < text.index("damaged") < text.index("Things")
+
+
+@pytest.mark.parametrize("width", [50, 80, 120, 300])
+def test_text_fits_the_terminal(width: int) -> None:
+    from rich.cells import cell_len
+
+    primary, secondary = pty.openpty()
+    os.environ["COLUMNS"] = str(width)
+    try:
+        with open(secondary, "w", encoding="utf-8") as out:
+            lines = _terminal_lines(document(), out, primary)
+    finally:
+        del os.environ["COLUMNS"]
+        os.close(primary)
+    assert max(cell_len(line.rstrip()) for line in lines) <= width
+    assert any("plain" in line for line in lines)
+    if width == 50:
+        assert any("no room for: StdDev" in line for line in lines)
+
+
+def _terminal_lines(doc: Document, out: TextIO, primary: int) -> list[str]:
+    import re
+    import threading
+
+    chunks: list[bytes] = []
+
+    def drain() -> None:
+        while True:
+            try:
+                data = os.read(primary, 65536)
+            except OSError:
+                return
+            chunks.append(data)
+            if b"END" in data:
+                return
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    renderer("table")(doc, out)
+    out.write("END")
+    out.flush()
+    reader.join(10)
+    text = b"".join(chunks).decode().replace("\r\n", "\n").removesuffix("END")
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(0, "0 ns"), (7, "7 ns"), (0.25, "0.250 ns"), (999, "999 ns"), (1000, "1.000 µs"), (12_346, "12.35 µs"),
+     (999_999, "1.000 ms"), (123_456_789, "123.5 ms"), (61 * 10**9, "61.00 s"), (12_345 * 10**9, "12,345 s")],
+)  # fmt: skip
+def test_duration(ns: float, text: str) -> None:
+    assert duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.000 KiB"), (1536 << 10, "1.500 MiB"), (1 << 50, "1,024 TiB")],
+)
+def test_size(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_printable() -> None:
+    assert printable("a\tb\x7f ü") == "a\\tb\\x7f ü"
+
+
