@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Mapping
@@ -76,7 +75,7 @@ def now() -> str:
 
 def new_id() -> str:
     """An identifier that two runs do not share."""
-    return secrets.token_hex(4)
+    return os.urandom(4).hex()
 
 
 def default_folder(program: str, run_id: str) -> Path:

@@ -185,6 +185,7 @@ class Session:
             self._listener.close()
             self._listener = None
         if self._created:
+            self._note_survivors()
             self._stop_session()
         self._daemon.release(self._destroyed)
         if self.outcome.problem:
@@ -200,6 +201,14 @@ class Session:
         self._daemon.close()
         self._wake.close()
         self._wake_end.close()
+
+    def _note_survivors(self) -> None:
+        alive = sorted({p.pid for p in self.outcome.processes if is_running(p.pid)})
+        if alive:
+            pids = ", ".join(map(str, alive[:8])) + (" …" if len(alive) > 8 else "")
+            self.outcome.notes.append(
+                f"still running when the program ended, and not recorded from then on: process {pids}"
+            )
 
     def _stop_session(self) -> None:
         from occatrace import _session
@@ -355,6 +364,15 @@ class Session:
             pass  # it has died
         finally:
             client.close()
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def program_environment(inherited: Mapping[str, str], mode: str, links: Path) -> dict[str, str]:

@@ -121,7 +121,7 @@ int occatrace_register_process(void) {
     return 0;
   }
   strcpy(address.sun_path, path);
-  int saved = errno, result = 0;
+  int saved = errno, result = 0, answered = 0;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
     char text[64];
@@ -136,11 +136,12 @@ int occatrace_register_process(void) {
         if (ready < 0 && errno == EINTR) continue;
         if (ready <= 0) break;
         const ssize_t got = recv(fd, text, sizeof text - 1, 0);
-        result = got >= 2 && strncmp(text, "OK", 2) == 0;
+        answered = got >= 2; /* to an answer other than OK occa_prof itself says why, once */
+        result = answered && strncmp(text, "OK", 2) == 0;
         break;
       }
     }
-    if (!result) occatrace_say("occa_prof did not accept process %ld; it runs untraced", (long)getpid());
+    if (!answered) occatrace_say("occa_prof did not answer process %ld; it runs untraced", (long)getpid());
   } else if (errno != ECONNREFUSED && errno != ENOENT) {
     /* A process that outlives its run finds no socket any more; that is not worth a line. */
     occatrace_say("cannot reach occa_prof (%s); process %ld runs untraced", strerror(errno), (long)getpid());

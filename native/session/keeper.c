@@ -23,7 +23,7 @@
 
 #include <lttng/lttng.h>
 
-enum { MAX_REMOVE = 8, END_TIMEOUT_S = 10, ORPHANS_TIMEOUT_S = 5 };
+enum { MAX_REMOVE = 8, READY_TIMEOUT_S = 5, END_TIMEOUT_S = 10, ORPHANS_TIMEOUT_S = 5 };
 
 static int control_fd = -1, lock_fd = -1, log_fd = -1;
 static const char *session_name, *lock_path, *removed[MAX_REMOVE];
@@ -31,6 +31,7 @@ static int remove_count, remove_wait_files;
 static rlim_t fd_limit;
 static pid_t daemon_pid;
 static int session_done; /* occa_prof has destroyed the session itself */
+static int signals_fd, daemon_ready;
 
 static double now(void) {
   struct timespec t;
@@ -87,20 +88,28 @@ static int reap(void) {
   return daemon_ended;
 }
 
+/* Takes one signal; returns its number, or 0 after `timeout` ms. */
+static int take_signal(int timeout) {
+  struct pollfd fd = {.fd = signals_fd, .events = POLLIN};
+  struct signalfd_siginfo info;
+  if (poll(&fd, 1, timeout) <= 0 || read(signals_fd, &info, sizeof info) != sizeof info) return 0;
+  if (info.ssi_signo == SIGUSR1) daemon_ready = 1;
+  return (int)info.ssi_signo;
+}
+
 /* Until occa_prof lets go: the end of its socket, or a signal asking us to end. */
-static void serve(int signals) {
-  struct pollfd fds[] = {{.fd = control_fd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+static void serve(void) {
+  struct pollfd fds[] = {{.fd = control_fd, .events = POLLIN}, {.fd = signals_fd, .events = POLLIN}};
   for (;;) {
     if (poll(fds, 2, -1) < 0) {
       if (errno == EINTR) continue;
       return;
     }
     if (fds[1].revents) {
-      struct signalfd_siginfo info;
-      if (read(signals, &info, sizeof info) != sizeof info) continue;
-      if (info.ssi_signo == SIGUSR1) say("R"); /* the daemon is ready */
-      if (info.ssi_signo == SIGTERM) return;
-      if (info.ssi_signo == SIGCHLD && reap()) say("X"); /* it has ended of itself */
+      const int signal = take_signal(0);
+      if (signal == SIGUSR1) say("R"); /* the daemon is ready */
+      if (signal == SIGTERM) return;
+      if (signal == SIGCHLD && reap()) say("X"); /* it has ended of itself */
     }
     if (fds[0].revents) {
       char word;
@@ -119,6 +128,11 @@ static void end_session(void) {
   if (!session_name || session_done || lttng_session_daemon_alive() != 1) return;
   lttng_stop_tracing(session_name);
   lttng_destroy_session_no_wait(session_name);
+}
+
+/* Asked to end while it starts, the daemon may miss it and stay. */
+static void wait_until_ready(void) {
+  for (double end = now() + READY_TIMEOUT_S; !daemon_ready && daemon_pid > 0 && now() < end; reap()) take_signal(10);
 }
 
 static int sessions_left(void) {
@@ -246,11 +260,12 @@ int main(int argc, char **argv) {
   sigaddset(&heard, SIGCHLD);
   sigaddset(&heard, SIGUSR1);
   sigaddset(&heard, SIGTERM);
-  int signals = signalfd(-1, &heard, SFD_CLOEXEC);
+  signals_fd = signalfd(-1, &heard, SFD_CLOEXEC);
 
   if (optind < argc) daemon_pid = start_daemon(argv + optind);
-  serve(signals);
+  serve();
   close(control_fd);
+  wait_until_ready();
   end_session();
   if (daemon_pid > 0) wait_for_other_users();
   end_daemon();

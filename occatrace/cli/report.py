@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from occatrace.cli.dispatch import UsageError
+
 HELP = "print reports of a run"
 
 
-class BadInput(Exception):
+class BadInput(UsageError):
     """What the user gave cannot be used; the message is one line that says what to do."""
 
 

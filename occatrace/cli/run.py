@@ -195,22 +195,23 @@ class Recording:
         )
         if outcome.state == "recorded" and not self.args.quiet:
             self._analyse()
-        elif not self.args.quiet:
-            for note in notes:
-                complain(note)
-        if outcome.state == "unused" and self.args.output is None:
-            self._discard()
+        elif outcome.state == "unused":
+            if not self.args.quiet:
+                for note in notes:
+                    complain(note)
+            if self.args.output is None:
+                self._discard()
         self._keep()
 
     def _analyse(self) -> None:
-        from occatrace.cli import report
-
         where = os.path.relpath(self.run.path)
         try:
+            from occatrace.cli import report
+
             report.print_reports(self.run.path, self.log or sys.stderr, self.args.report, self.args.format)
             if self.args.timeline:
                 self._timeline()
-        except (report.BadInput, runs.RunError, OSError) as error:
+        except (UsageError, runs.RunError, OSError) as error:
             complain(f"no report: {error}. The run is kept: occa_prof report {where}")
             return
         except Exception as error:  # a fault of ours takes neither the run nor the program's status with it
@@ -279,7 +280,11 @@ def load_analysis() -> None:
         import duckdb  # noqa: F401
         import numpy  # noqa: F401
 
+        import occatrace._native
         import occatrace.cli.report
+        import occatrace.losses
+        import occatrace.render.text
+        import occatrace.reports
         import occatrace.tables  # noqa: F401
     except Exception:
         pass

@@ -170,6 +170,26 @@ def test_no_lttng(user: Person, folder: Path, probe: Path, monkeypatch: pytest.M
     assert list(folder.iterdir()) == []
 
 
+def test_daemon_that_fails_while_the_program_runs(
+    user: Person, folder: Path, probe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "fake").write_text("#!/bin/sh\nsleep 0.3; echo 'Error: no such luck' >&2\nexit 1\n")
+    (folder / "fake").chmod(0o755)
+    monkeypatch.setenv("OCCATRACE_SESSIOND", str(folder / "fake"))
+    done = profile(user, "-o", "run", probe, 1, "exit", 6)
+    assert done.returncode == 6
+    assert len(done.stderr.splitlines()) == 1
+    assert "ran without being traced: LTTng's daemon ended as it started: Error: no such luck" in done.stderr
+    nothing_left(info(folder / "run")["id"])
+
+
+def test_program_that_outlives_its_parent_is_told(user: Person, folder: Path, probe: Path) -> None:
+    done = profile(user, "-o", "run", "sh", "-c", f"{probe} 1 sleep 2 > /dev/null 2>&1 & sleep 1")
+    assert done.returncode == 0
+    assert "still running when the program ended" in done.stderr
+    wait_for(lambda: left_of(info(folder / "run")["id"]) == [], 5)
+
+
 def test_no_control_library(user: Person, folder: Path, probe: Path) -> None:
     """As where liblttng-ctl is not installed: the module cannot be imported."""
     broken = "import sys; sys.modules['occatrace._session'] = None; from occatrace.cli import main; sys.exit(main())"
