@@ -234,13 +234,13 @@ void Lane::begin(const Slices& slices, size_t row) {
   out.integer(packet::kTimestamp, start - timeline_.origin_);
   out.integer(packet::kFlags, packet::kNeedsState);
 
-  // What this sequence has not named yet goes in front. An id is a string's number plus one, for zero means none.
+  // What this sequence has not named yet goes in front.
   size_t table = 0;
   auto define = [&](Interned& known, uint32_t field, uint32_t string) {
     if (!known.add(string)) return;
     if (!table) table = out.open(packet::kInterned);
     size_t entry = out.open(field);
-    out.integer(1, string + 1);
+    out.integer(1, known.of(string));
     out.text(2, *timeline_.strings_[string]);
     out.close(entry);
   };
@@ -254,11 +254,11 @@ void Lane::begin(const Slices& slices, size_t row) {
   if (table) out.close(table);
 
   size_t e = out.open(packet::kTrackEvent);
-  out.integer(event::kCategory, category + 1);
+  out.integer(event::kCategory, categories_.of(category));
   for (const Argument& a : slices.arguments) {
     if (a.present && !a.present[row]) continue;
     size_t entry = out.open(event::kArgument);
-    out.integer(argument::kName, a.name + 1);
+    out.integer(argument::kName, argument_names_.of(a.name));
     switch (a.kind) {
       case Argument::Kind::kUnsigned:
         out.integer(argument::kUnsigned, static_cast<const uint64_t*>(a.values)[row]);
@@ -270,7 +270,7 @@ void Lane::begin(const Slices& slices, size_t row) {
         out.number(argument::kDouble, static_cast<const double*>(a.values)[row]);
         break;
       case Argument::Kind::kText:
-        out.integer(argument::kText, static_cast<const uint32_t*>(a.values)[row] + 1);
+        out.integer(argument::kText, texts_.of(static_cast<const uint32_t*>(a.values)[row]));
         break;
       case Argument::Kind::kPointer:
         out.integer(argument::kPointer, static_cast<const uint64_t*>(a.values)[row]);
@@ -279,7 +279,7 @@ void Lane::begin(const Slices& slices, size_t row) {
     out.close(entry);
   }
   out.integer(event::kType, event::kBegin);
-  out.integer(event::kName, name + 1);
+  out.integer(event::kName, names_.of(name));
   if (slices.flow_offsets) {
     for (uint32_t f = slices.flow_offsets[row]; f < slices.flow_offsets[row + 1]; f++) out.fixed64(event::kFlow, slices.flows[f]);
   }

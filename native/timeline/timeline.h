@@ -103,12 +103,15 @@ class Lane {
   void finish();
 
  private:
+  // Texts that this sequence has named, under small numbers of its own. 0 means none.
   struct Interned {
-    std::vector<bool> known;
-    bool add(uint32_t number) {
-      if (number >= known.size()) known.resize(2 * (number + 1));
-      if (known[number]) return false;
-      known[number] = true;
+    std::vector<uint32_t> ids;
+    uint32_t last = 0;
+    uint32_t of(uint32_t string) const { return ids[string]; }
+    bool add(uint32_t string) {
+      if (string >= ids.size()) ids.resize(2 * (size_t(string) + 1));
+      if (ids[string]) return false;
+      ids[string] = ++last;
       return true;
     }
   };

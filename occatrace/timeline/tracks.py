@@ -54,9 +54,11 @@ class Tracks:
         uuid = self._uuid(_COUNTER, number)
         if kind == IN_FLIGHT:
             parent = self._device(device or UNKNOWN + process, process)
-            return self._timeline.counter(uuid, parent, "enqueued, not finished", _LAST + 1, "count")
+            return self._timeline.counter(uuid, parent, "enqueued, not finished", _LAST + 1, "commands")
         assert kind == ALLOCATED
-        owners = [d for d, (owner, _, _, api) in self._devices.items() if owner == process and api == mode.lower()]
+        owners = [
+            d for d, (owner, _, _, api) in self._devices.items() if owner == process and api.lower() == mode.lower()
+        ]
         if len(owners) == 1:
             return self._timeline.counter(
                 uuid, self._device(owners[0], process), "memory in use (OCCA)", _LAST + 2, "bytes"
