@@ -115,5 +115,6 @@ def files_of(model: Model) -> dict[str, str]:
     for api in model.apis:
         if api.functions and api.dispatch:
             files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX)
+            files[f"native/{api.name}_functions.h"] = render("functions.h.j2", api=api)
         files[f"docs/events/{api.name}.md"] = render("events.md.j2", api=api, modes=MODES)
     return files
