@@ -1,6 +1,6 @@
 """What OpenCL calls cost: native and traced in turn, the differences beside their budgets.
 
-`retain`, `set_arg`, `get_info` are cheap calls of 1, 4 and 5 arguments: tallied in mode default, typed events in mode full.
+`retain`, `set_arg`, `get_info` are cheap calls of 1, 4 and 5 arguments: tallied in mode default, events in mode full.
 `launch` is an enqueue with its share of a clFinish: call event and device time in mode default, device time in minimal.
 """
 

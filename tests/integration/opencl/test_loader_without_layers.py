@@ -1,5 +1,5 @@
-"""A loader that knows no layers: the same calls are caught by preloading. The loader of the test is the system's, with the
-name of the variable spoiled that it reads its layers from."""
+"""A loader that knows no layers: the same calls are caught by preloading. The loader of the test is the system's, with
+the name of the variable spoiled that it reads its layers from."""
 
 from __future__ import annotations
 
