@@ -157,7 +157,7 @@ class Host:
         return {tid: sorted(times) for tid, times in starts.items() if len(times) > 1}
 
 
-_SMALL_RECORDS = ("process", "thread", "name", "kernel", "exit", "device", "queue", "clock", "clock_warning")
+_SMALL_RECORDS = ("process", "thread", "name", "kernel", "exit", "device", "queue", "clock", "clock_warning", "failure")
 
 _RAW_TABLES = """
 CREATE OR REPLACE TABLE raw_activities (slot INTEGER, seq UINTEGER, kind UTINYINT, corr_slot INTEGER, corr_seq UINTEGER,
@@ -514,7 +514,18 @@ class _Assembly:
                 stats.append(self._tally(slot, function_id, tally))
         self._fill_hist()
         self._fill("call_stats", stats)
+        self._failures()
         self._fill("unfinished", unfinished)
+
+    def _failures(self) -> None:
+        rows = []
+        for _, r in self._records("failure"):
+            process = self._process_of[r["slot"]]
+            name = self._name(process, r["function"])
+            error = self._name(process, r["text"]) if r["text"] else self._model.error_name(name, r["code"])
+            seq = None if r["call_seq"] == NO_SEQ else r["call_seq"]
+            rows.append((process, r["slot"] + 1, seq, *self._model.tally_function(name), r["code"], error))
+        self._fill("failures", rows)
 
     def _tally(self, slot: int, function_id: int, tally: _Tally) -> tuple[Any, ...]:
         process = self._process_of[slot]

@@ -96,6 +96,17 @@ class Model:
         function = self._by_key.get((api, key))
         return (api, function.name if function else key)
 
+    def error_name(self, name: str, code: int) -> str:
+        """What the model calls the code by which a call of "api:function" failed; the number where it has no name."""
+        api, _, key = name.partition(":")
+        function = self._by_key.get((api, key))
+        if function and function.failed:
+            field = next(a for a in function.args if a.name == function.failed.field)
+            for text, value in self.enums[api][field.enum].values.items() if field.enum else ():
+                if value == code:
+                    return text
+        return str(code)
+
     @cached_property
     def _by_key(self) -> Mapping[tuple[str, str], Function]:
         return {(f.api, f.key): f for f in self.functions}

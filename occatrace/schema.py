@@ -107,6 +107,19 @@ end_ns       UBIGINT   ns     its last event
 """),
     ),
     Table(
+        "failures",
+        "failed calls and why, at every recording level (the first 1000 of a function in a process)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread; null: it was only tallied
+api          VARCHAR   text   API
+function     VARCHAR   text   function
+code         BIGINT    code   value of the field by which the failure is known
+error        VARCHAR   text   name of the error, or the message of the exception
+"""),
+    ),
+    Table(
         "names",
         "interned names",
         _columns("""

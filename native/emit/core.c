@@ -360,6 +360,25 @@ struct occatrace_tally *occatrace_tally_new(struct occatrace_thread *self, uint3
   return t;
 }
 
+static uint32_t function_id(uint32_t slot) {
+  uint32_t id = __atomic_load_n(&function_ids[slot], __ATOMIC_RELAXED);
+  if (id == 0) __atomic_store_n(&function_ids[slot], id = occatrace_intern(function_names[slot]), __ATOMIC_RELAXED);
+  return id;
+}
+
+void occatrace_failure(uint32_t slot, uint32_t call_seq, int64_t code, uint32_t text) {
+  static uint32_t noted[OCCATRACE_MAX_FUNCTIONS];
+  if (state != READY || slot >= OCCATRACE_MAX_FUNCTIONS) return;
+  if (__atomic_fetch_add(&noted[slot], 1, __ATOMIC_RELAXED) >= 1000) {
+    __atomic_fetch_sub(&noted[slot], 1, __ATOMIC_RELAXED);
+    return;
+  }
+  struct occatrace_thread *self = occatrace_self();
+  const uint32_t function = function_id(slot); /* may announce, and so take a number */
+  const struct occatrace_process_failure r = {self->tid, self->next_seq++, occatrace_pid, function, call_seq, code, text};
+  occatrace_process->failure(&r);
+}
+
 static void write_tally(struct occatrace_thread *self, struct occatrace_thread *owner, uint32_t slot, uint64_t hz) {
   struct occatrace_tally *t = owner->tallies[slot];
   static uint16_t buckets[OCCATRACE_HISTOGRAM_BUCKETS]; /* under flush_lock */
@@ -373,9 +392,9 @@ static void write_tally(struct occatrace_thread *self, struct occatrace_thread *
         buckets[n] = (uint16_t)b;
         counts[n++] = t->buckets[b];
       }
-  if (function_ids[slot] == 0) function_ids[slot] = occatrace_intern(function_names[slot]);
+  const uint32_t function = function_id(slot);
   const struct occatrace_process_tally r = {
-      .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .owner = owner->tid, .function = function_ids[slot],
+      .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .owner = owner->tid, .function = function,
       .count = count, .failed = t->failed, .total = t->total, .min = t->min, .max = t->max, .ticks_hz = hz,
       .buckets = buckets, .buckets_length = n, .counts = counts, .counts_length = n};
   occatrace_process->tally(&r);

@@ -104,6 +104,10 @@ static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t s
   t->count++;
 }
 
+/* A failed call and why: `code` is the value that tells it, `text` an interned message or 0, `call_seq` the number of its
+ * event or OCCATRACE_NO_RUN. Errors are rare; a function that fails all the time is noted 1000 times. */
+OCCATRACE_EXPORT void occatrace_failure(uint32_t slot, uint32_t call_seq, int64_t code, uint32_t text);
+
 /* Text as a small number, announced in the trace before it is first used; 0 for NULL. Thread-safe. */
 OCCATRACE_EXPORT uint32_t occatrace_intern(const char *text);
 OCCATRACE_EXPORT uint32_t occatrace_intern_n(const char *text, size_t length);

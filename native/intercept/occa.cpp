@@ -333,6 +333,9 @@ template <class P> struct Call : Frame {
     } else if (level == OCCATRACE_TALLY) {
       occatrace_tally_add(self, first_tally + P::function, occatrace_ticks() - ticks, event.error != 0);
     }
+    if (event.error != 0 && level != OCCATRACE_OFF)
+      occatrace_failure(first_tally + P::function, level == OCCATRACE_EVENT ? event.seq : OCCATRACE_NO_RUN, event.error,
+                        event.error);
     if (outermost) {
       state->outer = nullptr;
       self->occa_depth = 0;

@@ -36,10 +36,16 @@ CREATE OR REPLACE TEMP VIEW api_rows AS
     ),
     between_threads AS (
         SELECT s.key, sum(s.calls * (s.mean_ns - t.mean) ** 2) AS spread FROM stats s JOIN sums t USING (key) GROUP BY s.key
+    ),
+    causes AS (
+        SELECT f.key, string_agg(error || CASE WHEN n > 1 THEN ' ×' || n ELSE '' END, ', ' ORDER BY n DESC, error) AS errors
+        FROM (SELECT api, function, error, count(*) AS n FROM failures GROUP BY ALL) c JOIN functions f USING (api, function)
+        GROUP BY f.key
     )
     SELECT share(total, sum(total) OVER (PARTITION BY f.api)) AS share, total AS total_ns, n AS calls, mean AS avg_ns,
            least(greatest(median, lowest), highest) AS med_ns, lowest AS min_ns, highest AS max_ns,
            CASE WHEN n > 1 THEN sqrt((within + spread) / (n - 1)) ELSE 0 END AS stddev_ns, bytes, failed,
-           f.api AS api, f.function AS name
+           f.api AS api, f.function AS name, coalesce(errors, '') AS errors
     FROM sums JOIN functions f USING (key) LEFT JOIN medians(hist) USING (key) LEFT JOIN between_threads USING (key)
+    LEFT JOIN causes USING (key)
     ORDER BY sum(total) OVER (PARTITION BY f.api) DESC, f.api, total DESC, f.function;

@@ -14,4 +14,5 @@
 -- column: failed count Failed
 -- column: api text API
 -- column: name text Function
+-- column: errors text Errors
 SELECT * FROM api_rows

@@ -12,4 +12,5 @@
 -- column: bytes bytes Bytes
 -- column: failed count Failed
 -- column: name text Function
+-- column: errors text Errors
 SELECT * EXCLUDE (api) FROM api_rows WHERE api = 'occa'
