@@ -1,0 +1,126 @@
+"""The trace of an OCCA program says what the program says of itself, in each mode, however OCCA was built and from whatever
+language it is called."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from .conftest import MODES, PROGRAMS, ROOT, Occa, OccaRun, ProfileOcca
+
+DEMO = ("-n", 64, "-s", 3)
+
+
+def check(run: OccaRun) -> None:
+    assert run.seen == run.truth
+    # All that was allocated was freed, and nothing else.
+    freed = [row for row in run.good("memory_free") if row["bytes"]]
+    assert {"count": len(freed), "bytes": sum(row["bytes"] for row in freed)} == run.truth["allocations"]
+    assert run.lost == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("program", ["demo", "capi", "failing", "sources"])
+def test_calls_launches_bytes_and_failures(occa: Occa, profile: ProfileOcca, program: str, mode: str) -> None:
+    run = profile(occa, program, mode, *(DEMO if program == "demo" else ()))
+    check(run)
+    assert {kernel["mode"] for kernel in run.kernels.values()} == {mode}
+
+
+@pytest.mark.parametrize("mode", ["Serial", "OpenCL"])
+def test_python(gcc_occa: Occa, profile: ProfileOcca, mode: str) -> None:
+    if importlib.util.find_spec("occa") is None:
+        pytest.skip("needs OCCA's Python package: tools/get_occa --python .venv")
+    check(profile(gcc_occa, "pyapi", mode))
+
+
+def lines_of(folder: Path) -> dict[str, str]:
+    """Kernel → file:line of its @kernel, read with other means than the tracer's."""
+    found = {}
+    for file in folder.glob("*.okl"):
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            match = re.match(r"@kernel void (\w+)\(", line)
+            if match:
+                found[match[1]] = f"{file}:{number}"
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_kernels_bear_their_source_file_and_line(occa: Occa, profile: ProfileOcca, mode: str) -> None:
+    run = profile(occa, "demo", mode, *DEMO)
+    found = {kernel["name"]: f"{kernel['source']}:{kernel['line']}" for kernel in run.kernels.values()}
+    assert found == lines_of(ROOT / "examples" / "demo")
+
+
+def test_kernels_of_strings_are_told_apart(occa: Occa, profile: ProfileOcca) -> None:
+    """Three sources of one name, freed in between, so that objects take each other's addresses."""
+    run = profile(occa, "sources", "Serial")
+    same = [kernel for kernel in run.kernels.values() if kernel["name"] == "shift"]
+    assert len(same) == 3
+    assert len({kernel["source"] for kernel in same}) == 3
+    assert all(kernel["line"] == 1 for kernel in same)
+
+
+def test_every_launch_belongs_to_its_kernel_call(occa: Occa, profile: ProfileOcca) -> None:
+    for program in ("demo", "sources"):
+        run = profile(occa, program, "OpenCL", *(DEMO if program == "demo" else ()))
+        calls = {(row["tid"], row["seq"]): row for row in run.of("kernel_run")}
+        launched = dict.fromkeys(calls, 0)
+        for work in run.work(kind="kernel"):
+            call = work["corr_tid"], work["run_seq"]
+            launched[call] += 1
+            assert work["name"].startswith(f"_occa_{run.kernels[calls[call]['kernel']]['name']}_")
+        assert launched == {call: row["launches"] for call, row in calls.items()}
+        for kind, copies in run.truth["copies"].items():
+            assert run.bytes_of(kind) == copies["bytes"]
+
+
+def test_errors_are_told_in_the_words_of_occa(gcc_occa: Occa, profile: ProfileOcca) -> None:
+    run = profile(gcc_occa, "failing", "Serial")
+    assert run.errors("memory_copyFrom") == ["Destination memory has size [4000], trying to access [0, 8000]"]
+    assert "absent.okl" in run.errors("device_buildKernel")[0]
+    assert run.errors("kernel_run")[1] == "(addVectors) Kernel expects an occa::memory for argument [2]"
+
+
+@pytest.mark.parametrize("mode", ["Serial", "OpenMP", "OpenCL"])
+def test_a_kernel_that_spins_has_the_time_it_spun(gcc_occa: Occa, profile: ProfileOcca, mode: str) -> None:
+    import json
+
+    run = profile(gcc_occa, "spin", mode, 5, 20)
+    assert run.status == 0, run.stderr
+    said = json.loads(run.stdout)
+    if mode == "OpenCL":
+        times = [row["end"] - row["start"] for row in run.work(kind="kernel")]
+    else:
+        times = [row["ts"] - row["start"] for row in sorted(run.of("kernel_run"), key=lambda row: row["start"])]
+    assert sum(times[-said["calls"] :]) / 1e6 == pytest.approx(said["total_ms"], rel=0.05)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reports(gcc_occa: Occa, profile: ProfileOcca, mode: str) -> None:
+    run = profile(gcc_occa, "demo", mode, *DEMO)
+    tables = run.report("occa_kern_sum", "occa_api_sum", "gpu_mem_size_sum")
+    kernels = {row["name"]: row for row in tables["occa_kern_sum"] if not row["parent"]}
+    assert {name: row["calls"] for name, row in kernels.items()} == {n: k["calls"] for n, k in run.truth["kernels"].items()}
+    assert {row["mode"] for row in kernels.values()} == {mode}
+    launches: dict[str, int] = {}
+    for row in tables["occa_kern_sum"]:
+        if row["parent"]:
+            launches[row["parent"]] = launches.get(row["parent"], 0) + row["calls"]
+    assert launches == {name: k["launches"] for name, k in run.truth["kernels"].items() if k["launches"]}
+    moved = {row["name"]: {"count": row["count"] if "count" in row else row["calls"], "bytes": row["bytes"]}
+             for row in tables["gpu_mem_size_sum"]}
+    assert moved == run.truth["copies"]
+    calls = {row["name"]: row["calls"] for row in tables["occa_api_sum"]}
+    assert calls["occa::kernel::run"] == sum(k["calls"] for k in run.truth["kernels"].values())
+    assert calls["occa::device::malloc"] == run.truth["allocations"]["count"]
+
+
+def test_memory_shows_every_kind_of_call_under_its_name(gcc_occa: Occa, profile: ProfileOcca) -> None:
+    run = profile(gcc_occa, "sources", "Serial")
+    assert len(run.of("memcpy")) == 3
+    assert len(run.of("memory_copyFrom")) == len(run.of("memory_copyTo")) == 4
+    assert (PROGRAMS / "work.okl").exists()
