@@ -1,0 +1,245 @@
+// The device engine on its own, with stand-ins for the core and for a vendor: `units NAME` runs one check and exits 0, or
+// says what is wrong.
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "clock.h"
+#include "engine.h"
+#include "handle_map.h"
+
+using namespace occatrace::device;
+
+static std::mutex recorded_lock;
+static std::vector<struct occatrace_activity> recorded;
+static uint64_t warnings;
+
+extern "C" {
+uint32_t occatrace_intern(const char *) { return 1; }
+uint32_t occatrace_device(uint32_t, uint32_t, uint32_t, uint32_t, uint64_t) { return 1; }
+uint32_t occatrace_queue(uint32_t, uint64_t, uint32_t, uint64_t) { return 1; }
+void occatrace_activity(const struct occatrace_activity *activity) {
+  std::lock_guard<std::mutex> guard(recorded_lock);
+  recorded.push_back(*activity);
+}
+void occatrace_clock(uint32_t, uint64_t, uint64_t, uint64_t) {}
+void occatrace_clock_warning(uint32_t, uint64_t clamped, uint64_t) { warnings = clamped; }
+void occatrace_want_harvest(void) {}
+}
+
+static void expect(bool holds, const char *what, long long got = 0) {
+  if (holds) return;
+  std::printf("wrong: %s (%lld)\n", what, got);
+  std::exit(1);
+}
+
+// ---- clocks ----
+
+// A device that counts one of the host's clocks is found out, and then read to within the noise of reading two clocks.
+static void host_clocks() {
+  for (const clockid_t id : {CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME}) {
+    Clock clock;
+    for (int at = 0; at < 100; ++at) {
+      const uint64_t before = read_clock(CLOCK_MONOTONIC);
+      const uint64_t stamp = read_clock(id);
+      const uint64_t after = read_clock(CLOCK_MONOTONIC);
+      if (at % 10 == 0) clock.bracket(stamp, before, after);
+      clock.refresh();
+      const uint64_t host = clock.to_host(stamp);
+      expect(host + 2000 > before && host < after + 2000, "host clock", static_cast<long long>(host - before));
+    }
+    Clock::Point point;
+    expect(clock.take_point(&point), "a first point");
+    expect(!clock.take_point(&point), "no second point at once");
+    expect(point.uncertainty < 100'000, "uncertainty", static_cast<long long>(point.uncertainty));
+  }
+}
+
+// A device with a clock of its own, which drifts: interpolated from brackets alone.
+static void own_clock() {
+  constexpr double rate = 1.0002;
+  const auto device_time = [](uint64_t host) { return static_cast<uint64_t>(5e12 + static_cast<double>(host) * rate); };
+  const uint64_t begin = read_clock(CLOCK_MONOTONIC);
+  Clock clock;
+  std::mt19937 random(1);
+  for (uint64_t at = 0; at < 3'000'000'000; at += 1'000'000) {
+    const uint64_t host = begin + at;
+    clock.bracket(device_time(host), host - random() % 1500, host + random() % 1500);
+    clock.refresh();
+    // Just happened, a command of half a second ago, and one of 2 s ago.
+    for (const uint64_t ago : {UINT64_C(0), UINT64_C(500'000'000), UINT64_C(2'000'000'000)}) {
+      if (ago > at) continue;
+      const auto off = static_cast<int64_t>(clock.to_host(device_time(host - ago)) - (host - ago));
+      expect(std::llabs(off) < 6000, "own clock", off);
+    }
+  }
+}
+
+// A device clock that is set: the odd stamp is passed over, a new clock is taken up.
+static void set_clock() {
+  Clock clock;
+  const auto feed = [&clock](int64_t shift, int count) {
+    int64_t off = 0;
+    for (int at = 0; at < count; ++at) {
+      const uint64_t before = read_clock(CLOCK_MONOTONIC);
+      const uint64_t stamp = read_clock(CLOCK_MONOTONIC) + static_cast<uint64_t>(shift);
+      clock.bracket(stamp, before, read_clock(CLOCK_MONOTONIC));
+      off = static_cast<int64_t>(clock.to_host(stamp) - before);
+    }
+    return off;
+  };
+  expect(std::llabs(feed(0, 10)) < 5000, "before");
+  feed(7'000'000'000, 1);
+  expect(std::llabs(feed(0, 1)) < 5000, "after one odd stamp");
+  expect(std::llabs(feed(7'000'000'000, 20)) < 5000, "after a change");
+}
+
+// ---- engine ----
+
+struct FakeEvent {
+  std::atomic<int> state{1};
+  std::atomic<int> released{0};
+  Times times;
+};
+
+static int32_t fake_poll(void *event, Times *times) {
+  auto *fake = static_cast<FakeEvent *>(event);
+  *times = fake->times;
+  return fake->state;
+}
+static void fake_release(void *event) { ++static_cast<FakeEvent *>(event)->released; }
+static const Vendor fake{fake_poll, fake_release};
+
+static Work work_of(FakeEvent &event, uint32_t number) {
+  Work work;
+  work.event = &event;
+  work.before = read_clock(CLOCK_MONOTONIC);
+  const uint64_t stamp = read_clock(CLOCK_MONOTONIC);
+  event.times = {stamp, stamp + 10, stamp + 20, stamp + 30};
+  work.after = read_clock(CLOCK_MONOTONIC);
+  work.seq = number;
+  return work;
+}
+
+static Queue &new_queue(uint32_t flags) {
+  static uintptr_t handles = 1000;
+  Engine &engine = Engine::instance();
+  Device &device = engine.device("fake", &fake, [] { return DeviceNames{"p", "n", "v"}; });
+  handles += 16;
+  return engine.add_queue(fake, device, reinterpret_cast<void *>(handles), nullptr, flags);
+}
+
+// Commands complete in any order; each is recorded once and let go of once, and those of an in-order queue in order.
+static void rings(uint32_t flags) {
+  Queue &queue = new_queue(flags);
+  constexpr uint32_t kCount = 20'000;
+  std::vector<FakeEvent> events(kCount);
+  std::mt19937 random(7);
+  uint32_t next_done = 0;
+  for (uint32_t at = 0; at < kCount; ++at) {
+    queue.push(work_of(events[at], at));
+    if (flags & kOutOfOrder) {
+      events[random() % (at + 1)].state = 0;
+    } else if (random() % 3 != 0) {
+      events[next_done++].state = random() % 50 == 0 ? -5 : 0;
+    }
+    if (random() % 97 == 0) queue.harvest();
+  }
+  const size_t early = recorded.size();
+  expect(early > kCount / 4 && early < kCount, "harvested on the way", static_cast<long long>(early));
+  expect(queue.holds(&events[kCount - 1]) == (events[kCount - 1].released ? 0 : 1), "holds");
+  for (FakeEvent &event : events) {
+    if (event.state == 1) event.state = 0;
+  }
+  queue.harvest();
+  expect(recorded.size() == kCount, "recorded", static_cast<long long>(recorded.size()));
+  std::vector<int> seen(kCount);
+  for (size_t at = 0; at < recorded.size(); ++at) {
+    ++seen[recorded[at].corr_seq];
+    if ((flags & kOutOfOrder) == 0) expect(recorded[at].corr_seq == at, "in order", static_cast<long long>(at));
+    expect(recorded[at].status == events[recorded[at].corr_seq].state, "status", recorded[at].status);
+    expect(recorded[at].queued <= recorded[at].start && recorded[at].start <= recorded[at].end, "times in order");
+  }
+  for (uint32_t at = 0; at < kCount; ++at) {
+    expect(seen[at] == 1, "recorded once", at);
+    expect(events[at].released == 1, "let go of once", at);
+  }
+}
+
+// Threads enqueue to one queue while another harvests.
+static void many_threads() {
+  Queue &queue = new_queue(0);
+  constexpr uint32_t kThreads = 4;
+  constexpr uint32_t kEach = 20'000;
+  std::vector<FakeEvent> events(kThreads * kEach);
+  std::atomic<bool> stop{false};
+  std::thread harvester([&] {
+    while (!stop) Engine::instance().harvest(false);
+  });
+  std::vector<std::thread> threads;
+  for (uint32_t which = 0; which < kThreads; ++which) {
+    threads.emplace_back([&, which] {
+      for (uint32_t at = which * kEach; at < (which + 1) * kEach; ++at) {
+        const Work work = work_of(events[at], at);
+        events[at].state = 0;
+        queue.push(work);
+      }
+    });
+  }
+  for (std::thread &thread : threads) thread.join();
+  stop = true;
+  harvester.join();
+  Engine::instance().close();
+  expect(recorded.size() == events.size(), "recorded", static_cast<long long>(recorded.size()));
+  for (const FakeEvent &event : events) expect(event.released == 1, "let go of once");
+}
+
+// Stamps outside of [enqueue, seen] are moved inside and counted; what is no more than noise is not.
+static void clamped() {
+  Queue &queue = new_queue(0);
+  std::vector<FakeEvent> events(3);
+  Work works[3] = {work_of(events[0], 0), work_of(events[1], 1), work_of(events[2], 2)};
+  events[1].times.start -= 400;
+  events[2].times.end += 1'000'000'000;
+  for (const Work &work : works) queue.push(work);
+  for (FakeEvent &event : events) event.state = 0;
+  Engine::instance().harvest(true);
+  expect(warnings == 1, "one warning", static_cast<long long>(warnings));
+  for (const auto &activity : recorded) {
+    expect(activity.end <= read_clock(CLOCK_MONOTONIC), "not in the future");
+    expect(activity.start >= works[activity.corr_seq].before, "not before its enqueue");
+  }
+}
+
+static void handle_map() {
+  HandleMap map;
+  std::map<uint64_t, uint64_t> truth;
+  std::mt19937_64 random(3);
+  for (int at = 0; at < 20'000; ++at) {
+    const uint64_t key = 16 * (1 + random() % 10'000);
+    map.set(reinterpret_cast<void *>(key), truth[key] = random() | 1);
+  }
+  for (uint64_t key = 16; key < 16 * 10'001; key += 16) {
+    const auto found = truth.find(key);
+    expect(map.get(reinterpret_cast<void *>(key)) == (found == truth.end() ? 0 : found->second), "value");
+  }
+  expect(map.get(nullptr) == 0, "null");
+}
+
+int main(int argc, char **argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name == "host_clocks") host_clocks();
+  else if (name == "own_clock") own_clock();
+  else if (name == "set_clock") set_clock();
+  else if (name == "in_order") rings(0);
+  else if (name == "out_of_order") rings(kOutOfOrder);
+  else if (name == "many_threads") many_threads();
+  else if (name == "clamped") clamped();
+  else if (name == "handle_map") handle_map();
+  else return 2;
+  return 0;
+}
