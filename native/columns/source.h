@@ -53,7 +53,8 @@ std::unique_ptr<Source> open_babeltrace(const std::string &path, const SourceOpt
 std::unique_ptr<Source> open_lttng(const std::string &path, const tsdl::Trace &trace, const SourceOptions &options,
                                    Output &output);
 
-// The decoder of choice for a trace. Throws TraceError if the trace cannot be read at all.
+// The decoder of choice for a trace: the fast one where it knows the layout. Babeltrace asks for babeltrace2, and gets it unless
+// the fast decoder finds the trace damaged. Throws TraceError if the trace cannot be read at all.
 enum class DecoderChoice { Automatic, Fast, Babeltrace };
 std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice, const SourceOptions &options,
                                    Output &output);

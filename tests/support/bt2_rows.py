@@ -1,6 +1,6 @@
 """
-Prints (pickled) the rows of a CTF trace as babeltrace2's own Python bindings see them. Run by the system's Python, which has bt2;
-an independent reading, so nothing here comes from occatrace.
+Prints (pickled) the rows of a CTF trace as babeltrace2's own Python bindings see them. Run by the system's Python, which
+has bt2; an independent reading, so nothing here comes from occatrace.
 """
 
 import pickle
@@ -21,7 +21,7 @@ def plain(value):
 
 def flat(prefix, structure, row):
     names = list(structure)
-    for name, following in zip(names, [*names[1:], ""]):
+    for name, following in zip(names, [*names[1:], ""], strict=True):
         # LTTng's length of the list that follows
         if name == f"_{following}_length":
             continue

@@ -1,8 +1,9 @@
-"""Traces for the column tests: recorded from the test emitter, read by the native reader or by Debian's bt2, as comparable rows."""
+"""Traces for the column tests: recorded from the test emitter, read by the native reader or by Debian's bt2, as rows."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import pickle
 import shutil
@@ -18,7 +19,7 @@ PROGRAMS = Path(__file__).parents[1] / "programs" / "columns"
 ORACLE = Path(__file__).with_name("bt2_rows.py")
 SYSTEM_PYTHON = "/usr/bin/python3"
 
-# Event name to its rows, each the sorted (name, value) pairs; the rows in a sorted list, for streams have no common order.
+# Event name to its rows, each a tuple of (name, value) pairs; the rows are sorted, for streams have no common order.
 Rows = dict[str, list[tuple[tuple[str, Any], ...]]]
 
 
@@ -72,9 +73,9 @@ def _daemon(home: Path) -> Iterator[dict[str, str]]:
 
 
 def record(
-    out: Path, *arguments: str, events: str = "columns_test:*", contexts: Sequence[str] = (), sub_buffer: str = "1M"
+    out: Path, *arguments: str, events: str = "columns_test:*", contexts: Sequence[str] = (), sub_buffer: str = "64K"
 ) -> Path:
-    """Runs the emitter under LTTng and returns the folder of the trace."""
+    """Runs the emitter under LTTng and returns the folder of the trace. 8 MB of events per processor are never lost."""
     session = f"columns-{os.getpid()}-{out.name}"
     with _daemon(out.parent) as env:
 
@@ -83,7 +84,7 @@ def record(
 
         lttng("create", session, "-o", str(out))
         try:
-            lttng("enable-channel", "-s", session, "-u", "ch", "--subbuf-size", sub_buffer, "--num-subbuf", "4")
+            lttng("enable-channel", "-s", session, "-u", "ch", "--subbuf-size", sub_buffer, "--num-subbuf", "128")
             lttng("enable-event", "-s", session, "-u", "-c", "ch", events)
             for context in contexts:
                 lttng("add-context", "-s", session, "-u", "-t", context)
@@ -120,7 +121,9 @@ def assert_same(found: Rows, expected: Rows) -> None:
         same = found[name] == rows
         if not same:
             differing = [(f, e) for f, e in zip(found[name], rows, strict=False) if f != e][:1]
-            raise AssertionError(f"{name}: {len(found[name])} rows, expected {len(rows)}; first difference: {differing}")
+            raise AssertionError(
+                f"{name}: {len(found[name])} rows, expected {len(rows)}; first difference: {differing}"
+            )
 
 
 def rows_of(reader: Any) -> Rows:
@@ -136,7 +139,7 @@ def rows_of(reader: Any) -> Rows:
                 assert column.dtype == "u4" and len(column) == len(batch) + 1 and column[0] == 0
                 assert column[-1] == len(flat)
                 items = [reader.strings[i] for i in flat] if kind == "seq<str>" else flat.tolist()
-                values[name] = [tuple(items[a:b]) for a, b in zip(column[:-1], column[1:], strict=True)]
+                values[name] = [tuple(items[a:b]) for a, b in itertools.pairwise(column)]
             else:
                 assert len(column) == len(batch)
                 values[name] = [reader.strings[i] for i in column] if kind == "str" else column.tolist()

@@ -18,9 +18,7 @@ THREADS, COUNT = 3, 400
 @pytest.fixture(scope="module", params=["plain", "contexts"])
 def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     contexts = ("vpid", "vtid", "procname") if request.param == "contexts" else ()
-    return traces.record(
-        tmp_path_factory.mktemp("trace") / request.param, str(THREADS), str(COUNT), contexts=contexts, sub_buffer="64K"
-    )
+    return traces.record(tmp_path_factory.mktemp("trace") / request.param, str(THREADS), str(COUNT), contexts=contexts)
 
 
 @pytest.fixture(params=["babeltrace2", "fast"])

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(bool(traces.why_no_recording()), reason=traces.w
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return traces.record(tmp_path_factory.mktemp("trace") / "calls", "2", "300000", "calls", events="columns_test:call")
+    return traces.record(tmp_path_factory.mktemp("trace") / "calls", "2", "75000", "calls", events="columns_test:call")
 
 
 @pytest.fixture(params=["babeltrace2", "fast"])
@@ -44,7 +44,7 @@ def test_no_copy_and_arrays_outlive_the_reader(trace: Path, decoder: str) -> Non
 def test_batches_are_bounded(trace: Path, decoder: str) -> None:
     sizes = [len(batch) for batch in _native.Reader(trace, decoder=decoder, batch_rows=10_000)]
     assert max(sizes) == 10_000
-    assert sum(sizes) == 600_000
+    assert sum(sizes) == 150_000
 
 
 def test_schema_and_trace(trace: Path, decoder: str) -> None:
@@ -128,7 +128,7 @@ def test_several_traces(trace: Path, tmp_path: Path, decoder: str) -> None:
     rows = [0, 0]
     for batch in reader:
         rows[batch.trace] += len(batch)
-    assert rows == [600_000, 600_000]
+    assert rows == [150_000, 150_000]
     assert [Path(each["path"]).parent.name for each in reader.traces] == ["host-a", "host-b"]
 
 
