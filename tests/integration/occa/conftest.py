@@ -101,7 +101,16 @@ def occa_build(name: str) -> Occa:
         occa = Occa(name, folder_of_ours)
     else:
         occa = Occa(name, get_occa())
-    command = ["make", "-s", "-j2", "-C", str(PROGRAMS), f"OCCA_DIR={occa.folder}", f"OUT={occa.programs}", *compilers]
+    command = [
+        "make",
+        "-s",
+        "-j2",
+        "-C",
+        str(PROGRAMS),
+        f"OCCA_DIR={occa.folder}",
+        f"OUT={occa.programs}",
+        *compilers,
+    ]
     done = subprocess.run(command, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     return occa
@@ -146,7 +155,9 @@ class OccaRun(Trace):
             copy["count"] += 1
             copy["bytes"] += row["bytes"]
         allocations = self.good("device_malloc")
-        failed = Counter(key.removeprefix("occa:") for key, rows in self.events.items() for row in rows if row.get("error"))
+        failed = Counter(
+            key.removeprefix("occa:") for key, rows in self.events.items() for row in rows if row.get("error")
+        )
         return {
             "kernels": dict(kernels),
             "copies": dict(copies),
@@ -173,7 +184,9 @@ class OccaRun(Trace):
         result: dict[str, list[Row]] = {}
         for table in document["reports"]:
             columns = [column["name"] for column in table["columns"]]
-            result[table["name"]] = [r if isinstance(r, dict) else dict(zip(columns, r, strict=True)) for r in table["rows"]]
+            result[table["name"]] = [
+                r if isinstance(r, dict) else dict(zip(columns, r, strict=True)) for r in table["rows"]
+            ]
         return result
 
 
@@ -184,7 +197,9 @@ ProfileOcca = Callable[..., OccaRun]
 def profile(tmp_path: Path) -> ProfileOcca:
     """profile(occa, program, mode, *arguments, **environment); `recording` chooses the recording mode."""
 
-    def run(occa: Occa, program: str, mode: str, *arguments: object, recording: str = "default", **more: str) -> OccaRun:
+    def run(
+        occa: Occa, program: str, mode: str, *arguments: object, recording: str = "default", **more: str
+    ) -> OccaRun:
         number = len(list(tmp_path.iterdir()))
         folder, truth = tmp_path / f"run{number}", tmp_path / f"truth{number}.json"
         words: list[str] = [str(occa.programs / program)]

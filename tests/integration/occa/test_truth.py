@@ -1,5 +1,5 @@
-"""The trace of an OCCA program says what the program says of itself, in each mode, however OCCA was built and from whatever
-language it is called."""
+"""The trace of an OCCA program says what the program says of itself, in each mode, however OCCA was built and from
+whatever language it is called."""
 
 from __future__ import annotations
 
@@ -104,15 +104,19 @@ def test_reports(gcc_occa: Occa, profile: ProfileOcca, mode: str) -> None:
     run = profile(gcc_occa, "demo", mode, *DEMO)
     tables = run.report("occa_kern_sum", "occa_api_sum", "gpu_mem_size_sum")
     kernels = {row["name"]: row for row in tables["occa_kern_sum"] if not row["parent"]}
-    assert {name: row["calls"] for name, row in kernels.items()} == {n: k["calls"] for n, k in run.truth["kernels"].items()}
+    assert {name: row["calls"] for name, row in kernels.items()} == {
+        n: k["calls"] for n, k in run.truth["kernels"].items()
+    }
     assert {row["mode"] for row in kernels.values()} == {mode}
     launches: dict[str, int] = {}
     for row in tables["occa_kern_sum"]:
         if row["parent"]:
             launches[row["parent"]] = launches.get(row["parent"], 0) + row["calls"]
     assert launches == {name: k["launches"] for name, k in run.truth["kernels"].items() if k["launches"]}
-    moved = {row["name"]: {"count": row["count"] if "count" in row else row["calls"], "bytes": row["bytes"]}
-             for row in tables["gpu_mem_size_sum"]}
+    moved = {
+        row["name"]: {"count": row["count"] if "count" in row else row["calls"], "bytes": row["bytes"]}
+        for row in tables["gpu_mem_size_sum"]
+    }
     assert moved == run.truth["copies"]
     calls = {row["name"]: row["calls"] for row in tables["occa_api_sum"]}
     assert calls["occa::kernel::run"] == sum(k["calls"] for k in run.truth["kernels"].values())

@@ -13,7 +13,14 @@ from ..opencl.conftest import OCCA_PROF
 from .conftest import KEPT, PROGRAMS, Occa, OccaRun, ProfileOcca, occa_build
 
 # OCCA's own examples that need neither MPI, a window nor kernels that the archive leaves out.
-EXAMPLES = ("1_add_vectors", "2_background_device", "3_reduction", "4_building_kernels", "5_unified_memory", "6_dtypes")
+EXAMPLES = (
+    "1_add_vectors",
+    "2_background_device",
+    "3_reduction",
+    "4_building_kernels",
+    "5_unified_memory",
+    "6_dtypes",
+)
 
 
 def example(occa: Occa, name: str) -> Path:
@@ -63,7 +70,9 @@ def test_recording_modes(gcc_occa: Occa, profile: ProfileOcca, recording: str, m
     assert run.lost == 0
 
 
-def test_compilers_started_by_occa_stay_out_of_the_trace(gcc_occa: Occa, profile: ProfileOcca, tmp_path: Path) -> None:
+def test_compilers_started_by_occa_stay_out_of_the_trace(
+    gcc_occa: Occa, profile: ProfileOcca, tmp_path: Path
+) -> None:
     run = profile(gcc_occa, "demo", "Serial", "-n", 32, "-s", 1, OCCA_CACHE_DIR=str(tmp_path / "cold"))
     assert run.status == 0, run.stderr
     assert len(run.events["process:process"]) == 1
