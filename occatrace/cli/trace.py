@@ -41,7 +41,10 @@ def run(args: argparse.Namespace) -> int:
                 thread = f"{call.pid}:{call.tid}"
                 out.write(f"{at // 10**9:6}.{at % 10**9:09} {took} ns {thread:>15}  {indent}{printable(call.text)}\n")
             if zero is None:
-                print("! no single calls were recorded (recording level tally, or no traced API was used)", file=sys.stderr)
+                print(
+                    "! no single calls were recorded (recording level tally, or no traced API was used)",
+                    file=sys.stderr,
+                )
     except (BadInput, StoreError) as error:
         return fail(str(error))
     return 0

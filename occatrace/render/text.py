@@ -107,7 +107,8 @@ def _print_table(
     columns = [
         c
         for c in columns
-        if c.name not in ("failed", "bytes", "source", "device", "errors") or any(v not in ("", "-", "0") for v in cells[c.name])
+        if c.name not in ("failed", "bytes", "source", "device", "errors")
+        or any(v not in ("", "-", "0") for v in cells[c.name])
     ]
     columns, left_out = _fit(columns, cells, width)
     console.print(Text(f"{title} ({definition.name})", style="bold"), end="")

@@ -16,7 +16,17 @@ from occatrace.render import Document, renderer
 from occatrace.render.text import duration, printable, size
 from occatrace.reports import Report, parse
 
-HOSTILE = ["plain", 'quote " and, comma', "new\nline\r\n", "\x1b[31mred\x07", "umlaut ü 漢字 🙂", "x" * 524288, "=1+1", "", "\u202eover"]
+HOSTILE = [
+    "plain",
+    'quote " and, comma',
+    "new\nline\r\n",
+    "\x1b[31mred\x07",
+    "umlaut ü 漢字 🙂",
+    "x" * 524288,
+    "=1+1",
+    "",
+    "\u202eover",
+]
 NOTHING = Losses(0, 0, (), (), (), 0, 0, 0, (), (), ())
 HEAD = """-- title: Things
 -- about: some things
@@ -35,7 +45,9 @@ SELECT 1
 
 
 def document(losses: Losses = NOTHING) -> Document:
-    rows = [(12.5, 1500, 3, 100, 2.5, 1 << 20, int(i == 1), name, "p" if i == 2 else None) for i, name in enumerate(HOSTILE)]
+    rows = [
+        (12.5, 1500, 3, 100, 2.5, 1 << 20, int(i == 1), name, "p" if i == 2 else None) for i, name in enumerate(HOSTILE)
+    ]
     return Document({"program": ["x"]}, losses, [Report(parse("things", HEAD), rows)])
 
 
@@ -139,5 +151,3 @@ def test_size(count: int, text: str) -> None:
 
 def test_printable() -> None:
     assert printable("a\tb\x7f ü") == "a\\tb\\x7f ü"
-
-

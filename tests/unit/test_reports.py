@@ -45,12 +45,26 @@ def work_trace(seed: int) -> FakeTrace:
     rng = np.random.default_rng(seed)
     trace = FakeTrace(batch_rows=50)
     t = trace.process(100)
-    names = {n: t.name(n) for n in ("alpha", "beta", "OpenCL", "Serial", "OpenMP", "k.okl", "_occa_alpha_0", "_occa_alpha_1", "native")}
+    names = {
+        n: t.name(n)
+        for n in ("alpha", "beta", "OpenCL", "Serial", "OpenMP", "k.okl", "_occa_alpha_0", "_occa_alpha_1", "native")
+    }
     opencl = t.name("opencl")
-    for number, (name, mode, line) in enumerate((("alpha", "OpenCL", 3), ("alpha", "Serial", 3), ("beta", "OpenMP", 0)), 1):
+    for number, (name, mode, line) in enumerate(
+        (("alpha", "OpenCL", 3), ("alpha", "Serial", 3), ("beta", "OpenMP", 0)), 1
+    ):
         t.record("kernel", 5, id=number, name=names[name], mode=names[mode], source=names["k.okl"], line=line, binary=0)
     for device in (1, 2):
-        t.event("occatrace_device:device", 6, id=device, api=opencl, platform=0, name=t.name(f"device {device}"), vendor=0, handle=device)
+        t.event(
+            "occatrace_device:device",
+            6,
+            id=device,
+            api=opencl,
+            platform=0,
+            name=t.name(f"device {device}"),
+            vendor=0,
+            handle=device,
+        )
         t.event("occatrace_device:queue", 7, id=device, device=device, handle=device, flags=0)
     for _ in range(300):
         at = int(rng.integers(1000, 100_000))
@@ -64,7 +78,14 @@ def work_trace(seed: int) -> FakeTrace:
             )  # fmt: skip
         t.call("occa:kernel_run", at, at + 100, run, kernel=1, launches=2, error=0)
         t.call("occa:kernel_run", at, at + int(rng.integers(1, 500)), kernel=2, launches=0, error=0)
-        t.call("occa:kernel_run", at, at + int(rng.integers(1, 500)), kernel=3, launches=0, error=names["native"] if rng.random() < 0.1 else 0)
+        t.call(
+            "occa:kernel_run",
+            at,
+            at + int(rng.integers(1, 500)),
+            kernel=3,
+            launches=0,
+            error=names["native"] if rng.random() < 0.1 else 0,
+        )
         for kind in rng.integers(2, 11, 3).tolist():
             start = int(rng.integers(1000, 10**6))
             t.event(
@@ -159,7 +180,11 @@ def test_occa_calls_are_a_part_of_all_calls(tmp_path: Path) -> None:
             {k: v for k, v in r.items() if k != "api"} for r in everything if r["api"] == "occa"
         ]
         assert {r["api"] for r in everything} == {"occa", "opencl"}
-        assert [r["name"] for r in everything if r["failed"]] == ["occa::memory::copyFrom", "clFinish", "clGetDeviceInfo"]
+        assert [r["name"] for r in everything if r["failed"]] == [
+            "occa::memory::copyFrom",
+            "clFinish",
+            "clGetDeviceInfo",
+        ]
         # A failed copy moved nothing.
         assert next(r["bytes"] for r in everything if r["name"] == "occa::memory::copyFrom") == 3 << 20
 
@@ -192,11 +217,14 @@ def test_definitions() -> None:
 intervals = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=40)
 
 
+_CON = connect()
+reports.macros(_CON)
+
+
 @settings(deadline=None)
 @given(intervals)
 def test_busy_and_medians(given_intervals: list[tuple[int, int, int]]) -> None:
-    con = connect()
-    reports.macros(con)
+    con = _CON
     con.register("i", {
         "key": np.array([k for k, _, _ in given_intervals]),
         "s": np.array([s for _, s, _ in given_intervals], np.uint64),

@@ -77,8 +77,8 @@ def test_call_statistics(tmp_path: Path, threads: int) -> None:
             counts = [c for tid, f, _, c in sorted(hist) if (tid, f) == key]
             assert counts == expected.tolist()
         # All threads together, as the report has it.
-        report = {row[-1]: row for row in reports.make(store.con, "api_sum").rows}
         names = [c.name for c in reports.definition("api_sum").columns]
+        report = {row[names.index("name")]: row for row in reports.make(store.con, "api_sum").rows}
         for function in ("clFinish", "clCreateBuffer"):
             d = np.concatenate([v for (_, f), v in durations.items() if f == function]).astype(np.float64)
             row = dict(zip(names, report[function], strict=True))
@@ -110,7 +110,7 @@ def test_events_and_tallies_are_merged(tmp_path: Path) -> None:
 
 
 def test_names_in_pieces_and_hostile(tmp_path: Path) -> None:
-    names = ["kérnel ß" * 40, "comma, \"quote\"\nline", "x" * 20_000, "\x01\x1b[31m", b"\xff\xfe not UTF-8", "nul\0in it"]
+    names = ["kérnel ß" * 40, 'comma, "quote"\nline', "x" * 20_000, "\x01\x1b[31m", b"\xff\xfe not UTF-8", "nul\0in it"]
     trace = FakeTrace()
     t = trace.process(7)
     numbers = [t.name(n) for n in names]

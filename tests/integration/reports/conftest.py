@@ -38,7 +38,9 @@ class Profiled:
 
 def occa_prof(*words: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [*OCCA_PROF, *map(str, words)]
-    return subprocess.run(command, text=True, capture_output=True, timeout=600, env=os.environ | (env or {}), check=False)
+    return subprocess.run(
+        command, text=True, capture_output=True, timeout=600, env=os.environ | (env or {}), check=False
+    )
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +58,9 @@ def occa_dir() -> Path:
 def programs(occa_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the built programs."""
     out = tmp_path_factory.mktemp("programs")
-    subprocess.run(["make", "-j2", "-C", PROGRAMS, f"OCCA_DIR={occa_dir}", f"OUT={out}"], check=True, capture_output=True)
+    subprocess.run(
+        ["make", "-j2", "-C", PROGRAMS, f"OCCA_DIR={occa_dir}", f"OUT={out}"], check=True, capture_output=True
+    )
     return out
 
 

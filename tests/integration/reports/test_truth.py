@@ -76,7 +76,7 @@ def test_failures_have_names(profile: Profile, programs: Path, tmp_path: Path, m
 
 
 def test_time_of_a_spinning_kernel(profile: Profile, programs: Path, mode: str) -> None:
-    run = profile(programs / "spin", mode, 10, 20)
+    run = profile(programs / "spin", mode, 5, 100)
     said = json.loads(run.stdout)
     row = run.kernels()["spin"]
     assert row["calls"] == said["calls"] + said["calibrations"]
@@ -95,7 +95,9 @@ def test_counts_at_every_level(profile: Profile, programs: Path, tmp_path: Path,
     file = tmp_path / "truth.json"
     usual = profile(programs / "demo", "-m", mode, "--truth", file)
     other = profile(programs / "demo", "-m", mode, level=level)
-    counts = [{(r["api"], r["name"]): (r["calls"], r["failed"]) for r in run.reports["api_sum"]} for run in (usual, other)]
+    counts = [
+        {(r["api"], r["name"]): (r["calls"], r["failed"]) for r in run.reports["api_sum"]} for run in (usual, other)
+    ]
     assert counts[0] == counts[1]
     if level != "tally":
         check(other, json.loads(file.read_text(encoding="utf-8")), mode)

@@ -1,0 +1,43 @@
+"""The listing of single calls: order, nesting, names of enumerations and bits, failures, calls that never returned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from occatrace.listing import Line, lines
+from occatrace.tables import open_store
+from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
+
+
+def listed(tmp_path: Path, trace: FakeTrace) -> list[Line]:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        return list(lines(store))
+
+
+def test_demo(tmp_path: Path) -> None:
+    found = listed(tmp_path, demo_trace())
+    assert len(found) == 50 and [x.start_ns for x in found] == sorted(x.start_ns for x in found)
+    assert found[0].text == 'occa::kernel::run(kernel="addVectors", launches=2)' and found[0].depth == 0
+    assert found[1].text == "clEnqueueNDRangeKernel(global=[64, 2]) = CL_SUCCESS" and found[1].depth == 1
+    texts = [x.text for x in found]
+    assert "clCreateBuffer(flags=CL_MEM_READ_WRITE|CL_MEM_COPY_HOST_PTR, size=4096) = CL_SUCCESS" in texts
+    assert "clFinish(command_queue=0x20) = CL_INVALID_COMMAND_QUEUE FAILED CL_INVALID_COMMAND_QUEUE" in texts
+    copy = 'occa::memory::copyFrom(handle=0x1, bytes=1048576, kind=HtoD, mode="Serial")'
+    assert texts.count(copy) == 3 and texts.count(f"{copy} FAILED out of bounds") == 1
+    assert "clBuildProgram(options=\"-cl-std=CL3.0 'x'\n\") = CL_SUCCESS" in texts
+    assert found[-1].text == "clFinish(…) never returned" and found[-1].duration_ns is None
+
+
+def test_odd_values(tmp_path: Path) -> None:
+    trace = FakeTrace()
+    t = trace.process(1)
+    t.call("opencl:clCreateBuffer", 10, 11, flags=0, size=1, ret=-30)
+    t.call("opencl:clCreateBuffer", 20, 21, flags=1 | 1 << 40, size=1 << 63, ret=-12345)
+    t.call("opencl:clEnqueueNDRangeKernel", 30, 31, **{"global": []}, ret=0)
+    t.call("opencl:clBuildProgram", 40, 41, options='a "b" \\', ret=0)
+    assert [x.text for x in listed(tmp_path, trace)] == [
+        "clCreateBuffer(flags=0, size=1) = CL_INVALID_VALUE FAILED CL_INVALID_VALUE",
+        f"clCreateBuffer(flags=CL_MEM_READ_WRITE|0x10000000000, size={1 << 63}) = -12345 FAILED -12345",
+        "clEnqueueNDRangeKernel(global=[]) = CL_SUCCESS",
+        'clBuildProgram(options="a \\"b\\" \\\\") = CL_SUCCESS',
+    ]
