@@ -59,6 +59,7 @@ bool device_time = false;
 
 HandleMap kernel_names;  // cl_kernel → interned name
 HandleMap mapped_bytes;  // address of a mapping → its bytes
+HandleMap at_exit_for;   // cl_platform_id → its exit handlers are behind ours
 
 // Shared virtual memory, by address: a copy's kind follows from what its two ends are.
 class SharedMemory {
@@ -157,11 +158,10 @@ Queue &adopt_queue(cl_command_queue queue, cl_context context, cl_device_id devi
   if (given & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) flags |= device::kOutOfOrder;
   if (given & CL_QUEUE_PROFILING_ENABLE) flags |= device::kProfilingAsked;
   // Again for every new platform: each brings handlers of its own.
-  static HandleMap seen;
   cl_platform_id platform = nullptr;
   real<I>().clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, nullptr);
-  if (platform != nullptr && seen.get(platform) == 0) {
-    seen.set(platform, 1);
+  if (platform != nullptr && at_exit_for.get(platform) == 0) {
+    at_exit_for.set(platform, 1);
     std::atexit(at_exit);
   }
   return Engine::instance().add_queue(vendor<I>, device_of<I>(device), queue, context, flags);
@@ -881,6 +881,7 @@ void after_fork_child() {
   Engine::instance().after_fork_child();
   kernel_names.unlock_after_fork();
   mapped_bytes.unlock_after_fork();
+  at_exit_for.unlock_after_fork();
   shared_memory().unlock_after_fork();
   new (&khr_mutex) std::mutex;
 }
