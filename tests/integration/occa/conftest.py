@@ -173,22 +173,6 @@ class OccaRun(Trace):
         assert self.status == 0, self.stderr
         return {key: value for key, value in self.told.items() if key not in ("program", "mode")}
 
-    def report(self, *names: str) -> dict[str, list[Row]]:
-        words = [*OCCA_PROF, "report", str(self.folder), "--format", "json"]
-        for name in names:
-            words += ["--report", name]
-        done = subprocess.run(words, text=True, capture_output=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stderr
-        document = json.loads(done.stdout)
-        assert document["losses"]["events"] == 0
-        result: dict[str, list[Row]] = {}
-        for table in document["reports"]:
-            columns = [column["name"] for column in table["columns"]]
-            result[table["name"]] = [
-                r if isinstance(r, dict) else dict(zip(columns, r, strict=True)) for r in table["rows"]
-            ]
-        return result
-
 
 ProfileOcca = Callable[..., OccaRun]
 

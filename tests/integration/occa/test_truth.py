@@ -85,44 +85,6 @@ def test_errors_are_told_in_the_words_of_occa(gcc_occa: Occa, profile: ProfileOc
     assert run.errors("kernel_run")[1] == "(addVectors) Kernel expects an occa::memory for argument [2]"
 
 
-@pytest.mark.parametrize("mode", ["Serial", "OpenMP", "OpenCL"])
-def test_a_kernel_that_spins_has_the_time_it_spun(gcc_occa: Occa, profile: ProfileOcca, mode: str) -> None:
-    import json
-
-    run = profile(gcc_occa, "spin", mode, 5, 20)
-    assert run.status == 0, run.stderr
-    said = json.loads(run.stdout)
-    if mode == "OpenCL":
-        times = [row["end"] - row["start"] for row in run.work(kind="kernel")]
-    else:
-        times = [row["ts"] - row["start"] for row in sorted(run.of("kernel_run"), key=lambda row: row["start"])]
-    assert sum(times[-said["calls"] :]) / 1e6 == pytest.approx(said["total_ms"], rel=0.05)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_reports(gcc_occa: Occa, profile: ProfileOcca, mode: str) -> None:
-    run = profile(gcc_occa, "demo", mode, *DEMO)
-    tables = run.report("occa_kern_sum", "occa_api_sum", "gpu_mem_size_sum")
-    kernels = {row["name"]: row for row in tables["occa_kern_sum"] if not row["parent"]}
-    assert {name: row["calls"] for name, row in kernels.items()} == {
-        n: k["calls"] for n, k in run.truth["kernels"].items()
-    }
-    assert {row["mode"] for row in kernels.values()} == {mode}
-    launches: dict[str, int] = {}
-    for row in tables["occa_kern_sum"]:
-        if row["parent"]:
-            launches[row["parent"]] = launches.get(row["parent"], 0) + row["calls"]
-    assert launches == {name: k["launches"] for name, k in run.truth["kernels"].items() if k["launches"]}
-    moved = {
-        row["name"]: {"count": row["count"] if "count" in row else row["calls"], "bytes": row["bytes"]}
-        for row in tables["gpu_mem_size_sum"]
-    }
-    assert moved == run.truth["copies"]
-    calls = {row["name"]: row["calls"] for row in tables["occa_api_sum"]}
-    assert calls["occa::kernel::run"] == sum(k["calls"] for k in run.truth["kernels"].values())
-    assert calls["occa::device::malloc"] == run.truth["allocations"]["count"]
-
-
 def test_memory_shows_every_kind_of_call_under_its_name(gcc_occa: Occa, profile: ProfileOcca) -> None:
     run = profile(gcc_occa, "sources", "Serial")
     assert len(run.of("memcpy")) == 3
