@@ -29,17 +29,21 @@ _EXIT = {0: "exit", 1: "_exit", 2: "exec", 3: "unload"}
 class Batch(Protocol):
     """Columns of one kind of event (`occatrace._native.Batch`)."""
 
-    event: str
-    columns: Columns
+    @property
+    def event(self) -> str: ...
+    @property
+    def columns(self) -> Columns: ...
 
 
 class Reader(Protocol):
     """A trace as batches (`occatrace._native.Reader`)."""
 
-    strings: Sequence[bytes | str]
-    schema: Mapping[str, Mapping[str, str]]
-    problems: Sequence[str]
-    trace_env: Mapping[str, str]
+    @property
+    def strings(self) -> Sequence[bytes | str]: ...
+    @property
+    def schema(self) -> Mapping[str, Mapping[str, str]]: ...
+    @property
+    def problems(self) -> Sequence[str]: ...
 
     def __iter__(self) -> Iterator[Batch]: ...
 

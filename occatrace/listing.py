@@ -64,7 +64,7 @@ def _select(store: Store, key: str, function: Function) -> str:
         fields = [row[0] for row in names.fetchall()]
     args = {arg.name: arg for arg in function.args}
     enums = store.model.enums.get(function.api, {})
-    shown = []
+    shown: list[str] = []
     result = ""
     for field in fields:
         if function.failed and field == function.failed.field and args[field].kind == "name":
@@ -72,8 +72,8 @@ def _select(store: Store, key: str, function: Function) -> str:
         arg = args.get(field, Arg(field, "uint"))
         value = f"coalesce({_value(f'args.{sql_name(field)}', arg, enums.get(arg.enum or ''))}, '')"
         if function.api == "occa" and field == "kernel":
-            names = "SELECT name FROM kernels k WHERE k.process = f.process AND k.id = f.args.kernel"
-            value = f"coalesce('\"' || ({names}) || '\"', {value})"
+            query = "SELECT name FROM kernels k WHERE k.process = f.process AND k.id = f.args.kernel"
+            value = f"coalesce('\"' || ({query}) || '\"', {value})"
         if field == "ret":
             result = f" || ' = ' || {value}"
         else:

@@ -1,4 +1,4 @@
-"""What a run is missing: lost events, calls that never returned, clock corrections, damage. Every report begins with it."""
+"""What a run is missing: lost events, calls that never returned, corrected clocks, damage. Reports begin with it."""
 
 from __future__ import annotations
 
@@ -55,23 +55,18 @@ class Losses:
             out.append(f"asked to be traced and left no record, so missing below: process {_some(self.missing)}")
         if self.events:
             threads = f"{len(self.threads)} thread{'s' if len(self.threads) > 1 else ''}"
-            out.append(
-                f"{self.events:,} of {self.expected:,} events of {threads} were lost: counts and times below are too low"
-            )
+            lost = f"{self.events:,} of {self.expected:,} events of {threads} were lost"
+            out.append(f"{lost}: counts and times below are too low")
         if self.unfinished:
             first = self.unfinished[0]
             more = f", and {len(self.unfinished) - 1} more" if len(self.unfinished) > 1 else ""
             out.append(f"never returned: {first.function} in process {first.pid}, thread {first.tid}{more}")
         if self.killed:
-            pids = ", ".join(map(str, self.killed[:8])) + (" …" if len(self.killed) > 8 else "")
-            out.append(
-                f"ended without notice (killed, crashed or cut off), last tallies may be missing: process {pids}"
-            )
+            how = "ended without notice (killed, crashed or cut off), last tallies may be missing"
+            out.append(f"{how}: process {_some(self.killed)}")
         if self.clamped:
-            worst = self.clamped_worst_ns / 1000
-            out.append(
-                f"{self.clamped:,} device times were moved to fit between enqueue and completion, by up to {worst:,.1f} µs"
-            )
+            worst = f"by up to {self.clamped_worst_ns / 1000:,.1f} µs"
+            out.append(f"{self.clamped:,} device times were moved to fit between enqueue and completion, {worst}")
         if self.failed_activities:
             out.append(f"{self.failed_activities:,} device operations failed")
         return out

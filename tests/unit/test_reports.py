@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def table(store: Store, name: str) -> list[dict[str, Any]]:
 def union(intervals: list[tuple[int, int]]) -> int:
     """Length of the union, by marking elementary intervals."""
     points = sorted({p for i in intervals for p in i})
-    return sum(b - a for a, b in zip(points, points[1:], strict=False) if any(s <= a and b <= e for s, e in intervals))
+    return sum(b - a for a, b in itertools.pairwise(points) if any(s <= a and b <= e for s, e in intervals))
 
 
 def check(row: dict[str, Any], values: list[int], unit: str = "ns") -> None:

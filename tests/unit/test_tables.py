@@ -238,7 +238,7 @@ def test_bad_stores(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"kernels\.parquet is damaged.*remove"):
         open_store(run, model=MODEL)
     kernels.unlink()
-    with pytest.raises(StoreError, match="is missing.*remove"):
+    with pytest.raises(StoreError, match=r"is missing.*remove"):
         open_store(run, model=MODEL)
     (run / "tables" / "tables.json").write_text('{"schema": 0}', encoding="utf-8")
     with pytest.raises(StoreError, match="schema version 0"):

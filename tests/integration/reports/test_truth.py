@@ -1,4 +1,4 @@
-"""Calls, bytes, launches and times in the reports equal what the programs say of themselves, in each mode and language."""
+"""Calls, bytes, launches and times in the reports equal what the programs say of themselves, in each mode."""
 
 from __future__ import annotations
 
