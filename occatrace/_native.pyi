@@ -149,9 +149,7 @@ class Counter:
 class Timeline:
     """Writes a Perfetto trace. Times are CLOCK_MONOTONIC; `realtime` is CLOCK_REALTIME at `origin`."""
 
-    def __init__(
-        self, path: str, origin: int, realtime: int, first_sequence: int = 1, gzip: bool = False
-    ) -> None: ...
+    def __init__(self, path: str, origin: int, realtime: int, first_sequence: int = 1, gzip: bool = False) -> None: ...
     def string(self, text: str) -> int:
         """The number of a text, the same for the same text."""
     def machine(self, id: int) -> None:
@@ -159,9 +157,7 @@ class Timeline:
     def process(self, uuid: int, pid: int, name: str, cmdline: Sequence[str], labels: Sequence[str]) -> None: ...
     def thread(self, uuid: int, pid: int, tid: int, name: str) -> None: ...
     def group(self, uuid: int, parent: int, name: str, order: int) -> None: ...
-    def lanes(
-        self, uuid: int, parent: int, name: str, order: int, nested: bool, announced: bool = False
-    ) -> Lanes:
+    def lanes(self, uuid: int, parent: int, name: str, order: int, nested: bool, announced: bool = False) -> Lanes:
         """A track. nested: slices may enclose each other. announced: the first lane is described already."""
     def counter(self, uuid: int, parent: int, name: str, order: int, unit: str) -> Counter:
         """unit: "count", "bytes", or what to show."""

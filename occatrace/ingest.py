@@ -16,14 +16,13 @@ import numpy.typing as npt
 
 from occatrace import _native, histogram
 from occatrace.model import Function, Model
-from occatrace.schema import BY_NAME, KINDS, NO_SEQ
+from occatrace.schema import BY_NAME, NO_SEQ
 
 Columns = Mapping[str, npt.NDArray[Any]]
 U64 = npt.NDArray[np.uint64]
 Index = npt.NDArray[np.int64]
 
 _MAX_TID = 1 << 22  # Linux' limit of process ids; beyond it a trace is damaged
-_EXIT = {0: "exit", 1: "_exit", 2: "exec", 3: "unload"}
 
 
 class Batch(Protocol):
@@ -440,7 +439,9 @@ class _Assembly:
                 rows[process - 1][10] = max(rows[process - 1][10], end)
                 threads.append((slot + 1, process, tid, text_of(record["name"]) if record else "", start, end))
             for r in host.records.get("exit", ()):
-                rows[self._process_of[r["slot"]] - 1][13] = _EXIT.get(r["reason"], str(r["reason"]))
+                rows[self._process_of[r["slot"]] - 1][13] = self._model.texts("process", "exit_reason").get(
+                    r["reason"], str(r["reason"])
+                )
         self._fill("processes", rows)
         self._fill("threads", threads)
 
@@ -597,7 +598,11 @@ class _Assembly:
         )
         self._con.execute("CREATE OR REPLACE TEMP TABLE slots AS SELECT * FROM batch")
         self._con.unregister("batch")
-        kinds = "CASE r.kind " + " ".join(f"WHEN {n} THEN '{name}'" for n, name in KINDS.items()) + " ELSE 'other' END"
+        kinds = (
+            "CASE r.kind "
+            + " ".join(f"WHEN {n} THEN '{name}'" for n, name in self._model.texts("device", "activity_kind").items())
+            + " ELSE 'other' END"
+        )
         self._con.execute("""
             INSERT INTO kernel_runs BY NAME
             SELECT s.process, r.slot + 1 AS thread, r.seq, k.kernel, r.start AS start_ns, r.end AS end_ns, r.launches,

@@ -96,15 +96,18 @@ class Model:
         function = self._by_key.get((api, key))
         return (api, function.name if function else key)
 
+    def texts(self, api: str, enum: str) -> Mapping[int, str]:
+        """Names of an enumeration by value."""
+        return {value: text for text, value in self.enums[api][enum].values.items()}
+
     def error_name(self, name: str, code: int) -> str:
         """What the model calls the code by which a call of "api:function" failed; the number where it has no name."""
         api, _, key = name.partition(":")
         function = self._by_key.get((api, key))
         if function and function.failed:
             field = next(a for a in function.args if a.name == function.failed.field)
-            for text, value in self.enums[api][field.enum].values.items() if field.enum else ():
-                if value == code:
-                    return text
+            if field.enum:
+                return self.texts(api, field.enum).get(code, str(code))
         return str(code)
 
     @cached_property

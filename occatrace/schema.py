@@ -9,21 +9,7 @@ from dataclasses import dataclass
 
 SCHEMA_VERSION = 1
 
-# The kinds of device work, as numbered in the `activity` record.
-KINDS: dict[int, str] = {
-    1: "kernel",
-    2: "HtoD",
-    3: "DtoH",
-    4: "DtoD",
-    5: "HtoH",
-    6: "fill",
-    7: "map",
-    8: "unmap",
-    9: "marker",
-    10: "migrate",
-    11: "native",
-    12: "other",
-}
+# Kinds of device work (model: device.yaml, activity_kind) that move or set memory.
 MEMORY_KINDS = ("HtoD", "DtoH", "DtoD", "HtoH", "fill", "map", "unmap", "migrate")
 
 # OCCA modes in which the call itself is the work: there is no device behind it that could be timed.
@@ -90,7 +76,7 @@ start_ns     UBIGINT   ns     when tracing of the process began (CLOCK_MONOTONIC
 end_ns       UBIGINT   ns     its last event
 realtime_ns  UBIGINT   ns     CLOCK_REALTIME at mono_ns
 mono_ns      UBIGINT   ns     CLOCK_MONOTONIC at the same moment
-exit         VARCHAR   text   how it ended: exit, _exit, exec, unload; null: it did not get to say
+exit         VARCHAR   text   how it ended: exit, _exit, exec, unload, abort; null: it did not get to say
 trace        VARCHAR   text   folder of its trace within the run's
 """),
     ),

@@ -3,6 +3,7 @@
 
 Run by CMake; only this file touches the disk. The stages live in tools/generator/.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -11,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from generator.emit import files_of  # noqa: E402
-from generator.parse import ModelError, parse_folder  # noqa: E402
+from generator.emit import files_of
+from generator.parse import ModelError, parse_folder
 
 
 def main() -> int:
@@ -20,7 +21,9 @@ def main() -> int:
     parser.add_argument("--model", type=Path, required=True, help="folder of the YAML files")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--output", type=Path, help="folder for the generated files")
-    where.add_argument("--docs", type=Path, help="write only the documentation, into this folder (the repository's docs/)")
+    where.add_argument(
+        "--docs", type=Path, help="write only the documentation, into this folder (the repository's docs/)"
+    )
     parser.add_argument("--list", action="store_true", help="print the names of the files and write nothing")
     args = parser.parse_args()
     try:

@@ -1,4 +1,5 @@
 """The documentation keeps up with the code."""
+
 from __future__ import annotations
 
 import re
@@ -7,8 +8,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [p for folder in ("native", "occatrace", "tools", ".ci") for p in (ROOT / folder).rglob("*")
-           if p.is_file() and p.suffix in {".c", ".cpp", ".h", ".py", ".j2", ".sql", ""} and "__pycache__" not in p.parts]
+SOURCES = [
+    p
+    for folder in ("native", "occatrace", "tools", ".ci")
+    for p in (ROOT / folder).rglob("*")
+    if p.is_file() and p.suffix in {".c", ".cpp", ".h", ".py", ".j2", ".sql", ""} and "__pycache__" not in p.parts
+]
 
 
 def test_every_environment_variable_is_documented() -> None:
@@ -37,7 +42,14 @@ def test_nothing_refers_to_what_a_reader_does_not_have() -> None:
 
 def test_the_pages_of_the_events_are_those_of_the_model(tmp_path: Path) -> None:
     """When this fails: tools/generate.py --model tracepoints --docs docs"""
-    command = [sys.executable, str(ROOT / "tools/generate.py"), "--model", str(ROOT / "tracepoints"), "--docs", str(tmp_path)]
+    command = [
+        sys.executable,
+        str(ROOT / "tools/generate.py"),
+        "--model",
+        str(ROOT / "tracepoints"),
+        "--docs",
+        str(tmp_path),
+    ]
     subprocess.run(command, check=True)
     fresh = {p.name: p.read_text() for p in (tmp_path / "events").iterdir()}
     assert len(fresh) >= 4

@@ -1,4 +1,5 @@
 """The generator: what it accepts, what it refuses and where it says the mistake is, and what comes out."""
+
 from __future__ import annotations
 
 import json
@@ -65,10 +66,14 @@ def test_functions_carry_their_meaning() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("name: count, type: unsigned int", "name: count, type: mystery_t", "function smallWrite: argument count: C type 'mystery_t'"),
+        (
+            "name: count, type: unsigned int",
+            "name: count, type: mystery_t",
+            "function smallWrite: argument count: C type 'mystery_t'",
+        ),
         ("array: count", "array: cuont", "function smallWrite: argument list: its length cuont is no argument"),
         ("field: ret, op", "field: rte, op", "function smallWrite: failed: no field rte"),
-        ("op: \"!=\"", "op: \"~\"", "function smallWrite: failed: unknown operator ~"),
+        ('op: "!="', 'op: "~"', "function smallWrite: failed: unknown operator ~"),
         ("bytes: size\n", "bytes: sise\n", "function smallWrite: bytes: no field sise"),
         ("enum: small_error}", "enum: other}", "function smallWrite: returns: unknown enum other"),
         ("name: wait,", "name: seq,", "function smallWrite: argument seq: the name seq belongs to every event"),
@@ -94,8 +99,12 @@ def test_a_series_of_symbols() -> None:
 def test_files_of_a_model() -> None:
     files = files_of(Model((parse_text(SMALL),)))
     assert set(files) == {
-        "occatrace/_model.json", "native/small_events.h", "native/small_tp.h", "native/provider_small.c",
-        "native/trampolines.c", "docs/events/small.md",
+        "occatrace/_model.json",
+        "native/small_events.h",
+        "native/small_tp.h",
+        "native/provider_small.c",
+        "native/trampolines.c",
+        "docs/events/small.md",
     }
     model = json.loads(files["occatrace/_model.json"])["apis"]["small"]
     write = model["functions"]["smallWrite"]
@@ -107,11 +116,16 @@ def test_files_of_a_model() -> None:
 
 def test_the_real_model_covers_the_dispatch_table() -> None:
     api = next(a for a in parse_folder(ROOT / "tracepoints").apis if a.name == "opencl")
-    header = subprocess.run(["gcc", "-E", "-x", "c", "-"], input="#include <CL/cl_icd.h>\n", text=True,
-                            capture_output=True, check=True).stdout
-    body = header[header.index("struct _cl_icd_dispatch {"):]
+    header = subprocess.run(
+        ["gcc", "-E", "-x", "c", "-"], input="#include <CL/cl_icd.h>\n", text=True, capture_output=True, check=True
+    ).stdout
+    body = header[header.index("struct _cl_icd_dispatch {") :]
     body = body[: body.index("}")]
-    typed = [line.split()[-1].strip(";").removeprefix("cl_api_").removeprefix("*") for line in body.splitlines() if "cl_api_cl" in line or "clGetExt" in line]
+    typed = [
+        line.split()[-1].strip(";").removeprefix("cl_api_").removeprefix("*")
+        for line in body.splitlines()
+        if "cl_api_cl" in line or "clGetExt" in line
+    ]
     names = {f.name for f in api.functions}
     assert len(typed) > 130
     # The Direct3D slots are untyped pointers on Linux.
@@ -120,7 +134,14 @@ def test_the_real_model_covers_the_dispatch_table() -> None:
 
 
 def test_generated_files_are_not_rewritten_when_nothing_changed(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "tools/generate.py"), "--model", str(ROOT / "tracepoints"), "--output", str(tmp_path)]
+    command = [
+        sys.executable,
+        str(ROOT / "tools/generate.py"),
+        "--model",
+        str(ROOT / "tracepoints"),
+        "--output",
+        str(tmp_path),
+    ]
     subprocess.run(command, check=True)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     subprocess.run(command, check=True)
@@ -129,8 +150,11 @@ def test_generated_files_are_not_rewritten_when_nothing_changed(tmp_path: Path) 
 
 def test_a_broken_model_stops_the_build_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SMALL.replace("bytes: size", "bytes: sise"))
-    done = subprocess.run([sys.executable, str(ROOT / "tools/generate.py"), "--model", str(tmp_path), "--output",
-                           str(tmp_path / "out")], text=True, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/generate.py"), "--model", str(tmp_path), "--output", str(tmp_path / "out")],
+        text=True,
+        capture_output=True,
+    )
     assert done.returncode == 1
     assert done.stderr.strip() == "generate.py: small.yaml: function smallWrite: bytes: no field sise"
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,5 @@
 """Model → files in memory. The logic is here; the templates only lay out text."""
+
 from __future__ import annotations
 
 import json
@@ -13,8 +14,13 @@ _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 def _environment() -> jinja2.Environment:
-    env = jinja2.Environment(loader=jinja2.FileSystemLoader(_TEMPLATES), undefined=jinja2.StrictUndefined,
-                             trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     env.filters["lttng_field"] = lttng_field
     env.filters["member"] = member
     return env
@@ -35,7 +41,7 @@ def lttng_field(field: Field, provider: str) -> str:
         kind = "sequence_hex" if t.hex else "sequence"
         return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value}, uint32_t, {value}_length)"
     if t.kind == "string":
-        return f"lttng_ust_field_string({field.name}, {value} ? {value} : \"\")"
+        return f'lttng_ust_field_string({field.name}, {value} ? {value} : "")'
     if t.kind == "float":
         return f"lttng_ust_field_float({t.c}, {field.name}, {value})"
     if t.kind == "enum":
@@ -79,10 +85,16 @@ def _python_function(f: Function) -> dict[str, Any]:
                 entry["role"] = arg.role
         args.append(entry)
     return {
-        "name": f.name, "event": f.event, "level": dict(zip(MODES, f.levels, strict=True)),
-        "blocking": bool(f.blocking), "args": args,
-        "failed": None if f.failure is None else {"field": f.failure.field, "op": f.failure.op, "value": f.failure.value},
-        "bytes": f.bytes, "activity": None if f.activity is None else f.activity.kind,
+        "name": f.name,
+        "event": f.event,
+        "level": dict(zip(MODES, f.levels, strict=True)),
+        "blocking": bool(f.blocking),
+        "args": args,
+        "failed": None
+        if f.failure is None
+        else {"field": f.failure.field, "op": f.failure.op, "value": f.failure.value},
+        "bytes": f.bytes,
+        "activity": None if f.activity is None else f.activity.kind,
         "queue": None if f.activity is None else f.activity.queue,
     }
 
@@ -92,7 +104,9 @@ def python_model(model: Model) -> str:
     apis = {}
     for api in model.apis:
         apis[api.name] = {
-            "title": api.title, "provider": api.provider, "library": api.library,
+            "title": api.title,
+            "provider": api.provider,
+            "library": api.library,
             "functions": {f.event: _python_function(f) for f in api.functions},
             "records": {r.name: {"doc": r.doc, "fields": [_python_field(x) for x in r.fields]} for r in api.records},
             "enums": {e.name: {"bitfield": e.bitfield, "values": dict(e.values)} for e in api.enums},

@@ -1,4 +1,5 @@
 """The model: what is traced and what it means. Immutable; knows nothing of YAML or of any output."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

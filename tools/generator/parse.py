@@ -1,4 +1,5 @@
 """YAML → model. Every error says where: "opencl.yaml: function clFlush: argument queue: …"."""
+
 from __future__ import annotations
 
 import re
@@ -14,15 +15,31 @@ from .model import COMMON, LEVELS, MODES, Activity, Api, Arg, Enum, Failure, Fie
 _BASE = re.compile(r"^(?P<kind>[iu])(?P<bits>8|16|32|64)$")
 # C types that need no entry in an API's `types`.
 _C_TYPES: Mapping[str, Type] = {
-    "int": Type("int", 32, True), "unsigned int": Type("int", 32), "unsigned": Type("int", 32),
-    "long": Type("int", 64, True), "unsigned long": Type("int", 64), "long long": Type("int", 64, True),
-    "unsigned long long": Type("int", 64), "char": Type("int", 8, True), "unsigned char": Type("int", 8),
-    "short": Type("int", 16, True), "unsigned short": Type("int", 16),
-    "size_t": Type("int", 64), "intptr_t": Type("int", 64, True), "uintptr_t": Type("int", 64),
-    "int8_t": Type("int", 8, True), "int16_t": Type("int", 16, True), "int32_t": Type("int", 32, True),
-    "int64_t": Type("int", 64, True), "uint8_t": Type("int", 8), "uint16_t": Type("int", 16),
-    "uint32_t": Type("int", 32), "uint64_t": Type("int", 64), "bool": Type("int", 8),
-    "float": Type("float", 32), "double": Type("float", 64),
+    "int": Type("int", 32, True),
+    "unsigned int": Type("int", 32),
+    "unsigned": Type("int", 32),
+    "long": Type("int", 64, True),
+    "unsigned long": Type("int", 64),
+    "long long": Type("int", 64, True),
+    "unsigned long long": Type("int", 64),
+    "char": Type("int", 8, True),
+    "unsigned char": Type("int", 8),
+    "short": Type("int", 16, True),
+    "unsigned short": Type("int", 16),
+    "size_t": Type("int", 64),
+    "intptr_t": Type("int", 64, True),
+    "uintptr_t": Type("int", 64),
+    "int8_t": Type("int", 8, True),
+    "int16_t": Type("int", 16, True),
+    "int32_t": Type("int", 32, True),
+    "int64_t": Type("int", 64, True),
+    "uint8_t": Type("int", 8),
+    "uint16_t": Type("int", 16),
+    "uint32_t": Type("int", 32),
+    "uint64_t": Type("int", 64),
+    "bool": Type("int", 8),
+    "float": Type("float", 32),
+    "double": Type("float", 64),
 }
 _POINTER = Type("pointer", 64, hex=True)
 
@@ -48,7 +65,9 @@ def _known(data: Mapping[str, Any], allowed: set[str]) -> None:
 
 
 def _plain(ctype: str) -> str:
-    return " ".join(t for t in ctype.replace("*", " * ").split() if t not in ("const", "struct", "volatile", "restrict"))
+    return " ".join(
+        t for t in ctype.replace("*", " * ").split() if t not in ("const", "struct", "volatile", "restrict")
+    )
 
 
 class _ApiParser:
@@ -86,8 +105,24 @@ class _ApiParser:
 
     def api(self) -> Api:
         data = self.data
-        _known(data, {"api", "title", "provider", "library", "headers", "enums", "types", "functions", "records",
-                      "dispatch", "symbols", "doc", "failed"})
+        _known(
+            data,
+            {
+                "api",
+                "title",
+                "provider",
+                "library",
+                "headers",
+                "enums",
+                "types",
+                "functions",
+                "records",
+                "dispatch",
+                "symbols",
+                "doc",
+                "failed",
+            },
+        )
         enums = []
         for name, body in (data.get("enums") or {}).items():
             with _at(f"enum {name}"):
@@ -105,8 +140,12 @@ class _ApiParser:
                 if body.get("enum") is not None and body["enum"] not in names:
                     raise ModelError(f"unknown enum {body['enum']}")
                 self.types[name] = Type(
-                    kind, int(body.get("bits", 64)), bool(body.get("signed", False)), body.get("enum"),
-                    bool(body.get("hex", kind in ("handle", "pointer", "bitfield"))))
+                    kind,
+                    int(body.get("bits", 64)),
+                    bool(body.get("signed", False)),
+                    body.get("enum"),
+                    bool(body.get("hex", kind in ("handle", "pointer", "bitfield"))),
+                )
         functions = []
         for body in data.get("functions") or ():
             if body.get("passthrough"):
@@ -122,15 +161,31 @@ class _ApiParser:
         for body in data.get("records") or ():
             with _at(f"record {body.get('name', '?')}"):
                 _known(body, {"name", "doc", "fields"})
-                records.append(Record(body["name"], tuple(self.field(f, names, call=False) for f in body["fields"]),
-                                      body.get("doc", "")))
+                records.append(
+                    Record(
+                        body["name"],
+                        tuple(self.field(f, names, call=False) for f in body["fields"]),
+                        body.get("doc", ""),
+                    )
+                )
         symbols: list[str] = [s for f in functions for s in f.symbols] + list(self.symbols(data.get("symbols")))
         if len(set(symbols)) != len(symbols):
             twice = sorted({s for s in symbols if symbols.count(s) > 1})
             raise ModelError(f"symbols stand twice: {', '.join(twice)}")
-        return Api(data["api"], data["title"], data["provider"], data.get("library", data["api"]), tuple(enums),
-                   tuple(functions), tuple(records), tuple(data.get("headers") or ()),
-                   tuple(declarations), any("slot" in f for f in data.get("functions") or ()), tuple(symbols), data.get("doc", ""))
+        return Api(
+            data["api"],
+            data["title"],
+            data["provider"],
+            data.get("library", data["api"]),
+            tuple(enums),
+            tuple(functions),
+            tuple(records),
+            tuple(data.get("headers") or ()),
+            tuple(declarations),
+            any("slot" in f for f in data.get("functions") or ()),
+            tuple(symbols),
+            data.get("doc", ""),
+        )
 
     def field(self, body: Mapping[str, Any], enums: set[str], call: bool = True) -> Field:
         with _at(f"field {body.get('name', '?')}"):
@@ -145,8 +200,14 @@ class _ApiParser:
             kind = base.kind
             if enum is not None and kind == "int":
                 kind = "enum"
-            return Field(body["name"], Type(kind, base.bits, base.signed, enum, bool(body.get("hex", base.hex))),
-                         array, None, body.get("doc", ""), body.get("unit", ""))
+            return Field(
+                body["name"],
+                Type(kind, base.bits, base.signed, enum, bool(body.get("hex", base.hex))),
+                array,
+                None,
+                body.get("doc", ""),
+                body.get("unit", ""),
+            )
 
     @staticmethod
     def check_name(name: str, call: bool = True) -> None:
@@ -155,8 +216,24 @@ class _ApiParser:
 
     def arg(self, body: Mapping[str, Any], enums: set[str]) -> Arg:
         with _at(f"argument {body.get('name', '?')}"):
-            _known(body, {"name", "type", "role", "array", "out", "enum", "doc", "unit", "string", "hex", "ensure",
-                          "blob", "value"})
+            _known(
+                body,
+                {
+                    "name",
+                    "type",
+                    "role",
+                    "array",
+                    "out",
+                    "enum",
+                    "doc",
+                    "unit",
+                    "string",
+                    "hex",
+                    "ensure",
+                    "blob",
+                    "value",
+                },
+            )
             self.check_name(body["name"])
             ctype = body["type"]
             out, length = bool(body.get("out", False)), body.get("array", body.get("blob"))
@@ -176,16 +253,49 @@ class _ApiParser:
             if body.get("enum"):
                 if body["enum"] not in enums:
                     raise ModelError(f"unknown enum {body['enum']}")
-                type_ = Type("enum" if type_.kind == "int" else type_.kind, type_.bits, type_.signed, body["enum"],
-                             type_.hex)
-            field = Field(body["name"], type_, length is not None, None if length is None else str(length),
-                          body.get("doc", ""), body.get("unit", ""))
-            return Arg(body["name"], ctype, field, out, body.get("role", ""), bool(body.get("ensure", False)),
-                       "blob" in body, body.get("value", ""))
+                type_ = Type(
+                    "enum" if type_.kind == "int" else type_.kind, type_.bits, type_.signed, body["enum"], type_.hex
+                )
+            field = Field(
+                body["name"],
+                type_,
+                length is not None,
+                None if length is None else str(length),
+                body.get("doc", ""),
+                body.get("unit", ""),
+            )
+            return Arg(
+                body["name"],
+                ctype,
+                field,
+                out,
+                body.get("role", ""),
+                bool(body.get("ensure", False)),
+                "blob" in body,
+                body.get("value", ""),
+            )
 
     def function(self, body: Mapping[str, Any], enums: set[str]) -> Function:
-        _known(body, {"name", "event", "returns", "failed", "level", "blocking", "bytes", "activity", "args",
-                      "fields", "symbols", "condition", "doc", "slot", "extra"})
+        _known(
+            body,
+            {
+                "name",
+                "event",
+                "returns",
+                "failed",
+                "level",
+                "blocking",
+                "bytes",
+                "activity",
+                "args",
+                "fields",
+                "symbols",
+                "condition",
+                "doc",
+                "slot",
+                "extra",
+            },
+        )
         name = body["name"]
         args = tuple(self.arg(a, enums) for a in body.get("args") or ())
         returns: Arg | None = None
@@ -224,13 +334,29 @@ class _ApiParser:
         activity = None
         if body.get("activity"):
             a = body["activity"]
-            activity = Activity(a["kind"], a.get("queue"), a.get("event"),
-                                tuple((k, v) for k, v in a.items() if k not in ("kind", "queue", "event")))
+            activity = Activity(
+                a["kind"],
+                a.get("queue"),
+                a.get("event"),
+                tuple((k, v) for k, v in a.items() if k not in ("kind", "queue", "event")),
+            )
         blocking = body.get("blocking", False)
-        return Function(name, body.get("event", name), tuple(fields), self.levels(body.get("level")),
-                        "always" if blocking is True else "" if not blocking else str(blocking), failure, args, extra,
-                        returns, body.get("bytes"), activity, self.symbols(body.get("symbols")),
-                        body.get("condition", ""), body.get("doc", ""))
+        return Function(
+            name,
+            body.get("event", name),
+            tuple(fields),
+            self.levels(body.get("level")),
+            "always" if blocking is True else "" if not blocking else str(blocking),
+            failure,
+            args,
+            extra,
+            returns,
+            body.get("bytes"),
+            activity,
+            self.symbols(body.get("symbols")),
+            body.get("condition", ""),
+            body.get("doc", ""),
+        )
 
     @staticmethod
     def symbols(spec: Any) -> tuple[str, ...]:
@@ -252,7 +378,9 @@ class _ApiParser:
         result.update(given)
         for mode, level in result.items():
             if mode not in MODES or level not in LEVELS:
-                raise ModelError(f"level: {mode}: {level} is unknown (modes {', '.join(MODES)}; levels {', '.join(LEVELS)})")
+                raise ModelError(
+                    f"level: {mode}: {level} is unknown (modes {', '.join(MODES)}; levels {', '.join(LEVELS)})"
+                )
         return tuple(LEVELS[LEVELS.index(result[m])] for m in MODES)  # type: ignore[arg-type]
 
 

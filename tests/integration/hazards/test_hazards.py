@@ -1,5 +1,6 @@
 """Programs that end, fork, spawn or load their API in a hazardous way: the program is unharmed, the run is readable, and
 what had been written counts. The traced program knows its own truth (tests/programs/hazards/hazard.c)."""
+
 from __future__ import annotations
 
 import json
@@ -22,12 +23,16 @@ LAUNCHES, WRITTEN, READ = 100, 4096, 4096
 @pytest.fixture(scope="session")
 def hazard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("hazard") / "hazard"
-    subprocess.run(["gcc", "-O1", "-o", program, ROOT / "tests/programs/hazards/hazard.c", "-ldl", "-lpthread"], check=True)
+    subprocess.run(
+        ["gcc", "-O1", "-o", program, ROOT / "tests/programs/hazards/hazard.c", "-ldl", "-lpthread"], check=True
+    )
     return program
 
 
 def profile(run: Path, program: Path, *args: str, timeout: float = 120, **kw: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*OCCA_PROF, "-o", str(run), str(program), *args], text=True, capture_output=True, timeout=timeout, **kw)
+    return subprocess.run(
+        [*OCCA_PROF, "-o", str(run), str(program), *args], text=True, capture_output=True, timeout=timeout, **kw
+    )
 
 
 def report(run: Path, *names: str) -> dict[str, Any]:
@@ -63,9 +68,17 @@ def check_rounds(run: Path, rounds: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("way", "status"),
-    [("exit3", 3), ("_exit", 4), ("segv", 128 + signal.SIGSEGV), ("abort", 128 + signal.SIGABRT), ("kill9", 128 + signal.SIGKILL)],
+    [
+        ("exit3", 3),
+        ("_exit", 4),
+        ("segv", 128 + signal.SIGSEGV),
+        ("abort", 128 + signal.SIGABRT),
+        ("kill9", 128 + signal.SIGKILL),
+    ],
 )
-def test_the_way_a_program_ends_passes_through_and_its_work_is_there(hazard: Path, tmp_path: Path, way: str, status: int) -> None:
+def test_the_way_a_program_ends_passes_through_and_its_work_is_there(
+    hazard: Path, tmp_path: Path, way: str, status: int
+) -> None:
     run = tmp_path / "run"
     assert profile(run, hazard, way).returncode == status
     check_rounds(run, 1)
@@ -102,9 +115,13 @@ def test_an_api_that_is_unloaded_and_loaded_again(hazard: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_occa_prof_is_forwarded_and_the_report_still_comes(hazard: Path, tmp_path: Path, sent: signal.Signals) -> None:
+def test_a_signal_to_occa_prof_is_forwarded_and_the_report_still_comes(
+    hazard: Path, tmp_path: Path, sent: signal.Signals
+) -> None:
     run = tmp_path / "run"
-    prof = subprocess.Popen([*OCCA_PROF, "-o", str(run), str(hazard), "sleep"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    prof = subprocess.Popen(
+        [*OCCA_PROF, "-o", str(run), str(hazard), "sleep"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert prof.stdout is not None and prof.stdout.readline() == "ready\n"
     prof.send_signal(sent)
     _, errors = prof.communicate(timeout=60)
