@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <system_error>
 
 namespace py = pybind11;
 
@@ -113,6 +114,15 @@ struct PyLanes {
 }  // namespace
 
 void bind_timeline(py::module_ &m) {
+  py::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const std::system_error& error) {
+      py::object value = py::reinterpret_steal<py::object>(
+          PyObject_CallFunction(PyExc_OSError, "is", error.code().value(), error.code().message().c_str()));
+      if (value) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())), value.ptr());
+    }
+  });
   py::class_<PyLanes>(m, "Lanes", "One track as people see it; what overlaps goes to further lanes.")
       .def(
           "add",

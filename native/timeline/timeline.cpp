@@ -59,6 +59,13 @@ Timeline::Timeline(const std::string& path, uint64_t origin, uint64_t realtime, 
       realtime_(realtime),
       first_sequence_(first_sequence),
       sequence_(first_sequence + 1) {
+  machine(0);
+}
+
+void Timeline::machine(uint32_t id) {
+  machine_ = id;
+  if (!machines_.insert(id).second) return;
+  // Each machine has clocks of its own: without this its events cannot be placed, and are dropped in silence.
   size_t p = open_packet(first_sequence_);
   size_t snapshot = buffer_.open(packet::kClockSnapshot);
   clock_reading(buffer_, kRealtime, realtime_);
@@ -305,7 +312,7 @@ Lane& Lanes::lane_for(uint64_t start, uint64_t end) {
   for (auto& lane : lanes_)
     if (lane->fits(start, end, nested_)) return *lane;
   uint64_t uuid = uuid_;
-  if (!lanes_.empty()) uuid = scramble(uuid_ + lanes_.size());
+  if (!lanes_.empty()) uuid = scramble(scramble(uuid_) + lanes_.size());
   if (!lanes_.empty() || !announced_) timeline_.track(uuid, parent_, name_, order_);
   lanes_.push_back(std::make_unique<Lane>(timeline_, uuid));
   return *lanes_.back();

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "output.h"
@@ -44,7 +45,7 @@ class Timeline {
 
   uint32_t string(std::string_view text);
   // Packets that follow belong to this machine; 0 is the one of a trace with no other.
-  void machine(uint32_t id) { machine_ = id; }
+  void machine(uint32_t id);
 
   void process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
                const std::vector<std::string>& labels);
@@ -75,6 +76,7 @@ class Timeline {
   uint32_t first_sequence_, sequence_;
   uint32_t machine_ = 0;
   uint64_t written_ = 0, slices_ = 0, values_ = 0;
+  std::unordered_set<uint32_t> machines_;
   Message buffer_;
   std::vector<std::unique_ptr<std::string>> strings_;
   std::unordered_map<std::string_view, uint32_t> numbers_;

@@ -40,7 +40,8 @@ class Browser:
             [
                 executable, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
                 f"--user-data-dir={self._profile}", "--no-first-run", "--disable-background-networking",
-                "--disable-component-update", "--disable-dev-shm-usage", f"--window-size={width},{height}", "about:blank",
+                "--disable-component-update", "--disable-dev-shm-usage", f"--window-size={width},{height}",
+                "about:blank",
             ],
             preexec_fn=connect, close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,7 +1,8 @@
 """A second checker of Perfetto traces, on the official schema: finds what the trace processor swallows in silence.
 
-It reads packet by packet and keeps what each packet sequence has said so far, as an importer must. What it cannot see is
-a slice that closes the wrong one (the format has no way to tell): for that, compare `Content.slices` with what was meant.
+It reads packet by packet and keeps what each packet sequence has said so far, as an importer must. What it cannot see
+is a slice that closes the wrong one (the format has no way to tell): for that, compare `Content.slices` with what was
+meant.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def check_bytes(data: bytes) -> Content:
 
 
 def frames(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """The packets of a trace: where each begins, its body begins, and it ends (which a truncated file does not reach)."""
+    """The packets of a trace: where each begins, where its body begins, where it ends (or would, in a truncated file)."""
     at = 0
     while at < len(data):
         begin = at
@@ -146,7 +147,7 @@ class _Checker:
         self._open: dict[int, list[_Open]] = {}
         self._flows: Counter[int] = Counter()
         self._flow_start: dict[int, int] = {}
-        self._used: dict[int, str] = {}  # tracks that events stand on
+        self._used: set[tuple[int, str]] = set()  # tracks that events stand on
         self._pids: dict[tuple[int, int], int] = {}
 
     def packet(self, packet: Any) -> None:
@@ -196,7 +197,7 @@ class _Checker:
         track = event.track_uuid or sequence.track
         if not track:
             problems.append(f"sequence {number}: an event without a track")
-        self._used[track] = "counter" if event.type == _COUNTER else "slice"
+        self._used.add((track, "counter" if event.type == _COUNTER else "slice"))
         time = packet.timestamp
         if time < sequence.last.get(track, 0):
             problems.append(f"track {track}: time goes back from {sequence.last[track]} to {time}")
@@ -255,7 +256,7 @@ class _Checker:
 
     def end(self) -> None:
         problems = self.content.problems
-        for track, kind in self._used.items():
+        for track, kind in sorted(self._used):
             descriptor = self.content.tracks.get(track)
             if descriptor is None:
                 problems.append(f"track {track} is not described")

@@ -1,0 +1,210 @@
+"""The encoder on its own: whatever overlaps, slices come out as they went in, by the official schema and by Perfetto."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("perfetto")
+pytest.importorskip("wasmtime")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from occatrace import _native
+from tests.support.perfetto_check import check
+from tests.support.trace_processor import load
+
+ORIGIN, REALTIME = 1_000_000, 1_700_000_000_000_000_000
+PROCESS = 1
+
+Row = tuple[int, int, str]  # start, duration, name
+
+# Small times, so that many are equal; many durations of zero; names of every kind that text has.
+times = st.integers(0, 40)
+durations = st.one_of(st.just(0), st.integers(0, 40), st.integers(0, 2**40))
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+tracks = st.lists(
+    st.tuples(st.booleans(), st.lists(st.tuples(times, durations, names), max_size=25)), min_size=1, max_size=4
+)
+
+
+def write(path: Path, given_tracks: list[tuple[bool, list[Row]]], cut: int = 1 << 30, gzip: bool = False) -> list[int]:
+    """Tracks "0", "1", …, in batches of `cut` rows. How many lanes each took."""
+    timeline = _native.Timeline(str(path), ORIGIN, REALTIME, gzip=gzip)
+    timeline.process(PROCESS, 4711, "app", [], [])
+    category = timeline.string("test")
+    lanes = []
+    for number, (nested, rows) in enumerate(given_tracks):
+        lane = timeline.lanes(10 + number, PROCESS, str(number), number, nested=nested)
+        lanes.append(lane)
+        ordered = sorted(rows, key=lambda row: (row[0], -row[1]))
+        for at in range(0, len(ordered), cut):
+            part = ordered[at : at + cut]
+            start = np.array([ORIGIN + row[0] for row in part], np.uint64)
+            end = start + np.array([row[1] for row in part], np.uint64)
+            numbers = np.array([timeline.string(row[2]) for row in part], np.uint32)
+            lane.add(start, end, numbers, np.full(len(part), category, np.uint32))
+    for lane in lanes:
+        lane.finish()
+    timeline.close()
+    return [lane.count for lane in lanes]
+
+
+def expected(given_tracks: list[tuple[bool, list[Row]]]) -> Counter[tuple[int, int, str, str]]:
+    return Counter((*row, str(number)) for number, (_, rows) in enumerate(given_tracks) for row in rows)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tracks, st.integers(1, 30), st.booleans())
+def test_schema_gives_back_what_was_written(
+    tmp_path: Path, given_tracks: list[tuple[bool, list[Row]]], cut: int, gzip: bool
+) -> None:
+    path = tmp_path / "x.pftrace"
+    write(path, given_tracks, cut, gzip)
+    content = check(path)
+    assert content.problems == []
+    found = Counter((s.start, s.duration, s.name, content.name(s.track)) for s in content.slices)
+    assert found == expected(given_tracks)
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tracks)
+def test_trace_processor_gives_back_what_was_written(
+    tmp_path: Path, given_tracks: list[tuple[bool, list[Row]]]
+) -> None:
+    # Perfetto's own texts end at a zero byte.
+    given_tracks = [(n, [(s, d, name.replace("\0", "0")) for s, d, name in rows]) for n, rows in given_tracks]
+    path = tmp_path / "x.pftrace"
+    write(path, given_tracks)
+    assert perfetto_slices(path) == expected(given_tracks)
+
+
+def perfetto_slices(path: Path) -> Counter[tuple[int, int, str, str]]:
+    with load(path) as tp:
+        errors = list(tp.query("SELECT name, value FROM stats WHERE severity <> 'info' AND value > 0"))
+        assert [(e.name, e.value) for e in errors] == []
+        rows = tp.query("SELECT s.ts, s.dur, s.name, t.name AS track FROM slice s JOIN track t ON t.id = s.track_id")
+        return Counter((row.ts - REALTIME, row.dur, row.name, row.track) for row in rows)
+
+
+def test_lanes() -> None:
+    """What excludes each other takes one lane, what overlaps no more than it needs."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x"
+        in_order = [(10 * i, 10, "a") for i in range(100)]
+        three_at_a_time = [(10 * i, 30, "a") for i in range(100)]
+        nested = [(0, 100, "a"), (0, 100, "b"), (5, 10, "c"), (5, 5, "d"), (10, 5, "e"), (100, 0, "f")]
+        crossing = [(0, 10, "a"), (5, 10, "b")]
+        cases = [(False, in_order), (False, three_at_a_time), (True, nested), (True, crossing), (False, nested)]
+        assert write(path, cases) == [1, 3, 1, 2, 4]
+
+
+def test_arguments_counters_and_flows(tmp_path: Path) -> None:
+    path = tmp_path / "x.pftrace"
+    timeline = _native.Timeline(str(path), ORIGIN, REALTIME)
+    timeline.process(PROCESS, 4711, "app", ["app", "-x"], ["host here"])
+    timeline.thread(2, 4711, 4712, "worker")
+    names = np.array([timeline.string(text) for text in ("launch", "copy")], np.uint32)
+    category = np.full(2, timeline.string("call"), np.uint32)
+    texts = np.array([timeline.string(text) for text in ("8 × 1", "4 × 2")], np.uint32)
+    present = np.array([True, False])
+    arguments: list[Any] = [
+        (timeline.string("bytes"), "uint", np.array([2**63 + 5, 0], np.uint64), present),
+        (timeline.string("delta"), "int", np.array([-3, -(2**62)]), None),
+        (timeline.string("GB/s"), "float", np.array([1.5, 0.0]), present),
+        (timeline.string("address"), "pointer", np.array([0xDEAD, 1], np.uint64), None),
+        (timeline.string("block"), "text", texts, None),
+    ]
+    start = np.array([ORIGIN + 10, ORIGIN + 20], np.uint64)
+    flows = (np.array([0, 2, 2], np.uint32), np.array([2**64 - 1, 7], np.uint64))
+    calls = timeline.lanes(2, PROCESS, "worker", 0, nested=True, announced=True)
+    calls.add(start, start + np.uint64(5), names, category, flows, arguments)
+    work = timeline.lanes(3, PROCESS, "queue", 1, nested=False)
+    ends = (np.array([0, 1, 2], np.uint32), np.array([2**64 - 1, 7], np.uint64))
+    work.add(start + np.uint64(100), start + np.uint64(105), names, category, ends)
+    counter = timeline.counter(4, PROCESS, "memory", 2, "bytes")
+    counter.add(np.array([ORIGIN, ORIGIN + 9], np.uint64), np.array([-5, 2**62]))
+    calls.finish()
+    work.finish()
+    timeline.close()
+    assert (timeline.slices, timeline.counter_values, timeline.bytes) == (4, 2, path.stat().st_size)
+
+    content = check(path)
+    assert content.problems == []
+    first = next(s for s in content.slices if s.track == 2 and s.name == "launch")
+    assert first.arguments == (
+        ("bytes", 2**63 + 5), ("delta", -3), ("GB/s", 1.5), ("address", 0xDEAD), ("block", "8 × 1"),
+    )  # fmt: skip
+    assert content.values == [(4, 0, -5), (4, 9, 2**62)]
+    with load(path) as tp:
+        pairs = tp.query(
+            "SELECT a.name AS source, b.name AS target, b.ts - a.ts AS delay FROM flow"
+            " JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in ORDER BY b.ts"
+        )
+        assert [(p.source, p.target, p.delay) for p in pairs] == [("launch", "launch", 100), ("launch", "copy", 110)]
+        (process,) = tp.query("SELECT name FROM process WHERE pid = 4711")
+        assert process.name == "app"
+        (thread,) = tp.query("SELECT name FROM thread WHERE tid = 4712")
+        assert thread.name == "worker"
+        values = [(v.ts - REALTIME, v.value) for v in tp.query("SELECT ts, value FROM counter ORDER BY ts")]
+        assert values == [(0, -5), (9, 2**62)]
+
+
+def test_machines(tmp_path: Path) -> None:
+    """One process id on two hosts is two processes."""
+    path = tmp_path / "x.pftrace"
+    timeline = _native.Timeline(str(path), ORIGIN, REALTIME)
+    for number in (1, 2):
+        timeline.machine(number)
+        timeline.process(number, 100, f"app{number}", [], [])
+        timeline.thread(10 + number, 100, 100, f"main{number}")
+        lanes = timeline.lanes(10 + number, number, "", 0, nested=True, announced=True)
+        name = np.array([timeline.string(f"work{number}")], np.uint32)
+        lanes.add(np.array([ORIGIN], np.uint64), np.array([ORIGIN + 5], np.uint64), name, name)
+        lanes.finish()
+    timeline.close()
+    assert check(path).problems == []
+    with load(path) as tp:
+        rows = tp.query(
+            "SELECT s.name, p.name AS process, t.name AS thread FROM slice s JOIN thread_track k ON k.id = s.track_id"
+            " JOIN thread t USING (utid) JOIN process p USING (upid) ORDER BY s.name"
+        )
+        assert [(r.name, r.process, r.thread) for r in rows] == [
+            ("work1", "app1", "main1"),
+            ("work2", "app2", "main2"),
+        ]
+
+
+def test_bad_input_is_refused(tmp_path: Path) -> None:
+    timeline = _native.Timeline(str(tmp_path / "x"), ORIGIN, REALTIME)
+    lanes = timeline.lanes(3, 0, "queue", 1, nested=False)
+    good = np.array([ORIGIN + 10], np.uint64)
+    name = np.array([timeline.string("x")], np.uint32)
+    lanes.add(good, good, name, name)
+    for start, end, number in (
+        (good - np.uint64(11), good, name),  # before the origin
+        (good, good - np.uint64(1), name),  # ends before it starts
+        (good - np.uint64(1), good, name),  # before the last one
+        (good, np.append(good, good), name),  # lengths
+        (good, good, name + np.uint32(1)),  # no such string
+    ):
+        with pytest.raises(ValueError):
+            lanes.add(start, end, number, name)
+    timeline.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        timeline.close()
+    with pytest.raises(OSError, match="No such file"):
+        _native.Timeline(str(tmp_path / "no" / "x"), ORIGIN, REALTIME)
+
+
+def test_full_disk_is_told() -> None:
+    timeline = _native.Timeline("/dev/full", 0, 0)
+    with pytest.raises(OSError, match="No space left"):
+        timeline.close()
