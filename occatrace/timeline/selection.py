@@ -25,6 +25,8 @@ IN_FLIGHT, ALLOCATED = range(2)
 # The track of device work whose queue or device is not known is that of its process, beyond all real numbers.
 UNKNOWN = 1 << 31
 
+FAILED = "✗ "  # before the names of calls and work that failed
+
 Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -51,14 +53,13 @@ class Options:
 # Calls of threads. An OCCA kernel call carries the name that its author gave the kernel.
 _CALLS = f"""
 SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, c.end_ns, c.seq AS number,
-       CASE WHEN c.failed THEN '✗ ' ELSE '' END || coalesce(k.name, c.function) AS name, c.api AS category, c.failed,
-       c.process, c.thread, c.seq, NULL::UINTEGER AS run_seq, NULL::UBIGINT AS id, l.id AS correlation,
-       CASE WHEN k.name IS NOT NULL THEN c.function END AS function, NULL AS kernel, k.source,
+       CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.name, c.function) AS name, c.api AS category, c.failed,
+       c.process, c.thread, c.seq, l.id AS correlation,
+       CASE WHEN k.name IS NOT NULL THEN c.function END AS function, k.source,
        coalesce(k.mode, o.mode) AS mode, o.kind AS direction,
        CASE WHEN c.failed THEN coalesce(c.error, 'failed') END AS error, nullif(c.bytes, 0) AS bytes,
        CASE WHEN o.mode IN {HOST_MODES} AND NOT c.failed AND c.end_ns > c.start_ns
-            THEN o.bytes / (c.end_ns - c.start_ns) END AS rate,
-       NULL AS grid, NULL AS block, NULL::UBIGINT AS waited
+            THEN o.bytes / (c.end_ns - c.start_ns) END AS rate
 FROM calls c
 LEFT JOIN (SELECT r.thread, r.seq, k.name, k.mode, source_line(k.source, k.line) AS source
            FROM kernel_runs r JOIN kernels k USING (kernel)) k
@@ -69,7 +70,7 @@ LEFT JOIN (SELECT thread, seq, min(id) AS id FROM work WHERE thread IS NOT NULL 
 """
 _UNFINISHED = f"""
 SELECT {THREAD} AS kind, u.thread AS track, u.start_ns, greatest(p.end_ns, u.start_ns) AS end_ns, u.seq AS number,
-       '✗ ' || u.function || ' (never returned)' AS name, u.api AS category, true AS failed,
+       '{FAILED}' || u.function || ' (never returned)' AS name, u.api AS category, true AS failed,
        u.process, u.thread, u.seq, 'never returned' AS error
 FROM unfinished u JOIN processes p USING (process)
 """
@@ -78,7 +79,7 @@ SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind
        coalesce(CASE WHEN a.kind IN {MEMORY_KINDS} THEN nullif(a.device, 0) ELSE nullif(a.queue, 0) END,
                 {UNKNOWN} + a.process) AS track,
        a.start_ns, greatest(a.end_ns, a.start_ns) AS end_ns, a.id AS number,
-       CASE WHEN a.status < 0 THEN '✗ ' ELSE '' END || a.name AS name, a.kind AS category, a.status < 0 AS failed,
+       CASE WHEN a.status < 0 THEN '{FAILED}' ELSE '' END || a.name AS name, a.kind AS category, a.status < 0 AS failed,
        a.process, a.thread, a.seq, a.run_seq, a.id, min(a.id) OVER (PARTITION BY a.thread, a.seq) AS correlation,
        k.name AS kernel, source_line(k.source, k.line) AS source, k.mode,
        CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error, nullif(a.bytes, 0) AS bytes,
@@ -126,6 +127,14 @@ ARGUMENTS = (
     ("waited", "uint", "waited ns"),
     ("correlation", "uint", "correlation"),
 )
+_TYPES = {"text": "VARCHAR", "uint": "UBIGINT", "float": "DOUBLE"}
+# The columns of a slice on its way. `thread`, `seq`, `run_seq` and `id` tell which call, or which work of which calls.
+_COLUMNS = {
+    **{"kind": "UTINYINT", "track": "UBIGINT", "start_ns": "UBIGINT", "end_ns": "UBIGINT", "number": "UBIGINT"},
+    **{"name": "VARCHAR", "category": "VARCHAR", "failed": "BOOLEAN", "process": "UINTEGER", "thread": "UINTEGER"},
+    **{"seq": "UINTEGER", "run_seq": "UINTEGER", "id": "UBIGINT"},
+    **{column: _TYPES[kind] for column, kind, _ in ARGUMENTS},
+}
 TEXTS = ("name", "category", *(column for column, kind, _ in ARGUMENTS if kind == "text"))
 NUMBERS = tuple(column for column, kind, _ in ARGUMENTS if kind != "text")
 
@@ -208,10 +217,9 @@ class Selection:
         )
         parts = [_WORK, _UNFINISHED] + ([_CALLS] if self._store.functions() else [])
         wanted = self._conditions(options)
-        con.execute(
-            "CREATE OR REPLACE TEMP TABLE chosen AS"
-            f" SELECT * FROM ({' UNION ALL BY NAME '.join(f'({part})' for part in parts)}) s{wanted}"
-        )
+        con.execute(f"CREATE OR REPLACE TEMP TABLE chosen ({', '.join(f'{c} {t}' for c, t in _COLUMNS.items())})")
+        for part in parts:
+            con.execute(f"INSERT INTO chosen BY NAME SELECT * FROM ({part}) s{wanted}")
         problems = (
             f"SELECT * FROM (({_PROBLEMS}) UNION ALL BY NAME ({_FAILED})) s{self._conditions(Options(options.window))}"
         )
@@ -229,7 +237,7 @@ class Selection:
         if options.min_duration:
             out.append(f"s.end_ns - s.start_ns >= {options.min_duration}")
         if options.names:
-            out.append(f"regexp_matches(s.name, {sql_text(options.names)})")
+            out.append(f"regexp_matches(ltrim(s.name, '{FAILED}'), {sql_text(options.names)})")
         if options.apis:
             apis = ", ".join(sql_text(api) for api in options.apis)
             calls = f"(s.kind = {THREAD} AND s.category IN ({apis}))"

@@ -96,7 +96,7 @@ def check_bytes(data: bytes) -> Content:
 
 
 def frames(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """The packets of a trace: where each begins, where its body begins, where it ends (or would, in a truncated file)."""
+    """The packets of a trace: where each begins, its body begins, and it ends (or would, if it were whole)."""
     at = 0
     while at < len(data):
         begin = at

@@ -1,4 +1,4 @@
-"""The encoder on its own: whatever overlaps, slices come out as they went in, by the official schema and by Perfetto."""
+"""The encoder on its own: whatever overlaps, the official schema and Perfetto read the slices that were written."""
 
 from __future__ import annotations
 
