@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -23,6 +22,7 @@ SOCKET_PATH_LIMIT = 107  # of a unix socket
 LONGEST_SOCKET = len("/.lttng/ustconsumerd64/error")  # the daemon's own, below its home
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 20.0
+STALE_AFTER_S = 60.0
 
 
 class DaemonError(Exception):
@@ -32,14 +32,33 @@ class DaemonError(Exception):
 def private_folder(run_id: str) -> Path:
     """A folder for sockets, readable by its owner only, in a path short enough for them."""
     prefix = f"occatrace-{os.getuid()}-{run_id}-"
-    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp", "/dev/shm"):
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp", "/dev/shm"):
         if not base or len(base) + len(prefix) + 10 + LONGEST_SOCKET > SOCKET_PATH_LIMIT:
             continue
+        folder = Path(base, prefix + os.urandom(4).hex())  # module tempfile takes 5 ms to load
         try:
-            return Path(tempfile.mkdtemp(prefix=prefix, dir=base))
+            folder.mkdir(mode=0o700)
         except OSError:
             continue
+        sweep(Path(base))
+        return folder
     raise DaemonError("no folder for sockets: /tmp cannot be written to and TMPDIR is unset, too long or not writable")
+
+
+def sweep(base: Path) -> None:
+    """Remove what runs have left of which everything was killed at once, keeper and all: nobody listens there."""
+    for folder in base.glob(f"occatrace-{os.getuid()}-*-*"):
+        try:
+            if folder.is_symlink() or time.time() - folder.stat().st_mtime < STALE_AFTER_S:
+                continue
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(str(folder / "register"))
+        except (ConnectionRefusedError, FileNotFoundError):
+            shutil.rmtree(folder, ignore_errors=True)
+            for buffers in Path("/dev/shm").glob(folder.name.rpartition("-")[0]):
+                shutil.rmtree(buffers, ignore_errors=True)
+        except OSError:
+            continue
 
 
 class Lock:

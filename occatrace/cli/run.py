@@ -4,8 +4,8 @@ starts at once, it runs whatever becomes of the tracing, and its exit status is 
 from __future__ import annotations
 
 import argparse
-import getpass
 import os
+import pwd
 import shutil
 import signal
 import sys
@@ -251,8 +251,8 @@ def describe(outcome: Outcome) -> dict[str, object]:
 def user() -> str:
     """The person's name, or number where it has none (containers)."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
         return str(os.getuid())
 
 

@@ -163,7 +163,7 @@ def test_what_is_no_run(tmp_path: Path, content: str | None, message: str) -> No
 
 def test_run_in_a_subfolder_is_named(tmp_path: Path) -> None:
     run.create(tmp_path / "r", info())
-    with pytest.raises(run.RunError, match="is not a run, but .*/r is"):
+    with pytest.raises(run.RunError, match=r"is not a run, but .*/r is"):
         run.open_run(tmp_path)
     with pytest.raises(run.RunError, match="does not exist"):
         run.open_run(tmp_path / "nosuch")

@@ -1,5 +1,5 @@
-"""Programs and people for the tests of the session: an ordinary user, and root in a mount namespace where /run is its own
-(no daemon runs there), each also with 64 MB of /dev/shm."""
+"""Programs and people for the tests of the session: an ordinary user, and root in a mount namespace where /run is its
+own (no daemon runs there), each also with 64 MB of /dev/shm."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -94,7 +95,8 @@ def test_root_uses_the_daemon_that_runs_and_leaves_it(root: Person, drive: Drive
     driven = drive(root)
     script = f"""
         lttng-sessiond --daemonize --no-kernel > /dev/null 2>&1
-        lttng -q create somebody --output={driven.output}.other && lttng -q enable-event -u 'nothing:*' && lttng -q start
+        lttng -q create somebody --output={driven.output}.other
+        lttng -q enable-event -u 'nothing:*' && lttng -q start
         {" ".join(driven.command(probe, 200))}
         lttng list
         kill $(cat /run/lttng/lttng-sessiond.pid)
@@ -166,6 +168,24 @@ def test_killed_keeper_leaves_no_process(user: Person, drive: Drive, probe: Path
     out, _ = running.communicate(timeout=20)
     assert "went away" in out
     wait_for(lambda: processes_of(driven.run_id) == [])
+
+
+def test_what_a_massacre_left_is_swept_by_the_next_run(user: Person, drive: Drive, probe: Path) -> None:
+    """Keeper, daemon and owner are all killed at once, so that nobody can tidy."""
+    driven = drive(user)
+    running = user.start(driven.command(probe, 100, "sleep", 30), stderr=subprocess.DEVNULL)
+    wait_for(lambda: list(driven.output.glob("**/metadata")))
+    time.sleep(0.3)
+    for pid in processes_of(driven.run_id):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    running.wait(10)
+    left = [Path(name) for name in left_of(driven.run_id)]
+    assert {p.parent for p in left} == {Path("/tmp"), Path("/dev/shm")}
+    for path in left:
+        os.utime(path, (0, 0))
+    drive(user).run(probe, 1)
+    nothing_left(driven.run_id)
 
 
 def test_shared_memory_too_small_is_told(people: dict[str, Person], drive: Drive, probe: Path) -> None:
