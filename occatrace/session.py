@@ -73,7 +73,7 @@ def plan_buffers(cpus: int, free: int, folder: Path = SHM) -> Buffers:
             " free some, or give another folder by --shm-path"
         )
     note = None
-    if size < COMFORTABLE_SUBBUFFER:
+    if size < COMFORTABLE_SUBBUFFER and budget < MOST_MEMORY:
         note = (
             f"small trace buffers ({size >> 10} KiB × {count} on each of {cpus} CPUs): {folder} has {free >> 20} MiB"
             " free; bursts of events may be lost (--shm-path FOLDER uses another place)"

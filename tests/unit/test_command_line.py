@@ -83,6 +83,7 @@ def test_buffers_fit(cpus: int, free: int, most: int) -> None:
 def test_small_buffers_are_told() -> None:
     assert "small trace buffers" in (plan_buffers(128, 64 * MIB).note or "")
     assert plan_buffers(2, 64 * MIB).note is None
+    assert plan_buffers(128, 500 << 30).note is None
 
 
 def test_no_room_is_an_error() -> None:
