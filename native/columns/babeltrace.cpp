@@ -42,7 +42,6 @@ std::string take_error() {
 struct Node {
     enum class Op { Unsigned, Signed, Bool, Bits, Single, Double, Text, Structure, List } op = Op::Structure;
     uint64_t member = 0; // place in the enclosing structure
-    int64_t length = -1; // of a text: the member that says its length, if there is one
     size_t column = 0;
     uint8_t width = 8;
     std::vector<Node> inner; // members of a structure, or the one element of a list
@@ -89,19 +88,14 @@ class Planner {
         Node node;
         if (type == nullptr) return node;
         const uint64_t count = bt_field_class_structure_get_member_count(type);
-        int64_t length = -1;
         for (uint64_t i = 0; i < count; i++) {
             const auto *member = bt_field_class_structure_borrow_member_by_index_const(type, i);
             const std::string name = bt_field_class_structure_member_get_name(member);
             if (i + 1 < count) {
                 const auto *next = bt_field_class_structure_borrow_member_by_index_const(type, i + 1);
-                if (is_length_of(name, bt_field_class_structure_member_get_name(next))) {
-                    length = static_cast<int64_t>(i);
-                    continue;
-                }
+                if (is_length_of(name, bt_field_class_structure_member_get_name(next))) continue;
             }
-            add(node, i, length, bt_field_class_structure_member_borrow_field_class_const(member), join_name(prefix, name));
-            length = -1;
+            add(node, i, bt_field_class_structure_member_borrow_field_class_const(member), join_name(prefix, name));
         }
         return node;
     }
@@ -109,12 +103,11 @@ class Planner {
     Schema take() { return schema_.take(); }
 
   private:
-    void add(Node &parent, uint64_t member, int64_t length, const bt_field_class *type, const std::string &name) {
+    void add(Node &parent, uint64_t member, const bt_field_class *type, const std::string &name) {
         const bt_field_class_type number = bt_field_class_get_type(type);
         Scalar scalar{};
         Node node;
         node.member = member;
-        node.length = length;
         if (scalar_of(type, scalar)) {
             node.op = scalar.op;
             node.width = static_cast<uint8_t>(width_of(scalar.kind));
@@ -206,19 +199,13 @@ void store_scalar(const Node &node, const bt_field *field, uint8_t *place, Strin
         break;
     }
     case Node::Op::Text: {
-        const char *text = bt_field_string_get_value(field);
-        store(place, 4, strings.intern(text, strlen(text)));
+        // By its length: the bytes of an empty text are those of an earlier one (seen in 2.0.4).
+        store(place, 4, strings.intern(bt_field_string_get_value(field), bt_field_string_get_length(field)));
         break;
     }
     default:
         break;
     }
-}
-
-bool is_zero(const bt_field *structure, uint64_t member) {
-    const bt_field *field = bt_field_structure_borrow_member_field_by_index_const(structure, member);
-    return bt_field_class_type_is(bt_field_get_class_type(field), BT_FIELD_CLASS_TYPE_UNSIGNED_INTEGER) &&
-           bt_field_integer_unsigned_get_value(field) == 0;
 }
 
 void store_structure(const Node &structure, const bt_field *field, Builder &builder, StringCache &strings) {
@@ -234,9 +221,6 @@ void store_structure(const Node &structure, const bt_field *field, Builder &buil
                 const bt_field *value = bt_field_array_borrow_element_field_by_index_const(member, i);
                 store_scalar(element, value, place + i * element.width, strings);
             }
-        } else if (node.op == Node::Op::Text && node.length >= 0 && is_zero(field, static_cast<uint64_t>(node.length))) {
-            // The library leaves the text of an earlier event in an empty text sequence (seen in 2.0.4).
-            store(builder.place(node.column, 4), 4, strings.intern("", 0));
         } else {
             store_scalar(node, member, builder.place(node.column, node.width), strings);
         }

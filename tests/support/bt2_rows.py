@@ -1,6 +1,6 @@
 """
-Prints (pickled) the rows of a CTF trace as babeltrace2's own Python bindings see them. Run by the system's Python, which
-has bt2; an independent reading, so nothing here comes from occatrace.
+Prints (pickled) the rows of a CTF trace as babeltrace2's own Python bindings see them. Run by the system's Python, which has
+bt2; an independent reading, so nothing here comes from occatrace.
 """
 
 import pickle
@@ -11,7 +11,8 @@ import bt2
 
 def plain(value):
     if isinstance(value, bt2._StringFieldConst):
-        return str(value)
+        # The bytes of an empty text are those of an earlier one in babeltrace 2.0.
+        return str(value) if len(value) else ""
     if isinstance(value, bt2._RealFieldConst):
         return float(value)
     if isinstance(value, bt2._ArrayFieldConst):
@@ -26,10 +27,6 @@ def flat(prefix, structure, row):
         if name == f"_{following}_length":
             continue
         value = structure[name]
-        # babeltrace 2.0 leaves the text of an earlier event in an empty text sequence.
-        if isinstance(value, bt2._StringFieldConst) and structure.get(f"_{name}_length", 1) == 0:
-            row.append((f"{prefix}.{name}" if prefix else name, ""))
-            continue
         full = f"{prefix}.{name}" if prefix else name
         if isinstance(value, bt2._StructureFieldConst):
             flat(full, value, row)

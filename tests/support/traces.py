@@ -1,4 +1,4 @@
-"""Traces for the column tests: recorded from the test emitter, read by the native reader or by Debian's bt2, as rows."""
+"""Traces for the column tests: recorded from the test emitter, read natively or by Debian's bt2, as rows."""
 
 from __future__ import annotations
 
