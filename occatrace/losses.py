@@ -48,6 +48,11 @@ class Losses:
     problems: Sequence[str]
     notes: Sequence[str]  # what the recording noticed
 
+    @classmethod
+    def none(cls) -> Losses:
+        """Nothing is missing."""
+        return cls(0, 0, (), (), (), 0, 0, 0, (), (), ())
+
     def lines(self) -> list[str]:
         """One line for each matter; none for a complete run."""
         out = [*self.notes, *self.problems]

@@ -23,6 +23,7 @@ from occatrace import reports
 from occatrace.calls import CallsWriter
 from occatrace.ingest import FirstPass, HostTrace, Reader
 from occatrace.model import Model
+from occatrace.run import RunError
 from occatrace.schema import CALLS, SCHEMA_VERSION, TABLES
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
@@ -33,7 +34,7 @@ BATCH_ROWS = 1 << 18
 OpenTrace = Callable[[Path, Sequence[str] | None], Reader]
 
 
-class StoreError(Exception):
+class StoreError(RunError):
     """The tables of a run cannot be made or opened; the message says why and what to do."""
 
 
@@ -41,9 +42,11 @@ def native_reader(path: Path, events: Sequence[str] | None) -> Reader:
     """The real thing: `occatrace._native.Reader`."""
     from occatrace import _native
 
-    reader: Reader = _native.Reader(
-        str(path), threads=len(os.sched_getaffinity(0)), batch_rows=BATCH_ROWS, events=events
-    )
+    threads = len(os.sched_getaffinity(0))
+    try:
+        reader: Reader = _native.Reader(str(path), threads=threads, batch_rows=BATCH_ROWS, events=events)
+    except _native.TraceError as error:
+        raise StoreError(f"the trace cannot be read: {error}") from error
     return reader
 
 

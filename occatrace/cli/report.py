@@ -10,32 +10,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from occatrace.cli.dispatch import UsageError
+from occatrace.run import RunError, open_run
 
-HELP = "print reports of a run"
+FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")
 
 
-class BadInput(UsageError):
+class BadInput(RunError):
     """What the user gave cannot be used; the message is one line that says what to do."""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
+    parser.description = "Print reports of a run. Percentages say of what they are; times and sizes have their units."
     parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="folder of a run")
     parser.add_argument(
-        "--report",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="report to print (again for more; default: the summary)",
+        "--report", metavar="NAME", action="append", default=[], help="a report, again for more (default: the summary)"
     )
     parser.add_argument("--list", action="store_true", help="list the reports")
-    parser.add_argument(
-        "--format", choices=("table", "csv", "json"), default="table", help="how to print them (default: %(default)s)"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write to FILE instead of the standard output"
-    )
+    parser.add_argument("--format", choices=FORMATS, default="table", help="how to print them (default: table)")
+    choose = parser.add_argument_group("which rows")
+    choose.add_argument("--rows", metavar="N", type=int, help="only the first N rows of each report")
+    choose.add_argument("--sort", metavar="COLUMN", help="sort by this column, the largest first")
+    choose.add_argument("--filter-name", metavar="REGEX", help="only rows whose name this is found in")
+    add_output(parser)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """-o FILE, for all commands that print."""
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to FILE, not to the standard output")
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
 
 
@@ -48,42 +50,37 @@ def run(args: argparse.Namespace) -> int:
         for name, entry in reports.definitions().items():
             print(f"{name:{width}}  {entry.title}: {entry.about}")
         return 0
-    try:
-        if args.run is None:
-            raise BadInput("which run? occa_prof report RUN (occa_prof report --list tells the reports)")
-        for name in args.report:
-            reports.definition(name)
-        folder = check_run(args.run)
-        with output(args.output, args.force) as out:
-            print_reports(folder, out, args.report, args.format)
-    except BadInput as error:
-        return fail(str(error))
-    except reports.UnknownReport as error:
-        return fail(str(error))
+    if args.run is None:
+        raise BadInput("which run? occa_prof report RUN (occa_prof report --list tells the reports)")
+    for name in args.report:
+        reports.definition(name)
+    selection = reports.Selection(args.rows, args.sort, args.filter_name)
+    folder = open_run(args.run).path
+    with output(args.output, args.force) as out:
+        print_reports(folder, out, args.report, args.format, selection)
     return 0
 
 
-def print_reports(run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = "table") -> None:
-    """Write the given reports of a run, or its summary. Raises BadInput where the run cannot be read."""
+def print_reports(run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = "table", selection: Any = None) -> None:
+    """Write the given reports of a run, or its summary. Raises a RunError where the run cannot be read."""
     from occatrace import losses, reports
     from occatrace.render import Document, renderer
-    from occatrace.tables import StoreError, open_store
+    from occatrace.tables import open_store
 
-    try:
-        with open_store(run) as store:
-            made = [reports.make(store.con, name) for name in names] if names else reports.summary(store.con)
-            facts = run_facts(run)
-            document = Document(facts, losses.read(store.con, store.problems, facts), made)
-            if fmt == "csv":
-                for line in document.losses.lines():
-                    print(f"! {line}", file=sys.stderr)
-            renderer(fmt)(document, out)
-            if fmt == "table" and not made:
-                out.write(
-                    "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"
-                )
-    except StoreError as error:
-        raise BadInput(str(error)) from error
+    with open_store(run) as store:
+        made = [reports.make(store, name) for name in names] if names else reports.summary(store)
+        if selection:
+            made = [selection.apply(report) for report in made]
+        facts = run_facts(run)
+        document = Document(facts, losses.read(store.con, store.problems, facts), made)
+        if fmt in ("csv", "tsv"):
+            for line in document.losses.lines():
+                print(f"! {line}", file=sys.stderr)
+        renderer(fmt)(document, out)
+        if fmt == "table" and not made:
+            out.write(
+                "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"
+            )
 
 
 def run_facts(run: Path) -> Mapping[str, Any]:
@@ -95,15 +92,6 @@ def run_facts(run: Path) -> Mapping[str, Any]:
     return facts
 
 
-def check_run(run: Path) -> Path:
-    """The folder, if it is one of a run."""
-    if not run.exists():
-        raise BadInput(f"{run}: no such folder")
-    if not run.is_dir() or not ((run / "run.json").is_file() or (run / "tables").is_dir()):
-        raise BadInput(f"{run}: not the folder of a run (it has no run.json)")
-    return run
-
-
 @contextmanager
 def output(path: Path | None, force: bool) -> Iterator[TextIO]:
     """The standard output, or a file that is not overwritten unasked."""
@@ -111,16 +99,10 @@ def output(path: Path | None, force: bool) -> Iterator[TextIO]:
         yield sys.stdout
         return
     if path.exists() and not force:
-        raise BadInput(f"{path}: exists already (--force overwrites it)")
+        raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
     try:
         file = path.open("w", encoding="utf-8", newline="")
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror})") from error
+        raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
     with file:
         yield file
-
-
-def fail(message: str) -> int:
-    """Say what is wrong; the exit status of bad input."""
-    print(f"occa_prof: {message}", file=sys.stderr)
-    return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -19,19 +20,11 @@ class Document:
     reports: Sequence[Report]
 
 
+FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")
+
+
 def renderer(name: str) -> Callable[[Document, TextIO], None]:
-    """The renderer of a format; imported when it is needed."""
-    if name == "csv":
-        from occatrace.render import csv
-
-        return csv.render
-    if name == "json":
-        from occatrace.render import json
-
-        return json.render
-    from occatrace.render import text
-
-    return text.render
-
-
-FORMATS = ("table", "csv", "json")
+    """The renderer of a format; its module is imported when it is needed."""
+    module = importlib.import_module(f"occatrace.render.{'text' if name == 'table' else name}")
+    render: Callable[[Document, TextIO], None] = module.render
+    return render

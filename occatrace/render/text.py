@@ -17,6 +17,7 @@ from occatrace.reports import Column, Report
 # Left out one after another where the terminal is too narrow, least important first.
 _DISPENSABLE = ("stddev", "max", "min", "med", "busy", "source", "bytes", "device", "mode", "avg")
 _API_TITLES = {"occa": "OCCA", "opencl": "OpenCL", "cuda": "CUDA", "hip": "HIP", "openmp": "OpenMP", "mpi": "MPI"}
+NUMERIC = ("percent", "ns", "bytes", "count", "number")
 _NAME_WIDTH = 24
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
 
@@ -56,7 +57,7 @@ def printable(text: str) -> str:
 def cell(value: Any, column: Column) -> str:
     """One value as text."""
     if value is None:
-        return "-" if column.unit in ("ns", "bytes", "count", "percent") else ""
+        return "-" if column.unit in NUMERIC else ""
     if column.unit == "ns":
         return duration(value)
     if column.unit == "bytes":
@@ -65,6 +66,8 @@ def cell(value: Any, column: Column) -> str:
         return f"{value:.1f} %"
     if column.unit == "count":
         return f"{value:,}"
+    if column.unit == "number" and isinstance(value, float):
+        return f"{value:,.4g}"
     return printable(str(value))
 
 
@@ -87,7 +90,11 @@ def _sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
         return [(report.definition.title, list(report.rows))]
     at = [column.name for column in report.columns].index(group)
     groups = itertools.groupby(report.rows, lambda row: row[at])
-    return [(f"{_API_TITLES.get(key, key)} {report.definition.title.lower()}", list(rows)) for key, rows in groups]
+    title = report.definition.title
+    return [
+        (f"{_API_TITLES[key]} {title.lower()}" if key in _API_TITLES else f"{title}: {key}", list(rows))
+        for key, rows in groups
+    ]
 
 
 def _print_table(
@@ -118,7 +125,7 @@ def _print_table(
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
     for column in columns:
-        numeric = column.unit in ("percent", "ns", "bytes", "count")
+        numeric = column.unit in NUMERIC
         table.add_column(
             column.title, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis", min_width=4
         )

@@ -7,19 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from occatrace.run import RunError
+
+if TYPE_CHECKING:
+    from occatrace.tables import Store
+
 _FOLDER = Path(__file__).parent
-_UNITS = ("percent", "ns", "bytes", "count", "text", "source", "parent")
+_UNITS = ("percent", "ns", "bytes", "count", "number", "text", "source", "parent")
 
 # What `occa_prof ./a.out` prints at the end, as far as there is something to print. api_sum has OCCA's calls too.
 SUMMARY = ("occa_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum")
 WITHOUT_OCCA = "gpu_kern_sum"  # in place of the first one
 
 
-class UnknownReport(Exception):
+class UnknownReport(RunError):
     """There is no report of this name."""
 
 
@@ -42,6 +47,7 @@ class Definition:
     about: str
     share: str
     group: str | None
+    needs_calls: bool  # it is about single calls, which are opened only for those who ask
     columns: tuple[Column, ...]
     sql: str
 
@@ -94,6 +100,7 @@ def parse(name: str, text: str) -> Definition:
         single["about"],
         single.get("share", ""),
         single.get("group"),
+        single.get("needs") == "calls",
         tuple(columns),
         "\n".join(lines[at:]),
     )
@@ -114,6 +121,43 @@ def definition(name: str) -> Definition:
         raise UnknownReport(f"no report {name!r}; there are: {', '.join(definitions())}") from None
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which rows of a report are wanted, and in which order."""
+
+    rows: int | None = None
+    sort: str | None = None
+    name: str | None = None
+
+    def apply(self, report: Report) -> Report:
+        """The report with these rows. A part stays with the row that it belongs to."""
+        places = {column.name: place for place, column in enumerate(report.columns)}
+        blocks: list[list[tuple[Any, ...]]] = []
+        for row in report.rows:
+            if "parent" in places and row[places["parent"]] is not None and blocks:
+                blocks[-1].append(row)
+            else:
+                blocks.append([row])
+        if self.name is not None and "name" in places:
+            try:
+                pattern = re.compile(self.name)
+            except re.error as error:
+                raise RunError(f"--filter-name {self.name!r} is not a regular expression: {error}") from None
+            at = places["name"]
+            blocks = [block for block in blocks if any(pattern.search(str(row[at])) for row in block)]
+        if self.sort is not None:
+            if self.sort not in places:
+                raise RunError(f"{report.name} has no column {self.sort!r}; it has {', '.join(places)}")
+            by = places[self.sort]
+            there = [block for block in blocks if block[0][by] is not None]
+            missing = [block for block in blocks if block[0][by] is None]
+            text = report.columns[by].unit in ("text", "source", "parent")
+            blocks = sorted(there, key=lambda block: block[0][by], reverse=not text) + missing
+        if self.rows is not None:
+            blocks = blocks[: max(self.rows, 0)]
+        return Report(report.definition, [row for block in blocks for row in block])
+
+
 def macros(con: duckdb.DuckDBPyConnection) -> None:
     """Make the macros of the reports."""
     con.execute((_FOLDER / "_macros.sql").read_text(encoding="utf-8"))
@@ -125,21 +169,32 @@ def prepare(con: duckdb.DuckDBPyConnection) -> None:
     con.execute((_FOLDER / "_views.sql").read_text(encoding="utf-8"))
 
 
-def make(con: duckdb.DuckDBPyConnection, name: str) -> Report:
-    """Run a report on the open tables of a run."""
+def make(store: Store, name: str) -> Report:
+    """Run a report on the tables of a run."""
     entry = definition(name)
-    result = con.execute(entry.sql)
+    if entry.needs_calls:
+        store.functions()
+    result = store.con.execute(entry.sql)
     order = {column[0]: i for i, column in enumerate(result.description or ())}
     picked = [(order[column.name], column) for column in entry.columns]
     return Report(entry, [tuple(_plain(row[i], column) for i, column in picked) for row in result.fetchall()])
 
 
-def summary(con: duckdb.DuckDBPyConnection) -> list[Report]:
+def summary(store: Store) -> list[Report]:
     """The reports of the end of a run: OCCA's kernels (or the device's, where there is no OCCA), memory, calls."""
-    made = [make(con, name) for name in SUMMARY]
+    made = [make(store, name) for name in SUMMARY]
     if not made[0].rows:
-        made[0] = make(con, WITHOUT_OCCA)
+        made[0] = make(store, WITHOUT_OCCA)
     return [report for report in made if report.rows]
+
+
+def of_query(result: duckdb.DuckDBPyConnection) -> Report:
+    """The result of somebody's own query in the form of a report."""
+    columns = tuple(
+        Column(name, "text" if "VARCHAR" in str(kind) else "number", name, "")
+        for name, kind, *_ in result.description or ()
+    )
+    return Report(Definition("query", "Query", "the result of a query", "", None, True, columns, ""), result.fetchall())
 
 
 def _plain(value: Any, column: Column) -> Any:

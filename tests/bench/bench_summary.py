@@ -23,7 +23,7 @@ run = Path(sys.argv[1])
 def once():
     cpu, begin = time.process_time(), time.perf_counter()
     with tables.open_store(run) as store:
-        made = reports.summary(store.con)
+        made = reports.summary(store)
         calls = store.con.execute("SELECT sum(calls) FROM call_stats").fetchone()[0]
     return time.perf_counter() - begin, time.process_time() - cpu, calls
 tables.connect().close()

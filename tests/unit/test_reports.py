@@ -22,7 +22,7 @@ NONE = 0xFFFFFFFF
 
 
 def table(store: Store, name: str) -> list[dict[str, Any]]:
-    report = reports.make(store.con, name)
+    report = reports.make(store, name)
     names = [c.name for c in report.columns]
     return [dict(zip(names, row, strict=True)) for row in report.rows]
 
@@ -195,8 +195,8 @@ def test_empty_run(tmp_path: Path) -> None:
     trace.process(1).record("exit", 5, reason=0)
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
         for name in reports.definitions():
-            assert reports.make(store.con, name).rows == [], name
-        assert reports.summary(store.con) == []
+            assert reports.make(store, name).rows == [], name
+        assert reports.summary(store) == []
 
 
 def test_definitions() -> None:

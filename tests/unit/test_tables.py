@@ -78,7 +78,7 @@ def test_call_statistics(tmp_path: Path, threads: int) -> None:
             assert counts == expected.tolist()
         # All threads together, as the report has it.
         names = [c.name for c in reports.definition("api_sum").columns]
-        report = {row[names.index("name")]: row for row in reports.make(store.con, "api_sum").rows}
+        report = {row[names.index("name")]: row for row in reports.make(store, "api_sum").rows}
         for function in ("clFinish", "clCreateBuffer"):
             d = np.concatenate([v for (_, f), v in durations.items() if f == function]).astype(np.float64)
             row = dict(zip(names, report[function], strict=True))
@@ -101,7 +101,7 @@ def test_events_and_tallies_are_merged(tmp_path: Path) -> None:
     trace.tally(u, "opencl:clFinish", [5000], 600, hz=2 * 10**9)
     with store_of(tmp_path, trace) as store:
         names = [c.name for c in reports.definition("api_sum").columns]
-        (row,) = reports.make(store.con, "api_sum").rows
+        (row,) = reports.make(store, "api_sum").rows
         got = dict(zip(names, row, strict=True))
     assert got["calls"] == 13 and got["failed"] == 1 and got["total_ns"] == 50 + 9000
     assert (got["min_ns"], got["med_ns"], got["max_ns"]) == (5, 5, 5000)

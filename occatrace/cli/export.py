@@ -1,0 +1,43 @@
+"""`occa_prof export RUN`: the tables of a run for other programs, as Parquet, CSV, JSON or one SQLite file."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from occatrace.cli.report import BadInput
+from occatrace.run import open_run
+
+FORMATS = ("parquet", "csv", "json", "sqlite")
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.description = "Write the tables of a run for other programs: a folder of files, or one SQLite file."
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument("--format", choices=FORMATS, default="parquet", help="of the files (default: parquet)")
+    parser.add_argument("-o", "--output", metavar="PATH", type=Path, required=True, help="folder, or file for sqlite")
+    parser.add_argument("--table", metavar="NAME", action="append", default=[], help="only this table, again for more")
+    parser.add_argument("--calls", action="store_true", help="the single calls with their arguments, too")
+    parser.add_argument("--force", action="store_true", help="replace PATH")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the tables."""
+    from occatrace.export import export
+
+    folder = open_run(args.run).path
+    target: Path = args.output
+    if target.exists():
+        if not args.force:
+            raise BadInput(f"{target} exists already: choose another place by -o, or add --force to replace it")
+        if target.is_dir() and not (target / "tables.json").is_file():
+            raise BadInput(f"{target} is a folder that no export made, so --force does not touch it")
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+    try:
+        names = export(folder, target, args.format, args.table, calls=args.calls)
+    except OSError as error:
+        raise BadInput(f"cannot write to {target}: {error.strerror or error}; choose another place by -o") from error
+    print(f"{len(names)} tables in {target}")
+    return 0

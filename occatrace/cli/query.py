@@ -1,0 +1,44 @@
+"""`occa_prof query RUN "SELECT …"`: DuckDB's SQL over the tables of a run; nothing is changed by it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from occatrace.cli.report import FORMATS, add_output, output
+from occatrace.run import open_run
+
+_LIST = (
+    "SELECT table_name AS name, column_count AS columns FROM duckdb_tables() WHERE NOT temporary"
+    " UNION ALL SELECT view_name, column_count FROM duckdb_views() WHERE NOT internal AND NOT temporary ORDER BY 1"
+)
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.description = (
+        "Query the tables of a run by SQL. docs/schema.md describes them; `calls` has every single call, and\n"
+        '"opencl.clFinish" and the like those of one function, with the arguments in the struct `args`.'
+    )
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument("sql", metavar="SQL", nargs="?", help="one SELECT; without it, the tables are listed")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="of the result (default: table)")
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer the query."""
+    from occatrace.api import select
+    from occatrace.losses import Losses
+    from occatrace.render import Document, renderer
+    from occatrace.reports import of_query
+    from occatrace.tables import open_store
+
+    folder = open_run(args.run).path
+    with open_store(folder) as store:
+        if not args.sql:
+            store.functions()
+        result = of_query(select(store, args.sql or _LIST))
+        with output(args.output, args.force) as out:
+            renderer(args.format)(Document({}, Losses.none(), [result]), out)
+    return 0

@@ -1,0 +1,27 @@
+"""Markdown tables, with the human units of the text format."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from occatrace.render import Document
+from occatrace.render.text import NUMERIC, cell
+
+# What Markdown or the HTML in it would take for its own.
+_ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>|#~$"} | {"&": "&amp;"})
+
+
+def render(document: Document, out: TextIO) -> None:
+    """Write the document."""
+    for line in document.losses.lines():
+        out.write(f"> {' '.join(line.split()).translate(_ESCAPES)}\n\n")
+    for number, report in enumerate(document.reports):
+        columns = [(place, column) for place, column in enumerate(report.columns) if column.unit != "parent"]
+        out.write(("\n" if number else "") + f"### {report.definition.title}\n\n")
+        if report.definition.share:
+            out.write(f"% is {report.definition.share}\n\n")
+        out.write("| " + " | ".join(column.title for _, column in columns) + " |\n")
+        out.write("|" + "|".join("--:" if column.unit in NUMERIC else "---" for _, column in columns) + "|\n")
+        for row in report.rows:
+            cells = (cell(row[place], column).translate(_ESCAPES) for place, column in columns)
+            out.write("| " + " | ".join(cells) + " |\n")
