@@ -354,7 +354,7 @@ class Decoder {
                 uint8_t *to = builder.append(step.column, count);
                 if (step.swap) {
                     copy_swapped(to, p, count, step.width);
-                } else {
+                } else if (count > 0) { // no memory may be there for none
                     memcpy(to, p, count * step.width);
                 }
                 p += count * step.width;
