@@ -58,6 +58,7 @@ using Text = const std::string &(*)(const Probe *);
 
 struct {
   Text kernel_name, kernel_source, kernel_binary, kernel_mode, memory_mode, device_mode;
+  const void *(*current_device)();
   bool (*json_bool)(const void *json, const char *key, const bool &otherwise);
 } ask;
 
@@ -76,7 +77,8 @@ struct Frame {
   bool filled = false;
   uint8_t copy_kind = 0, async = 0;
   uint64_t bytes = 0, offset = 0;
-  const void *object = nullptr, *source = nullptr;
+  uint32_t mode = 0;
+  const void *object = nullptr, *source = nullptr, *device = nullptr;
 };
 
 struct CachedKernel {
@@ -481,6 +483,25 @@ template <class E, Source source> struct Build : Function {
   static void finish(Event &, Frame &) {}
 };
 
+// The functions of namespace occa work on the current device. There is one once they have succeeded.
+const void *current_device() { return ask.current_device ? ask.current_device() : nullptr; }
+
+template <class P> struct OnCurrentDevice : P {
+  template <class C> static void enter(C &call, const std::string &, const std::string &name, const void *) {
+    call.state->built_from = 0;
+    call.event.function = intern(name);
+  }
+  static void nested(State *state, const std::string &file, const std::string &name, const void *props) {
+    P::nested(state, nullptr, file, name, props);
+  }
+  template <class C>
+  static void leave(C &call, const Object &result, const std::string &given, const std::string &name, const void *props) {
+    call.event.device = handle(current_device());
+    call.event.mode = mode_of(call.state, ask.kernel_mode, result.object);
+    P::leave(call, result, nullptr, given, name, props);
+  }
+};
+
 struct BuildKernel : Build<occatrace_occa_device_buildKernel, Source::File> {
   OCCA_BLOCKING(device_buildKernel)
 };
@@ -626,10 +647,11 @@ template <class E> struct Alloc : Function {
   static constexpr bool always = true; // what is allocated unseen is freed without a size
   template <class C, class... A> static void enter(C &call, const void *device, A...) {
     call.event.device = handle(device);
-    if (call.level == OCCATRACE_EVENT) call.event.mode = mode_of(call.state, ask.device_mode, object(device));
   }
   template <class C, class... A> static void leave(C &, A &&...) {}
   static void finish(Event &event, Frame &frame) {
+    if (frame.device) event.device = address(frame.device);
+    event.mode = frame.mode;
     event.bytes = frame.bytes;
     event.handle = address(frame.object);
     event.source = address(frame.source);
@@ -641,6 +663,10 @@ struct Malloc : Alloc<occatrace_occa_device_malloc> {
 };
 struct UMalloc : Alloc<occatrace_occa_device_umalloc> {
   OCCA_FUNCTION(device_umalloc)
+};
+// occa::malloc, occa::umalloc: the device shows below.
+template <class P> struct AllocOnCurrentDevice : P {
+  template <class C, class... A> static void enter(C &, A...) {}
 };
 
 // X::device::malloc
@@ -654,6 +680,8 @@ template <unsigned Slot> void *allocate(void *device, uint64_t bytes, const void
     frame.bytes = bytes;
     frame.object = memory;
     frame.source = source;
+    frame.device = device;
+    frame.mode = mode_of(state, ask.device_mode, device);
     remember_allocation(memory, bytes);
   };
   Frame *outer = state->outer;
@@ -665,8 +693,6 @@ template <unsigned Slot> void *allocate(void *device, uint64_t bytes, const void
   const bool nested = self->occa_depth != 0;
   Call<Malloc> call(self, state, nested);
   call.event.nested = nested;
-  call.event.device = address(device);
-  if (call.level == OCCATRACE_EVENT) call.event.mode = mode_of(state, ask.device_mode, device);
   void *memory = guarded(call, [&] { return real(device, bytes, source, props); });
   fill(call, memory);
   return memory;
@@ -782,6 +808,11 @@ struct Setup : OfDevice<occatrace_occa_device_setup> {
 };
 struct Finish : OfDevice<occatrace_occa_device_finish> {
   OCCA_BLOCKING(device_finish)
+};
+// occa::finish
+struct FinishCurrent : Finish {
+  template <class C> static void enter(C &) {}
+  template <class C> static void leave(C &call) { OfDevice::enter(call, current_device()); }
 };
 struct FinishAll : OfDevice<occatrace_occa_device_finishAll> {
   OCCA_BLOCKING(device_finishAll)
@@ -908,6 +939,10 @@ const Hook hooks[] = {
   API(_ZN4occa6device7umallocElRKNS_7dtype_tENS_6memoryERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Object *, Props),
   API(_ZN4occa6device7umallocElRKNS_7dtype_tEPKvRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, const void *, Props),
   API(_ZN4occa6device7umallocElRKNS_7dtype_tERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Props),
+  API2(_ZN4occa6mallocElRKNS_7dtype_tEPKv, AllocOnCurrentDevice<Malloc>, Object, int64_t, const void *, const void *, Props),
+  API(_ZN4occa6mallocElPKvRKNS_10propertiesE, AllocOnCurrentDevice<Malloc>, Object, int64_t, const void *, Props),
+  API(_ZN4occa7umallocElPKvRKNS_10propertiesE, AllocOnCurrentDevice<UMalloc>, void *, int64_t, const void *, Props),
+  API(_ZN4occa7umallocElRKNS_7dtype_tEPKvRKNS_10propertiesE, AllocOnCurrentDevice<UMalloc>, void *, int64_t, const void *, const void *, Props),
   API(_ZN4occa6device10wrapMemoryEPKvlRKNS_7dtype_tERKNS_4jsonE, WrapMemory, Object, Handle, const void *, int64_t, const void *, Props),
   API(_ZN4occa6memory4freeEv, MemoryFree, void, Handle),
   API(_ZN4occa6memory6detachEv, MemoryFree, void, Handle),
@@ -927,6 +962,12 @@ const Hook hooks[] = {
        Name, Name, Props),
   API2(_ZNK4occa6device21buildKernelFromBinaryERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernelFromBinary, Object, Handle,
        Name, Name, Props),
+  API2(_ZN4occa11buildKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernel>, Object, Name, Name, Props),
+  API2(_ZN4occa21buildKernelFromStringERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernelFromString>, Object,
+       Name, Name, Props),
+  API2(_ZN4occa21buildKernelFromBinaryERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernelFromBinary>, Object,
+       Name, Name, Props),
+  API(_ZN4occa6finishEv, FinishCurrent, void),
   API(_ZN4occa6device6finishEv, Finish, void, Handle),
   API(_ZN4occa6device9finishAllEv, FinishAll, void, Handle),
   API(_ZN4occa6device4freeEv, DeviceFree, void, Handle),
@@ -1024,7 +1065,7 @@ template <class F> void find(F &function, void *library, const char *symbol) {
 extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines *trampolines) {
   static const uint8_t table[][4] = OCCATRACE_OCCA_LEVELS;
   static const char *const names[] = OCCATRACE_OCCA_NAMES;
-  static_assert(std::size(hooks) + kCalls == OCCATRACE_OCCA_SLOTS, "a symbol of the model has no hook, or two");
+  static_assert(std::size(hooks) + kCalls == SLOT(occaCreateDevice), "a symbol of the model has no hook, or two");
   events = static_cast<const occatrace_occa_events *>(occatrace_load_provider("occa"));
   if (!events) return;
   std::copy_n(trampolines->original, OCCATRACE_OCCA_SLOTS, original);
@@ -1043,6 +1084,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines
   find(ask.kernel_mode, library, "_ZNK4occa6kernel4modeB5cxx11Ev");
   find(ask.memory_mode, library, "_ZNK4occa6memory4modeB5cxx11Ev");
   find(ask.device_mode, library, "_ZNK4occa6device4modeB5cxx11Ev");
+  find(ask.current_device, library, "_ZN4occa9getDeviceEv");
   find(ask.json_bool, library, "_ZNK4occa4json3getIbEET_PKcRKS2_");
   occatrace_levels(levels, table, OCCATRACE_OCCA_COUNT);
   first_tally = occatrace_register_functions("occa", names, OCCATRACE_OCCA_COUNT);

@@ -75,7 +75,7 @@ def make_symbolic(library: Path) -> None:
 def occa_build(name: str) -> Occa:
     """gcc: the library as everybody builds it. clang: calls within the library are inlined. symbolic: they cannot be
     preloaded either. other: any OCCA, given by OCCATRACE_TEST_OCCA_DIR."""
-    compilers: list[str] = []
+    options: list[str] = []
     if name == "other":
         folder = os.environ.get("OCCATRACE_TEST_OCCA_DIR")
         if not folder:
@@ -84,7 +84,7 @@ def occa_build(name: str) -> Occa:
     elif name == "clang":
         if not shutil.which("clang++-19"):
             pytest.skip("needs clang++-19")
-        compilers = ["CXX=clang++-19", "CC=clang-19"]
+        options = ["CXX=clang++-19", "CC=clang-19"]
         occa = Occa(name, get_occa("--clang"))
     elif name == "symbolic":
         original = get_occa()
@@ -98,19 +98,12 @@ def occa_build(name: str) -> Occa:
         if not library.exists():
             shutil.copy(original / "lib/libocca.so", library)
             make_symbolic(library)
+        # Variables of such a library must not be copied into the program.
+        options = ["CFLAGS=-fPIC", "CXXFLAGS=-fPIC"]
         occa = Occa(name, folder_of_ours)
     else:
         occa = Occa(name, get_occa())
-    command = [
-        "make",
-        "-s",
-        "-j2",
-        "-C",
-        str(PROGRAMS),
-        f"OCCA_DIR={occa.folder}",
-        f"OUT={occa.programs}",
-        *compilers,
-    ]
+    command = ["make", "-s", "-j2", "-C", str(PROGRAMS), f"OCCA_DIR={occa.folder}", f"OUT={occa.programs}", *options]
     done = subprocess.run(command, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     return occa
