@@ -29,6 +29,8 @@ _TYPES = {
     ".woff2": "font/woff2",
 }
 _TRACE = "trace/"
+# Devices would be folded together at first.
+_AT_START = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^(?!System$)"]}]'
 
 
 class NoInterface(Exception):
@@ -98,7 +100,9 @@ class Viewer:
         self._server.daemon_threads = True
         self.port = self._server.server_port
         base = f"http://127.0.0.1:{self.port}/{secret}/"
-        self.url = f"{base}#!/?url={base}{_TRACE}{quote(trace.name)}&hideSidebar=true"
+        self.url = (
+            f"{base}#!/?url={base}{_TRACE}{quote(trace.name)}&hideSidebar=true&startupCommands={quote(_AT_START)}"
+        )
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def __enter__(self) -> Viewer:

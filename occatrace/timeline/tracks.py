@@ -122,4 +122,4 @@ class Tracks:
 
     def _problems(self, process: int) -> Any:
         uuid = self._uuid(PROBLEMS, process)
-        return self._timeline.lanes(uuid, self._process(process), "⚠ problems", 0, nested=False)
+        return self._timeline.lanes(uuid, self._process(process), "! problems", 0, nested=False)

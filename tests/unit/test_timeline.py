@@ -62,7 +62,7 @@ def perfetto(path: Path, sql: str) -> list[Any]:
 def slices(path: Path) -> Counter[Slice]:
     """All but problems."""
     found = perfetto(path, SLICES)
-    return Counter((r.ts - REALTIME, r.dur, r.name, r.track) for r in found if r.track != "⚠ problems")
+    return Counter((r.ts - REALTIME, r.dur, r.name, r.track) for r in found if r.track != "! problems")
 
 
 @dataclass
@@ -191,7 +191,7 @@ def test_failures_stand_out(demo: Path) -> None:
         "✗ occa::memory::copyFrom": "out of bounds",
         "✗ clFinish (never returned)": "never returned",
     }
-    problems = Counter(s.name for s in content.slices if content.name(s.track) == "⚠ problems")
+    problems = Counter(s.name for s in content.slices if content.name(s.track) == "! problems")
     assert problems == dict.fromkeys(failed, 1)
 
 
@@ -208,7 +208,7 @@ def test_losses_are_visible(tmp_path: Path) -> None:
     path = write(tmp_path, trace)
     content = check(path)
     assert content.problems == []
-    problems = {s.name for s in content.slices if content.name(s.track) == "⚠ problems"}
+    problems = {s.name for s in content.slices if content.name(s.track) == "! problems"}
     assert any("3 of" in name and "events were lost" in name for name in problems), problems
     assert "7 times of cpu-model were moved in between enqueue and completion, up to 2.5 µs" in problems
     assert "ended without notice (killed or crashed)" in problems

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -138,12 +139,12 @@ def test_interface_offline(run: Run, view: str, tmp_path: Path) -> None:
     with Browser(1600, 1000) as browser:
         browser.open(view)
         browser.wait("!!(window.app && app.trace && app.trace.engine)", 120)
-        expand = "app.commands.runCommand('dev.perfetto.ExpandAllGroups')"
-        browser.wait(f"(() => {{ try {{ {expand}; return true }} catch (e) {{ return false }} }})()")
         count = "app.trace.engine.query('select count(*) as n from slice').then(r => r.firstRow({n: 0}).n)"
         assert browser.run(count) == len(check(run.timeline).slices)
+        # Groups are open without anybody's doing.
         for track in ("demo", "memory in use", *queues):
-            browser.wait(f"{expand}, document.body.innerText.includes({track!r})")
+            browser.wait(f"document.body.innerText.includes({track!r})")
+        time.sleep(1)  # tracks are drawn when their data has come; the page does not tell
         picture = tmp_path / f"{run.mode}.png"
         browser.picture(picture)
         assert picture.stat().st_size > 20_000
