@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import MODES, PROGRAMS, ROOT, Occa, OccaRun, ProfileOcca
+from .conftest import BUILDS_AND_MODES, PROGRAMS, ROOT, Occa, OccaRun, ProfileOcca
 
 DEMO = ("-n", 64, "-s", 3)
+BUILDS = pytest.mark.parametrize("occa", ["gcc", "clang", "symbolic", "other"], indirect=True)
 
 
 def check(run: OccaRun) -> None:
@@ -22,7 +23,7 @@ def check(run: OccaRun) -> None:
     assert run.lost == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("occa", "mode"), BUILDS_AND_MODES, indirect=["occa"])
 @pytest.mark.parametrize("program", ["demo", "capi", "failing", "sources"])
 def test_calls_launches_bytes_and_failures(occa: Occa, profile: ProfileOcca, program: str, mode: str) -> None:
     run = profile(occa, program, mode, *(DEMO if program == "demo" else ()))
@@ -53,13 +54,14 @@ def lines_of(folder: Path) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("occa", "mode"), BUILDS_AND_MODES, indirect=["occa"])
 def test_kernels_bear_their_source_file_and_line(occa: Occa, profile: ProfileOcca, mode: str) -> None:
     run = profile(occa, "demo", mode, *DEMO)
     found = {kernel["name"]: f"{kernel['source']}:{kernel['line']}" for kernel in run.kernels.values()}
     assert found == lines_of(ROOT / "examples" / "demo")
 
 
+@BUILDS
 def test_kernels_of_strings_are_told_apart(occa: Occa, profile: ProfileOcca) -> None:
     """Three sources of one name, freed in between, so that objects take each other's addresses."""
     run = profile(occa, "sources", "Serial")
@@ -69,6 +71,7 @@ def test_kernels_of_strings_are_told_apart(occa: Occa, profile: ProfileOcca) -> 
     assert all(kernel["line"] == 1 for kernel in same)
 
 
+@BUILDS
 def test_every_launch_belongs_to_its_kernel_call(occa: Occa, profile: ProfileOcca) -> None:
     for program in ("demo", "sources"):
         run = profile(occa, program, "OpenCL", *(DEMO if program == "demo" else ()))
