@@ -25,7 +25,7 @@ _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
 def duration(ns: float) -> str:
     """Four digits and the unit that fits."""
     for limit, scale, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
-        if abs(ns) < limit * 0.99995:
+        if abs(ns) < limit * 0.9995:
             return f"{_digits(ns / scale, whole=scale == 1.0)} {unit}"
     return f"{_digits(ns / 1e9)} s"
 

@@ -66,6 +66,26 @@ MODEL_JSON: Mapping[str, Any] = {
                     name="occa::memory::copyFrom",
                     bytes="bytes",
                 ),
+                "device_malloc": _call(
+                    "handle:handle",
+                    "bytes:uint",
+                    "mode:name",
+                    "error:name",
+                    failed=_OCCA_FAILED,
+                    name="occa::device::malloc",
+                    bytes="bytes",
+                ),
+                "memory_free": _call(
+                    "handle:handle",
+                    "bytes:uint",
+                    "mode:name",
+                    "error:name",
+                    failed=_OCCA_FAILED,
+                    name="occa::memory::free",
+                ),
+                "device_buildKernel": _call(
+                    "source:name", "error:name", failed=_OCCA_FAILED, name="occa::device::buildKernel"
+                ),
             },
             "enums": {"kind": {"values": {"HtoD": 2, "DtoH": 3}, "bitfield": False}},
         },
@@ -123,6 +143,9 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_device:activity": _ACTIVITY,
     "occatrace_device:clock_warning": {"device": "u32", "clamped": "u64", "worst": "u64"},
     "occatrace_occa:kernel_run": {"start": "u64", "kernel": "u32", "launches": "u32", "error": "u32"},
+    "occatrace_occa:device_malloc": {"start": "u64", "handle": "u64", "bytes": "u64", "mode": "u32", "error": "u32"},
+    "occatrace_occa:memory_free": {"start": "u64", "handle": "u64", "bytes": "u64", "mode": "u32", "error": "u32"},
+    "occatrace_occa:device_buildKernel": {"start": "u64", "source": "u32", "error": "u32"},
     "occatrace_occa:memory_copyFrom": {
         "start": "u64", "handle": "u64", "bytes": "u64", "kind": "u8", "mode": "u32", "error": "u32",
     },

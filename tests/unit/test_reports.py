@@ -207,7 +207,7 @@ def test_definitions() -> None:
         assert len(set(names)) == len(names)
         assert any(c.unit == "percent" for c in entry.columns) == bool(entry.share), entry.name
         assert entry.group is None or entry.group in names
-    with pytest.raises(reports.UnknownReport, match="no report 'x'; there are: api_sum"):
+    with pytest.raises(reports.UnknownReport, match="no report 'x'; there are: advice, api_sum"):
         reports.definition("x")
     with pytest.raises(ValueError, match="line 2"):
         parse("x", "-- title: t\n--nonsense\nSELECT 1")
