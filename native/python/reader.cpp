@@ -29,6 +29,13 @@ py::dtype dtype_of(Kind kind) {
     return py::dtype::from_args(py::str(codes[static_cast<size_t>(kind)]));
 }
 
+// Names, paths and messages for people: always text, what is not UTF-8 as \\xNN.
+py::str shown(const std::string &text) {
+    PyObject *decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace");
+    if (decoded == nullptr) throw py::error_already_set();
+    return py::reinterpret_steal<py::str>(decoded);
+}
+
 // The array keeps the whole batch alive.
 py::array over(const std::shared_ptr<Batch> &batch, const py::dtype &type, const uint8_t *data, size_t count) {
     const py::capsule owner(new std::shared_ptr<Batch>(batch),
@@ -42,10 +49,10 @@ py::dict columns_of(const std::shared_ptr<Batch> &batch) {
         const Field &field = batch->schema->fields[i];
         const Column &column = batch->columns[i];
         if (column.sequence) {
-            arrays[py::str(field.name)] = over(batch, dtype_of(Kind::U32), column.offsets.data(), batch->rows + 1);
-            arrays[py::str(field.name + ".values")] = over(batch, dtype_of(field.kind), column.data.data(), column.values);
+            arrays[shown(field.name)] = over(batch, dtype_of(Kind::U32), column.offsets.data(), batch->rows + 1);
+            arrays[shown(field.name + ".values")] = over(batch, dtype_of(field.kind), column.data.data(), column.values);
         } else {
-            arrays[py::str(field.name)] = over(batch, dtype_of(field.kind), column.data.data(), batch->rows);
+            arrays[shown(field.name)] = over(batch, dtype_of(field.kind), column.data.data(), batch->rows);
         }
     }
     return arrays;
@@ -115,8 +122,8 @@ class PythonReader {
         py::dict events;
         for (const auto &schema : reader_->output().schemas()) {
             py::dict fields;
-            for (const Field &field : schema->fields) fields[py::str(field.name)] = field.kind_name();
-            events[py::str(schema->event)] = fields;
+            for (const Field &field : schema->fields) fields[shown(field.name)] = field.kind_name();
+            events[shown(schema->event)] = fields;
         }
         return events;
     }
@@ -125,9 +132,9 @@ class PythonReader {
         py::list list;
         for (const columns::TraceInfo &info : reader_->traces()) {
             py::dict trace;
-            trace["path"] = info.path;
+            trace["path"] = shown(info.path);
             trace["decoder"] = info.decoder;
-            trace["declined"] = info.declined;
+            trace["declined"] = shown(info.declined);
             trace["env"] = text_map(info);
             trace["clock_offset"] = info.clock_offset;
             trace["clock_frequency"] = info.clock_frequency;
@@ -138,7 +145,11 @@ class PythonReader {
 
     py::dict env() const { return text_map(reader_->traces().front()); }
     int64_t clock_offset() const { return reader_->traces().front().clock_offset; }
-    std::vector<std::string> problems() const { return reader_->output().problems(); }
+    py::list problems() const {
+        py::list list;
+        for (const std::string &problem : reader_->output().problems()) list.append(shown(problem));
+        return list;
+    }
     unsigned threads() const { return reader_->threads(); }
 
   private:
@@ -151,7 +162,7 @@ class PythonReader {
 
     static py::dict text_map(const columns::TraceInfo &info) {
         py::dict map;
-        for (const auto &entry : info.env) map[text_of(entry.first)] = text_of(entry.second);
+        for (const auto &entry : info.env) map[shown(entry.first)] = shown(entry.second);
         return map;
     }
 
@@ -174,12 +185,12 @@ void bind_reader(py::module_ &module) {
         try {
             if (pointer) std::rethrow_exception(pointer);
         } catch (const columns::TraceError &error) {
-            PyErr_SetString(trace_error.ptr(), error.what());
+            PyErr_SetObject(trace_error.ptr(), shown(error.what()).ptr());
         }
     });
 
     py::class_<PythonBatch>(module, "Batch")
-        .def_property_readonly("event", [](const PythonBatch &self) { return self.batch->schema->event; })
+        .def_property_readonly("event", [](const PythonBatch &self) { return shown(self.batch->schema->event); })
         .def_property_readonly("trace", [](const PythonBatch &self) { return self.batch->trace; })
         .def_property_readonly("columns", [](const PythonBatch &self) { return self.columns; })
         .def("__len__", [](const PythonBatch &self) { return self.batch->rows; });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,9 +27,7 @@ integers = st.builds(
     align=st.sampled_from([1, 1, 1, 2, 4, 8]),
 )
 little = st.builds(ctf.Integer, size=st.sampled_from([8, 16, 32, 64]), signed=st.booleans())
-packed = st.builds(
-    ctf.Integer, size=st.sampled_from([8, 16, 32, 64]), signed=st.booleans(), big_endian=st.booleans()
-)
+packed = st.builds(ctf.Integer, size=st.sampled_from([8, 16, 32, 64]), signed=st.booleans(), big_endian=st.booleans())
 counters = st.builds(ctf.Integer, size=st.sampled_from([8, 16, 32]), align=st.sampled_from([1, 1, 2, 4]))
 scalars: st.SearchStrategy[ctf.Type] = st.one_of(
     integers,
@@ -83,9 +82,15 @@ def stream_classes(draw: st.DrawFn) -> tuple[ctf.StreamClass, ...]:
     numbers = itertools.count()
     streams = []
     for stream in draw(st.lists(st.integers(0, 9), min_size=1, max_size=2, unique=True)):
-        ids = draw(st.lists(st.sampled_from([0, 1, 2, 29, 30, 31, 40, 65534, 65535, 70000]), min_size=1, max_size=4, unique=True))
+        ids = draw(
+            st.lists(
+                st.sampled_from([0, 1, 2, 29, 30, 31, 40, 65534, 65535, 70000]), min_size=1, max_size=4, unique=True
+            )
+        )
         events = [
-            ctf.EventClass(number, f"e:{next(numbers)}", draw(payloads), draw(st.one_of(st.just(ctf.Struct(())), contexts)))
+            ctf.EventClass(
+                number, f"e:{next(numbers)}", draw(payloads), draw(st.one_of(st.just(ctf.Struct(())), contexts))
+            )
             for number in ids
         ]
         streams.append(ctf.StreamClass(stream, draw(st.booleans()), draw(contexts), tuple(events)))
@@ -163,7 +168,9 @@ def test_random_layouts(folder: Path, made: Written, packets: bool) -> None:
     assert not reader.problems
     traces.assert_same(found, made[2])
     # babeltrace 2.0 ends the process (an assertion) at a sequence in an event context.
-    if not any(_has_sequence(each) for stream in made[0] for each in (stream.context, *(e.context for e in stream.events))):
+    if not any(
+        _has_sequence(each) for stream in made[0] for each in (stream.context, *(e.context for e in stream.events))
+    ):
         traces.assert_same(traces.columns(trace, decoder="babeltrace2", threads=1), made[2])
 
 
@@ -189,7 +196,10 @@ def test_random_damage(folder: Path, made: Written, seed: Any) -> None:
 
 LAYOUT = (
     ctf.StreamClass(
-        0, True, ctf.Struct((("vtid", ctf.Integer()),)), (ctf.EventClass(0, "e:0", ctf.Struct((("a", ctf.Integer()),))),)
+        0,
+        True,
+        ctf.Struct((("vtid", ctf.Integer()),)),
+        (ctf.EventClass(0, "e:0", ctf.Struct((("a", ctf.Integer()),))),),
     ),
 )
 
@@ -202,7 +212,11 @@ LAYOUT = (
         ("30, extended", "29, extended", "header"),
         ("integer { size = 32; align = 8; signed = false; } __a;", "integer { size = 24; align = 8; } __a;", "bytes"),
         ("integer { size = 32; align = 8; signed = false; } __a;", "integer { size = 32; align = 1; } __a;", "bytes"),
-        ("integer { size = 32; align = 8; signed = false; } __a;", "floating_point { exp_dig = 5; mant_dig = 11; } __a;", ""),
+        (
+            "integer { size = 32; align = 8; signed = false; } __a;",
+            "floating_point { exp_dig = 5; mant_dig = 11; } __a;",
+            "",
+        ),
         ("integer { size = 32; align = 8; signed = false; } __a;", "uint32_t __a[2][2];", "list"),
         ("integer { size = 32; align = 8; signed = false; } __a;", "uint32_clock_t __a;", "time stamp"),
         (
@@ -229,3 +243,22 @@ def test_declined(folder: Path, before: str, after: str, why: str) -> None:
         return  # babeltrace2 does not know it either
     assert reader.traces[0]["decoder"] == "babeltrace2"
     assert why in reader.traces[0]["declined"]
+
+
+def test_names_that_are_no_text(folder: Path) -> None:
+    """Bytes that are not UTF-8 in names, contents and paths."""
+    text = ctf.metadata(LAYOUT).replace("e:0", "e:\xff").replace('"made"', '"\xfe"').encode("latin-1")
+    kind = LAYOUT[0].events[0]
+    event = ctf.Event(5, kind, {"vtid": 1}, {}, {"a": 2})
+    trace = Path(os.fsdecode(os.fsencode(folder) + b"/trace-\xfd"))
+    trace.mkdir()
+    (trace / "metadata").write_bytes(text)
+    (trace / "stream").write_bytes(ctf.packet(LAYOUT[0], 0, 1, [event], 0)[:-1])
+    reader = _native.Reader(trace)
+    assert [batch.event for batch in reader] == []
+    assert "trace-\\xfd" in reader.problems[0]
+    assert list(reader.schema) == ["e:\\xff"]
+    assert reader.trace_env["hostname"] == "\\xfe"
+    (trace / "metadata").unlink()
+    with pytest.raises(_native.TraceError, match=r"xfd"):
+        _native.Reader(trace)
