@@ -38,6 +38,7 @@ class UsageError(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    fill_standard_streams()
     try:
         return _dispatch(words)
     except (UsageError, RunError) as error:
@@ -53,8 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def complain(text: str) -> None:
     """One line to the person, beside whatever the program prints."""
+    if sys.stderr is None:
+        return
     with contextlib.suppress(OSError):  # the terminal may have gone
         print(f"occa_prof: {text}", file=sys.stderr, flush=True)
+
+
+def fill_standard_streams() -> None:
+    """Started with a standard stream closed, a socket of ours would take its number. Closed again for the program."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _dispatch(words: list[str]) -> int:

@@ -4,6 +4,7 @@ starts at once, it runs whatever becomes of the tracing, and its exit status is 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import pwd
 import shutil
@@ -208,7 +209,8 @@ class Recording:
         try:
             from occatrace.cli import report
 
-            report.print_reports(self.run.path, self.log or sys.stderr, self.args.report, self.args.format)
+            out = self.log or sys.stderr or io.StringIO()  # standard error may have been closed
+            report.print_reports(self.run.path, out, self.args.report, self.args.format)
             if self.args.timeline:
                 self._timeline()
         except (UsageError, runs.RunError, OSError) as error:

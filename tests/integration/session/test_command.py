@@ -76,6 +76,17 @@ def test_signals_and_descriptors_are_as_without_us(user: Person) -> None:
     assert traced.stdout.replace("SigIgn:\t0000000180000000", "SigIgn:\t0000000000000000") == native.stdout
 
 
+def test_closed_streams(user: Person, folder: Path, probe: Path) -> None:
+    """A daemon's way of starting things: what is closed stays closed for the program, and nothing of ours gets there."""
+    words = " ".join([*OCCA_PROF, "-o", "run", str(probe), "5"])
+    done = user.run(["sh", "-c", f"{words} <&- 2>&-"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert info(folder / "run")["session"]["state"] == "recorded"
+    done = user.run(["sh", "-c", f"{words.replace(' run ', ' run2 ')} >&- <&-"])
+    assert done.returncode == 0
+    assert info(folder / "run2")["session"]["state"] == "recorded"
+
+
 def test_program_not_found(user: Person, folder: Path) -> None:
     done = profile(user, "nosuchprogram")
     assert done.returncode == 127
