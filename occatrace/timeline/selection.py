@@ -260,10 +260,10 @@ class Selection:
         con.execute("CREATE OR REPLACE TYPE timeline_text AS ENUM (SELECT text FROM texts ORDER BY n)")
         texts = ", ".join(f"enum_code({c}::timeline_text)::UINTEGER AS {c}" for c in TEXTS)
         con.execute(f"""
-            COPY (SELECT row_number() OVER (ORDER BY kind, track, start_ns, end_ns DESC, number) - 1 AS rn,
-                         kind::UTINYINT AS kind, track::UBIGINT AS track, start_ns, end_ns, thread, seq, run_seq, id,
-                         {", ".join(NUMBERS)}, {texts}
-                  FROM chosen ORDER BY rn)
+            COPY (SELECT row_number() OVER () - 1 AS rn, * EXCLUDE (number) FROM (
+                      SELECT kind, track, start_ns, end_ns, number, thread, seq, run_seq, id,
+                             {", ".join(NUMBERS)}, {texts}
+                      FROM chosen ORDER BY kind, track, start_ns, end_ns DESC, number))
             TO {sql_text(str(self._slices))} {_FORMAT}""")
         con.execute("DROP TABLE chosen")
         con.execute("DROP TABLE texts")
@@ -293,10 +293,12 @@ class Selection:
             return []
         window = self._conditions(Options(options.window)).replace("s.end_ns", "s.t").replace("s.start_ns", "s.t")
         con.execute(f"""
-            COPY (SELECT *, row_number() OVER (ORDER BY kind, process, device, mode, t) - 1 AS rn FROM (
-                      SELECT kind, process, device, mode, t,
-                             (sum(d) OVER (PARTITION BY kind, process, device, mode ORDER BY t))::BIGINT AS value
-                      FROM ({" UNION ALL BY NAME ".join(f"({part})" for part in parts)})) s{window} ORDER BY rn)
+            COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (
+                      SELECT * FROM (
+                          SELECT kind, process, device, mode, t,
+                                 (sum(d) OVER (PARTITION BY kind, process, device, mode ORDER BY t))::BIGINT AS value
+                          FROM ({" UNION ALL BY NAME ".join(f"({part})" for part in parts)})) s{window}
+                      ORDER BY kind, process, device, mode, t))
             TO {sql_text(str(self._values))} {_FORMAT}""")
         return con.execute(
             "SELECT kind, process, device, mode, count(*), min(t) FROM"
