@@ -1,0 +1,121 @@
+"""report, trace, query, export and compare on a finished run: what they write, and what they say to bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from occatrace.cli.dispatch import main
+from occatrace.model import load
+from occatrace.tables import open_store
+from tests.support.fake import MODEL, demo_trace, run_folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    try:
+        load()
+    except OSError:
+        pytest.skip("the native layer is not built")
+    folder = run_folder(tmp_path)
+    (folder / "run.json").write_text(
+        json.dumps({"schema": 1, "program": ["app"], "notes": ["a note"]}), encoding="utf-8"
+    )
+    with open_store(folder, model=MODEL, open_trace=demo_trace().open) as store:
+        store.functions()
+    return folder
+
+
+def say(capsys: pytest.CaptureFixture[str], *words: object, status: int = 0) -> tuple[str, str]:
+    assert main([str(w) for w in words]) == status
+    out, err = capsys.readouterr()
+    return out, err
+
+
+def test_report(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = say(capsys, "report", run)
+    assert out.index("! a note") < out.index("OCCA kernels (occa_kern_sum)") < out.index("OpenCL calls (api_sum)")
+    out, _ = say(capsys, "report", run, "--report", "gpu_kern_sum", "--report", "api_sum", "--format", "json")
+    content = json.loads(out)
+    assert [r["name"] for r in content["reports"]] == ["gpu_kern_sum", "api_sum"] and content["run"]["program"] == [
+        "app"
+    ]
+    out, err = say(capsys, "report", run, "--report", "occa_kern_sum", "--format", "csv")
+    assert [r["name"] for r in csv.DictReader(out.splitlines()) if not r["parent"]] == ["addVectors", "scale"]
+    assert "! a note" in err
+    file = tmp_path / "out.html"
+    say(capsys, "report", run, "--format", "html", "-o", file)
+    assert "<title>occatrace: app</title>" in file.read_text(encoding="utf-8")
+    out, _ = say(capsys, "report", "--list")
+    assert "occa_kern_sum" in out and "advice" in out
+
+
+def test_bad_input_is_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "there"
+    file.touch()
+    cases: dict[str, tuple[Any, ...]] = {
+        "no report 'x'; there are": ("report", run, "--report", "x"),
+        "does not exist": ("report", tmp_path / "nowhere"),
+        "not a run": ("trace", tmp_path),
+        "exists already": ("report", run, "-o", file),
+        "cannot write": ("report", run, "-o", tmp_path / "no" / "folder"),
+        "which run?": ("report",),
+        "no column 'x'": ("report", run, "--sort", "x"),
+        "only SELECT": ("query", run, "DROP TABLE names"),
+        "one statement": ("query", run, "SELECT 1; SELECT 2"),
+        "nothing does not exist": ("query", run, "FROM nothing"),
+        "no table 'x'": ("export", run, "-o", tmp_path / "e1", "--table", "x"),
+        "no export made": ("export", run, "-o", tmp_path, "--force"),
+        "two or more": ("compare", run),
+    }
+    for expected, words in cases.items():
+        _, err = say(capsys, *words, status=2)
+        assert expected in err and err.startswith("occa_prof: ") and err.count("\n") == 1, (words, err)
+
+
+def test_query(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = say(capsys, "query", run, "SELECT api, count(*) AS n FROM calls GROUP BY 1 ORDER BY 1", "--format", "csv")
+    assert list(csv.reader(out.splitlines())) == [["api", "n"], ["occa", "24"], ["opencl", "25"]]
+    out, _ = say(capsys, "query", run)
+    assert "activities" in out and "opencl.clFinish" in out
+
+
+def test_export(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for fmt in ("parquet", "csv", "json"):
+        say(capsys, "export", run, "--format", fmt, "-o", tmp_path / fmt, "--calls")
+    kernels = duckdb.sql(f"SELECT name FROM '{tmp_path}/parquet/kernels.parquet' ORDER BY 1").fetchall()
+    assert kernels == [("addVectors",), ("scale",)]
+    with (tmp_path / "csv" / "activities.csv").open(newline="", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == 24
+    lines = (tmp_path / "json" / "opencl.clEnqueueNDRangeKernel.json").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 20 and json.loads(lines[0])["args"] == {"global": [64, 2], "ret": 0}
+    database = tmp_path / "run.db"
+    say(capsys, "export", run, "--format", "sqlite", "-o", database, "--calls")
+    with sqlite3.connect(database) as db:
+        assert db.execute("SELECT count(*) FROM calls").fetchone() == (49,)
+        assert db.execute('SELECT count(*) FROM "opencl.clFinish" WHERE failed').fetchone() == (1,)
+    say(capsys, "export", run, "-o", tmp_path / "csv", "--force", "--table", "kernels")
+    assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == ["kernels.parquet", "tables.json"]
+
+
+def test_compare(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = say(capsys, "compare", run, run, "--fail-above", "5%", "--format", "json")
+    (report,) = json.loads(out)["reports"]
+    assert {r["verdict_2"] for r in report["rows"]} == {"no difference", "too few calls to tell"}
+    assert {r["name"] for r in report["rows"] if r["kind"] == "kernels"} == {"addVectors [OpenCL]", "scale [Serial]"}
+    out, _ = say(capsys, "compare", run, run)
+    assert "no difference" in out
+
+
+def test_trace(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = say(capsys, "trace", run)
+    lines = out.splitlines()
+    assert len(lines) == 50 and "! a note" in err
+    assert lines[0].split(maxsplit=4)[:4] == ["0.000000000", "300", "ns", "100:100"]
+    assert "\n" not in lines[-1] and "never returned" in lines[-1]
