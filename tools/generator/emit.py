@@ -39,7 +39,9 @@ def lttng_field(field: Field, provider: str) -> str:
     t, value = field.type, f"a->{field.name}"
     if field.array:
         kind = "sequence_hex" if t.hex else "sequence"
-        return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value}, uint32_t, {value}_length)"
+        # Two bytes of length: four short lists are in every launch. What is longer is cut.
+        length = f"({value}_length < UINT16_MAX ? {value}_length : UINT16_MAX)"
+        return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value}, uint16_t, {length})"
     if t.kind == "string":
         return f'lttng_ust_field_string({field.name}, {value} ? {value} : "")'
     if t.kind == "float":
