@@ -351,6 +351,8 @@ _TEXT_FIELDS: Mapping[str, Sequence[str]] = {
 }
 
 
+_DEEPEST = 4  # calls within calls
+_ENCLOSING = 2
 _STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
 
 
@@ -365,6 +367,7 @@ class _Assembly:
         self._names: dict[tuple[int, int], str] = {}
         self._hists: list[tuple[Any, ...]] = []
         self._unfinished: dict[int, int] = {}  # by thread
+        self._killed: set[int] = set()  # processes that did not say how they ended
 
     def run(self) -> None:
         for table in BY_NAME.values():
@@ -442,6 +445,7 @@ class _Assembly:
                 rows[self._process_of[r["slot"]] - 1][13] = self._model.texts("process", "exit_reason").get(
                     r["reason"], str(r["reason"])
                 )
+        self._killed = {row[0] for row in rows if row[13] is None}
         self._fill("processes", rows)
         self._fill("threads", threads)
 
@@ -584,10 +588,17 @@ class _Assembly:
         for host in self._hosts:
             stats = host.stats.columns()
             for slot, (seen, highest) in enumerate(zip(stats["seen"].tolist(), stats["max_seq"].tolist(), strict=True)):
+                if slot not in self._process_of:
+                    continue
                 expected = max(host.next_seq.get(slot, 0), highest + 1)
-                unfinished = self._unfinished.get(slot, 0)
-                lost = expected - seen - unfinished
-                if lost > 0 and slot in self._process_of:
+                missing = expected - seen
+                # Calls in flight at the end have a number and no event: those that said so when they began; those after
+                # which nothing came; and, when the process was killed, an enclosing call or two of the last events.
+                unfinished = max(self._unfinished.get(slot, 0), min(expected - highest - 1, _DEEPEST))
+                if self._process_of[slot] in self._killed:
+                    unfinished = max(unfinished, min(missing, _ENCLOSING))
+                lost = missing - unfinished
+                if lost > 0:
                     rows.append((self._process_of[slot], slot + 1, expected, seen, unfinished, lost))
         self._fill("losses", rows)
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,8 @@ class Store:
         if self._calls is None:
             folder = self.path / "calls"
             if not folder.is_dir():
-                with _locked(self.run):
+                # A private copy of the tables (of somebody else's run) needs no lock.
+                with _locked(self.run) if self.path.parent == self.run else nullcontext():
                     if not folder.is_dir():
                         self._write_calls(folder)
             self._calls = tuple(sorted(p.name for p in folder.iterdir() if p.is_dir()))

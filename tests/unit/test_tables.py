@@ -185,6 +185,26 @@ def test_losses_and_unfinished_calls(tmp_path: Path) -> None:
     json.dumps(found.as_json())
 
 
+@pytest.mark.parametrize("how", ["killed", "at exit"])
+def test_calls_in_flight_are_not_lost(tmp_path: Path, how: str) -> None:
+    """A call that is still running at the end has taken a number; calls within it are there."""
+    trace = FakeTrace()
+    t = trace.process(9)
+    t.call("opencl:clFinish", 10, 20, command_queue=1, ret=0)
+    if how == "killed":
+        t.take()  # the enclosing call
+        t.call("opencl:clFinish", 30, 40, command_queue=1, ret=0)
+    else:
+        worker = trace.thread(9, 10)
+        worker.call("opencl:clFinish", 10, 20, command_queue=1, ret=0)
+        worker.take()
+        t.record("progress", 50, owner=10, next_seq=worker.seq)
+        t.record("progress", 50, owner=9, next_seq=t.seq + 2)
+        t.record("exit", 60, reason=0)
+    with store_of(tmp_path, trace) as store:
+        assert rows(store, "SELECT * FROM losses") == []
+
+
 def test_missing_records_do_not_lose_calls(tmp_path: Path) -> None:
     """A trace whose beginning was cut: no process, no thread record."""
     trace = demo_trace()
