@@ -81,7 +81,7 @@ SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind
        a.start_ns, greatest(a.end_ns, a.start_ns) AS end_ns, a.id AS number,
        CASE WHEN a.status < 0 THEN '{FAILED}' ELSE '' END || a.name AS name, a.kind AS category, a.status < 0 AS failed,
        a.process, a.thread, a.seq, a.run_seq, a.id, min(a.id) OVER (PARTITION BY a.thread, a.seq) AS correlation,
-       k.name AS kernel, source_line(k.source, k.line) AS source, k.mode,
+       k.name AS kernel, source_line(k.source, k.line) AS source,
        CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error, nullif(a.bytes, 0) AS bytes,
        CASE WHEN a.bytes > 0 AND a.end_ns > a.start_ns THEN a.bytes / (a.end_ns - a.start_ns) END AS rate,
        CASE WHEN a.gx > 0 THEN concat_ws(' × ', a.gx, nullif(a.gy, 0), nullif(a.gz, 0)) END AS grid,

@@ -159,7 +159,7 @@ def test_arguments(demo: Path) -> None:
     launch = next(arguments(content, "clEnqueueNDRangeKernel"))
     work = next(arguments(content, "_occa_addVectors_0"))
     assert work == {
-        "OCCA kernel": "addVectors", "OCCA mode": "OpenCL", "source": "/home/me/addVectors.okl:3", "waited ns": 980,
+        "OCCA kernel": "addVectors", "source": "/home/me/addVectors.okl:3", "waited ns": 980,
         "grid (threads)": "64 × 2 × 1", "block (threads)": "8 × 1 × 1", "correlation": launch["correlation"],
     }  # fmt: skip
     copy = next(arguments(content, "HtoD"))
