@@ -5,6 +5,7 @@ bt2; an independent reading, so nothing here comes from occatrace.
 
 import pickle
 import sys
+from itertools import zip_longest
 
 import bt2
 
@@ -22,7 +23,7 @@ def plain(value):
 
 def flat(prefix, structure, row):
     names = list(structure)
-    for name, following in zip(names, [*names[1:], ""], strict=True):
+    for name, following in zip_longest(names, names[1:], fillvalue=""):
         # LTTng's length of the list that follows
         if name == f"_{following}_length":
             continue
