@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from occatrace.render import Document
@@ -19,6 +18,8 @@ _DISPENSABLE = ("stddev", "max", "min", "med", "busy", "source", "bytes", "devic
 _API_TITLES = {"occa": "OCCA", "opencl": "OpenCL", "cuda": "CUDA", "hip": "HIP", "openmp": "OpenMP", "mpi": "MPI"}
 NUMERIC = ("percent", "ns", "bytes", "count", "number")
 _NAME_WIDTH = 24
+_NARROWEST = 6
+_GAP = 2
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
 
 
@@ -123,23 +124,47 @@ def _print_table(
     if not rows:
         console.print(Text("  nothing recorded", style="dim"))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    for column in columns:
-        numeric = column.unit in NUMERIC
-        table.add_column(
-            column.title, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis", min_width=4
-        )
-    for row in range(len(rows)):
-        failed = "failed" in cells and cells["failed"][row] not in ("0", "-")
-        table.add_row(
-            *(
-                Text(cells[column.name][row], style="red" if failed and column.name == "failed" else "")
-                for column in columns
-            )
-        )
-    console.print(table)
+    widths = _widths(columns, cells, width)
+    console.print(Text(_line(columns, widths, {c.name: c.title for c in columns}), style="dim"), soft_wrap=True)
+    lines = [_line(columns, widths, {c.name: cells[c.name][row] for c in columns}) for row in range(len(rows))]
+    failed = [row for row, value in enumerate(cells.get("failed", ())) if value not in ("0", "-")]
+    if width is not None and failed:
+        for row, line in enumerate(lines):
+            console.print(Text(line, style="red" if row in failed else ""), soft_wrap=True)
+    else:
+        # Rows without a style go out as they are: a hundred of them cost nothing.
+        console.file.write("\n".join(lines) + "\n")
     if left_out:
         console.print(Text(f"  (no room for: {', '.join(c.title for c in left_out)})", style="dim"))
+
+
+def _widths(columns: Sequence[Column], cells: dict[str, list[str]], width: int | None) -> dict[str, int]:
+    """Width of each column; texts are shortened, the widest first, where a terminal asks for it."""
+    widths = {c.name: max([cell_len(c.title), *map(cell_len, cells[c.name])]) for c in columns}
+    excess = 0 if width is None else sum(widths.values()) + _GAP * (len(columns) - 1) - width
+    while excess > 0:
+        texts = [c.name for c in columns if c.unit not in NUMERIC and widths[c.name] > _NARROWEST]
+        if not texts:
+            break
+        widest = max(texts, key=lambda name: widths[name])
+        others = max((widths[name] for name in texts if name != widest), default=_NARROWEST)
+        cut = min(excess, max(widths[widest] - max(others, _NARROWEST), 1))
+        widths[widest] -= cut
+        excess -= cut
+    return widths
+
+
+def _line(columns: Sequence[Column], widths: dict[str, int], values: dict[str, str]) -> str:
+    parts = []
+    for column in columns:
+        value, width = values[column.name], widths[column.name]
+        length = cell_len(value)
+        if length > width:
+            value = set_cell_size(value, width - 1) + "…"
+            length = width
+        space = " " * (width - length)
+        parts.append(space + value if column.unit in NUMERIC else value + space)
+    return (" " * _GAP).join(parts).rstrip()
 
 
 def _fit(
