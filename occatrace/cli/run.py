@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     folder: Path = args.output or runs.default_folder(args.program[0], run_id)
     info = runs.RunInfo(
         program=tuple(args.program),
-        cwd=os.getcwd(),
+        cwd=working_folder(),
         host=os.uname().nodename,
         user=user(),
         started=runs.now(),
@@ -248,6 +248,14 @@ def describe(outcome: Outcome) -> dict[str, object]:
     if outcome.buffers:
         out["buffers"] = {"cpus": outcome.buffers.cpus, "size": outcome.buffers.size, "count": outcome.buffers.count}
     return out
+
+
+def working_folder() -> str:
+    """Where the program starts; empty where that folder has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def user() -> str:
