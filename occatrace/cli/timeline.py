@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,9 @@ from occatrace.cli.dispatch import UsageError, complain
 from occatrace.run import open_run
 
 if TYPE_CHECKING:
-    from occatrace.timeline import Options, Written
+    from occatrace.timeline import Format, Options, Written
 
+_SUFFIXES: Mapping[Format, str] = {"perfetto": ".pftrace", "csv": ".csv", "json": ".json"}
 LARGE = 1_000_000_000  # bytes from which a browser has work to do
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9}
 
@@ -41,6 +43,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="where to write; compressed where it ends in .gz (default: RUN/timeline.pftrace)",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    parser.add_argument(
+        "--format",
+        choices=tuple(_SUFFIXES),
+        help="perfetto (default); csv: a row per slice; json: Chrome's trace events (larger and slower to load; arrows"
+        " and lanes are less exact). Also known by FILE's suffix: .csv, .json",
+    )
     what = parser.add_argument_group("what to write (default: all)")
     what.add_argument("--filter-time", metavar="BEGIN:END", help="only what runs within this time, either may be empty")
     what.add_argument("--min-duration", metavar="TIME", help="leave out what is shorter")
@@ -57,7 +65,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
     folder = open_run(args.run)
-    output: Path = args.output or folder.path / "timeline.pftrace"
+    chosen: Format = args.format or "perfetto"
+    output: Path = args.output or folder.path / f"timeline{_SUFFIXES[chosen]}"
+    for known_format, suffix in _SUFFIXES.items():
+        if not args.format and suffix in output.suffixes[-2:]:
+            chosen = known_format
     _check_output(output, args.force)
     begin, end = parse_window(args.filter_time)
     names = args.names or ""
@@ -75,14 +87,15 @@ def run(args: argparse.Namespace) -> int:
         if api not in known:
             raise UsageError(f"--apis {api}: unknown; there are {', '.join(sorted(known))}")
     options = Options(Window(begin, end), _split(args.threads), apis, shortest, names, not args.no_counters)
-    written = write_timeline(folder.path, output, options)
+    written = write_timeline(folder.path, output, options, chosen)
     if not written.slices:
         complain("nothing is left after these filters: the timeline is empty")
-    print(f"{output}: {written.slices:,} slices, {size(output.stat().st_size)} (open it at https://ui.perfetto.dev)")
+    advice = "" if chosen == "csv" else " (open it at https://ui.perfetto.dev)"
+    print(f"{output}: {written.slices:,} slices, {size(output.stat().st_size)}{advice}")
     return 0
 
 
-def write_timeline(run: Path, output: Path, options: Options | None = None) -> Written:
+def write_timeline(run: Path, output: Path, options: Options | None = None, format: Format = "perfetto") -> Written:
     """Write the timeline of the run in a folder, with a bar that shows how far it is."""
     import duckdb
     from rich.console import Console
@@ -106,7 +119,7 @@ def write_timeline(run: Path, output: Path, options: Options | None = None) -> W
 
         try:
             with open_store(run) as store:
-                return timeline.write(store, output, options or timeline.Options(), progress, announce)
+                return timeline.write(store, output, options or timeline.Options(), progress, announce, format)
         except StoreError as error:
             raise UsageError(str(error)) from None
         except duckdb.Error as error:

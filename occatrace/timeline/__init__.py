@@ -5,6 +5,6 @@ to the encoder in native/timeline.
 """
 
 from occatrace.timeline.selection import DEVICE, Options, Window
-from occatrace.timeline.writer import Written, write
+from occatrace.timeline.writer import Format, Written, write
 
-__all__ = ["DEVICE", "Options", "Window", "Written", "write"]
+__all__ = ["DEVICE", "Format", "Options", "Window", "Written", "write"]

@@ -7,17 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from occatrace.tables import Store
 from occatrace.timeline.selection import ARGUMENTS, TEXTS, Columns, Options, Selection
+from occatrace.timeline.text import ChromeTimeline, CsvTimeline, Encoder
 from occatrace.timeline.tracks import Tracks, salt
 
 BYTES_PER_SLICE = 65  # on average, before compression, with arguments and flows
 BYTES_PER_VALUE = 25
+
+Format = Literal["perfetto", "csv", "json"]
 
 _ALL = Options()
 
@@ -40,6 +43,7 @@ def write(
     options: Options = _ALL,
     progress: Progress = lambda fraction: None,
     announce: Announce = lambda bytes_: None,
+    format: Format = "perfetto",
 ) -> Written:
     """Write the timeline of a run to `path`, compressed where it ends in .gz.
 
@@ -50,7 +54,7 @@ def write(
     try:
         values = sum(counter[4] for counter in selection.counters)
         announce(selection.rows * BYTES_PER_SLICE + values * BYTES_PER_VALUE)
-        result = _write(store.con, selection, partial, path.suffix == ".gz", progress)
+        result = _write(store.con, selection, partial, path.suffix == ".gz", format, progress)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -58,18 +62,25 @@ def write(
     return result
 
 
-def _write(con: Any, selection: Selection, path: Path, gzip: bool, progress: Progress) -> Written:
+def _encoder(format: Format, path: Path, origin: int, realtime: int, unique: int, gzip: bool) -> Encoder:
+    if format == "csv":
+        return CsvTimeline(path, origin, gzip)
+    if format == "json":
+        return ChromeTimeline(path, origin, gzip)
     from occatrace import _native
 
+    # Packet sequences of other runs in the same file must have other numbers: 4096 for each.
+    return _native.Timeline(str(path), origin, realtime, (unique >> 44 & 0x7FFFF) << 12 | 1, gzip)
+
+
+def _write(con: Any, selection: Selection, path: Path, gzip: bool, format: Format, progress: Progress) -> Written:
     clock = con.execute(
         "SELECT realtime_ns - mono_ns::HUGEINT, run FROM processes WHERE realtime_ns > 0 ORDER BY process LIMIT 1"
     )
     offset, run = (clock.fetchall() or [(0, "")])[0]
     unique = salt(run or "")
-    # Packet sequences of other runs in the same file must have other numbers: 4096 for each.
-    timeline = _native.Timeline(
-        str(path), selection.origin, selection.origin + int(offset), (unique >> 44 & 0x7FFFF) << 12 | 1, gzip
-    )
+    realtime = selection.origin + int(offset)
+    timeline = _encoder(format, path, selection.origin, realtime, unique, gzip)
     strings = np.array([timeline.string(text or "(no name)") for text in selection.texts], np.uint32)
     arguments = [(column, kind, timeline.string(name)) for column, kind, name in ARGUMENTS]
     tracks = Tracks(con, timeline, unique)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import random
 import tempfile
 from collections import Counter
@@ -43,11 +45,17 @@ JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in
 """
 
 
-def write(folder: Path, trace: FakeTrace, options: timeline.Options | None = None, name: str = "x.pftrace") -> Path:
+def write(
+    folder: Path,
+    trace: FakeTrace,
+    options: timeline.Options | None = None,
+    name: str = "x.pftrace",
+    form: timeline.Format = "perfetto",
+) -> Path:
     """The timeline of a fake trace."""
     folder.mkdir(exist_ok=True)
     with open_store(run_folder(folder), model=MODEL, open_trace=trace.open) as store:
-        timeline.write(store, folder / name, options or timeline.Options())
+        timeline.write(store, folder / name, options or timeline.Options(), format=form)
     return folder / name
 
 
@@ -200,8 +208,9 @@ def test_losses_are_visible(tmp_path: Path) -> None:
     lost = [i for i, (event, _) in enumerate(trace.rows) if event == "occatrace_opencl:clEnqueueNDRangeKernel"][:3]
     for i in reversed(lost):
         del trace.rows[i]
-    # A warning takes the number of the last event, the exit.
-    _, last = trace.rows.pop()
+    # A warning takes the place and the number of the exit.
+    last = dict(trace.rows)["occatrace_process:exit"]
+    trace.rows = [row for row in trace.rows if row[0] != "occatrace_process:exit"]
     FakeThread(trace, 100, 100).event(
         "occatrace_device:clock_warning", 9, seq=int(last["seq"]), device=1, clamped=7, worst=2500
     )
@@ -305,6 +314,45 @@ def test_compressed_is_the_same(demo: Path, tmp_path: Path) -> None:
     assert path.read_bytes()[:2] == b"\x1f\x8b"
     assert path.stat().st_size < demo.stat().st_size / 2
     assert slices(path) == slices(demo)
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False), texts)
+def test_csv(tmp_path: Path, source: random.Random, names: list[str]) -> None:
+    truth = random_run(source, names)
+    path = write(Path(tempfile.mkdtemp(dir=tmp_path)), truth.trace, name="x.csv", form="csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["track"] != "! problems"]
+    found = Counter(
+        (
+            int(r["start_ns"]) + 1,
+            int(r["duration_ns"]),
+            r["name"],
+            r["track"].removeprefix("Device 0: gpu: ") if r["category"] != "opencl" else r["track"].rpartition(" ")[0],
+        )
+        for r in rows
+    )
+    assert found == truth.slices
+
+
+def test_json(demo: Path, tmp_path: Path) -> None:
+    """Perfetto reads the same slices, arrows and values from Chrome's format."""
+    path = write(tmp_path, demo_trace(), name="x.json", form="json")
+    everything = "SELECT ts, dur, name FROM slice"
+    assert Counter((r.ts + 1, r.dur, r.name) for r in perfetto(path, everything)) == Counter(
+        (r.ts - REALTIME, r.dur, r.name) for r in perfetto(demo, everything)
+    )
+    ends = [Counter((r.source, r.target) for r in perfetto(p, FLOWS)) for p in (path, demo)]
+    assert ends[0] == ends[1]
+    values = "SELECT value FROM counter ORDER BY ts"
+    assert [r.value for r in perfetto(path, values)] == [r.value for r in perfetto(demo, values)]
+    arguments = next(
+        e["args"]
+        for e in json.loads(path.read_text())["traceEvents"]
+        if e["name"] == "_occa_addVectors_0" and "dur" in e
+    )
+    assert arguments["OCCA kernel"] == "addVectors"
+    assert arguments["source"] == "/home/me/addVectors.okl:3"
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
