@@ -218,7 +218,8 @@ def test_losses_are_visible(tmp_path: Path) -> None:
     content = check(path)
     assert content.problems == []
     problems = {s.name for s in content.slices if content.name(s.track) == "! problems"}
-    assert any("3 of" in name and "events were lost" in name for name in problems), problems
+    # Of the three, one may be the call in which the process was killed.
+    assert any(name.startswith("2 of") and name.endswith("events were lost") for name in problems), problems
     assert "7 times of cpu-model were moved in between enqueue and completion, up to 2.5 µs" in problems
     assert "ended without notice (killed or crashed)" in problems
     # The work of launches that were lost keeps its place; its arrow from the OCCA call is still there.
