@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, ModuleType
@@ -39,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     fill_standard_streams()
+    end_in_order()
     try:
         return _dispatch(words)
     except (UsageError, RunError) as error:
@@ -67,6 +69,13 @@ def fill_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+
+
+def end_in_order() -> None:
+    """Asked to end, an analysis removes its temporary files. (While a program runs, signals are for the program.)"""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda heard, _: sys.exit(128 + heard))
 
 
 def _dispatch(words: list[str]) -> int:

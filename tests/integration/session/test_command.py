@@ -282,6 +282,33 @@ def test_killed_leaves_a_readable_run_and_nothing_else(user: Person, folder: Pat
     nothing_left(run["id"], 5)
 
 
+def test_ended_while_it_analyses(user: Person, folder: Path, probe: Path) -> None:
+    """The run is kept; the session and temporary files go."""
+    slow = """if True:
+        import sys, time
+        from occatrace import reports
+        def summary(*args, **more):
+            print("analysing", flush=True)
+            time.sleep(30)
+        reports.summary = summary
+        from occatrace.cli import main
+        sys.exit(main())
+    """
+    (folder / "tmp").mkdir(mode=0o777)
+    (folder / "tmp").chmod(0o777)
+    command = ["env", f"TMPDIR={folder}/tmp", sys.executable, "-c", slow, "-o", "run", str(probe), "1"]
+    running = user.start(command, stderr=subprocess.PIPE)
+    assert running.stdout
+    assert running.stdout.readline() == "analysing\n"
+    os.kill(running.pid, signal.SIGTERM)
+    running.communicate(timeout=30)
+    assert running.returncode == 128 + signal.SIGTERM
+    run = info(folder / "run")
+    assert run["exit_status"] == 0
+    nothing_left(run["id"], 2)
+    assert list((folder / "tmp").iterdir()) == []
+
+
 def test_stop_and_continue(user: Person, probe: Path) -> None:
     """As by Ctrl-Z and fg: the group is stopped and continued, nothing is lost."""
     running = user.start(
