@@ -5,11 +5,15 @@
 #include <babeltrace2/babeltrace.h>
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <unordered_map>
 
@@ -22,6 +26,7 @@ namespace {
 std::mutex library;
 
 constexpr uint64_t most_ports_per_graph = 32; // each port keeps files open
+constexpr unsigned trial_step_ms = 1, most_trial_ms = 10'000;
 
 // What the library has to say about the failure that this thread just met, the cause first.
 std::string take_error() {
@@ -252,6 +257,25 @@ class Graph {
             throw;
         }
     }
+
+    // Throws TraceError if the library ends the process, or does not come back, when it opens this trace: tried in a child.
+    static void try_to_open(const std::string &path) {
+        const std::lock_guard<std::mutex> lock(library); // nobody holds it in the child
+        const pid_t child = fork();
+        if (child == 0) try_in_child(path);
+        if (child < 0) return; // no processes left: better a risk than no report
+        for (unsigned waited = 0; waited < most_trial_ms; waited += trial_step_ms) {
+            int status = 0;
+            const pid_t ended = waitpid(child, &status, WNOHANG);
+            // Who reaps all children may have been faster than we.
+            if ((ended < 0 && errno != EINTR) || (ended == child && WIFEXITED(status))) return;
+            if (ended == child) throw TraceError("babeltrace2 dies of its metadata");
+            usleep(trial_step_ms * 1000);
+        }
+        kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
+        throw TraceError("babeltrace2 does not come back from its metadata");
+    }
     ~Graph() {
         const std::lock_guard<std::mutex> lock(library);
         release();
@@ -289,6 +313,23 @@ class Graph {
     }
 
   private:
+    Graph() = default;
+
+    [[noreturn]] static void try_in_child(const std::string &path) {
+        const rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        // Its last words are for its authors.
+        const int nowhere = ::open("/dev/null", O_WRONLY);
+        if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+        for (const int number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) signal(number, SIG_DFL);
+        try {
+            (new Graph)->open(path); // never deleted: the lock that it would take is held, and the end is near
+            _exit(0);
+        } catch (...) {
+            _exit(0); // an error in words is the parent's to meet again
+        }
+    }
+
     void open(const std::string &path) {
         if (bt_plugin_find("ctf", BT_TRUE, BT_TRUE, BT_TRUE, BT_TRUE, BT_FALSE, &plugin_) != BT_PLUGIN_FIND_STATUS_OK) {
             throw TraceError("babeltrace2's CTF plug-in is not found (install the package babeltrace2 or libbabeltrace2-0)");
@@ -549,6 +590,7 @@ class BabeltraceSource final : public Source {
         // The library's own log would go to stderr, beside the problems that we report.
         bt_logging_set_global_level(BT_LOGGING_LEVEL_NONE);
         try {
+            if (options.doubtful) Graph::try_to_open(path);
             Graph graph(path);
             ports_ = graph.ports();
             pieces_.push_back({path, ""});
@@ -609,21 +651,30 @@ class BabeltraceSource final : public Source {
         ports_ = 0;
         pieces_.clear();
         bool probed = false;
-        std::string last = why;
+        std::vector<std::string> refused;
         for (const std::string &name : stream_files(info_.path)) {
             try {
                 folders_.push_back(std::make_unique<StreamFolder>(info_.path, name));
+                if (options_.doubtful) Graph::try_to_open(folders_.back()->path());
                 Graph graph(folders_.back()->path());
                 if (!probed) probe(graph, output);
                 probed = true;
                 pieces_.push_back({folders_.back()->path(), name});
             } catch (const TraceError &error) {
-                last = error.what();
-                output.problem(info_.path + "/" + name + ": damaged or truncated, not read: " + last);
-                if (!folders_.empty()) folders_.pop_back();
+                std::string text = error.what();
+                if (folders_.size() > pieces_.size()) {
+                    // The folder of links means nothing to the reader of the message.
+                    const std::string &folder = folders_.back()->path();
+                    for (size_t at = text.find(folder); at != std::string::npos; at = text.find(folder)) {
+                        text.replace(at, folder.size(), info_.path);
+                    }
+                    folders_.pop_back();
+                }
+                refused.push_back(info_.path + "/" + name + ": damaged or truncated, not read: " + text);
             }
         }
-        if (pieces_.empty()) throw TraceError("cannot read the trace " + info_.path + ": " + last);
+        if (pieces_.empty()) throw TraceError("cannot read the trace " + info_.path + ": " + why);
+        for (const std::string &problem : refused) output.problem(problem);
     }
 
     void read(const std::string &path, const std::string &name, uint64_t first, uint64_t count, WorkerOutput &output) {

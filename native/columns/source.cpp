@@ -56,9 +56,16 @@ std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice
     } catch (const tsdl::MetadataError &error) {
         throw TraceError("cannot read the trace " + path + ": " + error.what());
     }
-    std::unique_ptr<Source> source = open_babeltrace(path, options, output);
-    source->set_declined(declined);
-    return source;
+    SourceOptions library = options;
+    library.doubtful = !declined.empty();
+    try {
+        std::unique_ptr<Source> source = open_babeltrace(path, library, output);
+        source->set_declined(declined);
+        return source;
+    } catch (const TraceError &error) {
+        if (declined.empty()) throw;
+        throw TraceError(std::string(error.what()) + " (the fast decoder says: " + declined + ")");
+    }
 }
 
 } // namespace occatrace::columns

@@ -30,6 +30,7 @@ struct SourceOptions {
     size_t trace = 0;     // number of this trace in its reader
     unsigned workers = 1; // how many will call work()
     EventFilter filter{{}};
+    bool doubtful = false; // its layout is not known to us: it may be damage that a library dies of
 };
 
 class Source {
