@@ -22,6 +22,7 @@ from perfetto.trace_processor.rpc import TraceProcessorRpc
 _REQUEST_BYTES = 32 << 20
 _CHUNK = 16 << 20
 _ENOSYS = 52
+_LARGEST = 16 << 30
 
 
 def _web_dist() -> Path:
@@ -33,12 +34,16 @@ def _web_dist() -> Path:
 class _Wasm:
     """The module, with the few host functions that a trace processor without files needs; a transport for perfetto."""
 
-    def __init__(self) -> None:
+    def __init__(self, large: bool) -> None:
         config = wasmtime.Config()
         config.wasm_exceptions = True
+        config.wasm_memory64 = True
+        self._large = large
+        self._word = "<Q" if large else "<I"
+        self._mask = 2**64 - 1 if large else 2**32 - 1
         engine = wasmtime.Engine(config)
         self._store = wasmtime.Store(engine)
-        module = _module(engine, _web_dist() / "trace_processor.wasm")
+        module = _module(engine, _web_dist() / f"trace_processor{'_memory64' if large else ''}.wasm")
         linker = wasmtime.Linker(engine)
         for entry in module.imports:
             assert isinstance(entry.type, wasmtime.FuncType)
@@ -50,7 +55,8 @@ class _Wasm:
         self._replies = bytearray()
         self._call("emscripten_stack_init")
         self._call("__wasm_call_ctors")
-        reply = wasmtime.Func(self._store, wasmtime.FuncType([wasmtime.ValType.i32()] * 2, []), self._on_reply)
+        pointer = wasmtime.ValType.i64() if large else wasmtime.ValType.i32()
+        reply = wasmtime.Func(self._store, wasmtime.FuncType([pointer, wasmtime.ValType.i32()], []), self._on_reply)
         slot = table.grow(self._store, 1, reply)
         self._request = self._call("trace_processor_rpc_init", slot, _REQUEST_BYTES)
 
@@ -77,10 +83,11 @@ class _Wasm:
         return function(self._store, *args)
 
     def _on_reply(self, address: int, size: int) -> None:
-        self._replies += self._memory.read(self._store, address & 0xFFFFFFFF, (address & 0xFFFFFFFF) + size)
+        address &= self._mask
+        self._replies += self._memory.read(self._store, address, address + size)
 
     def _put(self, address: int, layout: str, *values: int) -> None:
-        self._memory.write(self._store, struct.pack(layout, *values), address & 0xFFFFFFFF)
+        self._memory.write(self._store, struct.pack(layout, *values), address & self._mask)
 
     def _host(self, name: str, results: int) -> Callable[..., Any]:
         known: dict[str, Callable[..., Any]] = {
@@ -90,7 +97,7 @@ class _Wasm:
             "fd_write": self._fd_write,
             "environ_sizes_get": self._environ_sizes_get,
             "environ_get": lambda *_: 0,
-            "emscripten_get_heap_max": lambda: -(1 << 16),  # 4 GiB less a page
+            "emscripten_get_heap_max": lambda: _LARGEST if self._large else -(1 << 16),  # 4 GiB less a page
             "emscripten_resize_heap": self._resize_heap,
         }
         if name in known:
@@ -109,20 +116,21 @@ class _Wasm:
         return 0
 
     def _environ_sizes_get(self, count: int, size: int) -> int:
-        self._put(count, "<I", 0)
-        self._put(size, "<I", 0)
+        for address in (count, size):
+            self._put(address, self._word, 0)
         return 0
 
     def _fd_write(self, _fd: int, vectors: int, count: int, written: int) -> int:
         total = 0
         for i in range(count):
-            _, length = struct.unpack("<II", self._memory.read(self._store, vectors + 8 * i, vectors + 8 * i + 8))
-            total += length
-        self._put(written, "<I", total)
+            width = 2 * struct.calcsize(self._word)
+            entry = self._memory.read(self._store, vectors + width * i, vectors + width * (i + 1))
+            total += struct.unpack(f"{self._word}{self._word[1]}", entry)[1]
+        self._put(written, self._word, total)
         return 0
 
     def _resize_heap(self, size: int) -> int:
-        missing = (size & 0xFFFFFFFF) - self._memory.data_len(self._store)
+        missing = (size & self._mask) - self._memory.data_len(self._store)
         if missing > 0:
             try:
                 self._memory.grow(self._store, -(-missing // 65536))
@@ -177,10 +185,19 @@ class _Backend(TraceProcessorRpc):  # type: ignore[misc]
 class WasmTraceProcessor(TraceProcessor):  # type: ignore[misc]
     """`with WasmTraceProcessor(trace=path) as tp: tp.query(…)`."""
 
+    large = False
+
     def _create_backend(self, remote: str | None, addr: str | None) -> Any:
-        return _Backend(_Wasm(), self.protos)
+        return _Backend(_Wasm(self.large), self.protos)
 
 
-def load(path: Path) -> WasmTraceProcessor:
+class LargeTraceProcessor(WasmTraceProcessor):
+    """With addresses of 64 bits: for traces that need more than 4 GiB once loaded."""
+
+    large = True
+
+
+def load(path: Path, large: bool = False) -> WasmTraceProcessor:
     """A trace processor with this file loaded."""
-    return WasmTraceProcessor(trace=str(path), config=TraceProcessorConfig())
+    kind = LargeTraceProcessor if large else WasmTraceProcessor
+    return kind(trace=str(path), config=TraceProcessorConfig())
