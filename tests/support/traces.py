@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import os
@@ -27,6 +28,7 @@ Rows = dict[str, list[tuple[tuple[str, Any], ...]]]
 def emitter() -> Path:
     """Builds tests/programs/columns/emit.c."""
     folder = Path(tempfile.mkdtemp(prefix="occatrace-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     program = folder / "emit"
     command = ["gcc", "-O2", f"-I{PROGRAMS}", str(PROGRAMS / "emit.c"), "-o", str(program)]
     subprocess.run([*command, "-llttng-ust", "-ldl", "-pthread"], check=True)
