@@ -2,6 +2,8 @@
 // letting go may run callbacks of the program that enqueue again.
 #include "engine.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <new>
 
@@ -17,6 +19,9 @@ constexpr uint32_t kGentle = 8;
 constexpr uint64_t kGentleAge = 5'000'000;
 // Stamps are this coarse at best (oclgrind keeps them in doubles: 256 ns): moving one so little says nothing.
 constexpr uint64_t kNoise = 1'000;
+// At exit: how long to wait for work that is being done, and for how long nothing may seem to be done between two commands.
+constexpr uint64_t kLastWait = 1'000'000'000;
+constexpr uint64_t kLastPause = 5'000'000;
 
 }  // namespace
 
@@ -68,6 +73,7 @@ size_t Queue::collect(Work *done, Times *times, int32_t *status, size_t room) {
   const size_t mask = ring_.size() - 1;
   const bool in_order = (flags_.load(std::memory_order_relaxed) & kOutOfOrder) == 0;
   size_t count = 0;
+  bool working = false;
   uint64_t keep = head_;
   uint64_t at = head_;
   for (; at != tail_ && count < room; ++at) {
@@ -78,10 +84,12 @@ size_t Queue::collect(Work *done, Times *times, int32_t *status, size_t room) {
       status[count++] = state;
       continue;
     }
+    working = working || state == kWorking;
     if (in_order) break;
     if (keep != at) ring_[keep & mask] = work;
     ++keep;
   }
+  working_.store(working, std::memory_order_relaxed);
   if (in_order) {
     head_ = at;
   } else {
@@ -258,6 +266,19 @@ void Engine::harvest(bool final) {
 }
 
 void Engine::close() {
+  if (closed_.load()) return;
+  const uint64_t begin = occatrace_now();
+  for (uint64_t now = begin, worked = begin; now - begin < kLastWait && now - worked < kLastPause;) {
+    busy_.store(true);
+    harvest_all();
+    if (!busy()) break;
+    now = occatrace_now();
+    for (const Queue *queue : snapshot()) {
+      if (queue->working_.load(std::memory_order_relaxed)) worked = now;
+    }
+    const timespec moment{0, 500'000};
+    nanosleep(&moment, nullptr);
+  }
   harvest(true);
   closed_.store(true);
 }

@@ -27,8 +27,12 @@ struct Times {
   uint64_t end = 0;
 };
 
+// Answers of Vendor::poll for a command that is not complete.
+constexpr int32_t kWaiting = 1;  // for other commands, or to be handed to the device
+constexpr int32_t kWorking = 2;  // with the device
+
 struct Vendor {
-  // 1 pending, 0 complete (the times are filled in), negative: the command failed with this code.
+  // kWaiting, kWorking, 0: complete (the times are filled in), negative: the command failed with this code.
   int32_t (*poll)(void *event, Times *times);
   // Gives up the engine's hold on the event; may run callbacks of the program.
   void (*release)(void *event);
@@ -85,6 +89,7 @@ class Queue {
   // What the program gave at creation, where we gave something else.
   std::vector<uint64_t> given_properties;
   bool properties_changed = false;
+  std::atomic<bool> used{false};
 
   bool profiling_asked() const { return (flags_.load(std::memory_order_relaxed) & kProfilingAsked) != 0; }
   void ask_profiling(bool asked);
@@ -118,6 +123,8 @@ class Queue {
   std::atomic<uint64_t> harvested_at_;
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> retired_{false};
+  // Whether the last harvest left a command that the device was at.
+  std::atomic<bool> working_{false};
 };
 
 class Engine {
@@ -145,7 +152,9 @@ class Engine {
 
   // Now and then, from the background; `final`: the process is about to end and its drivers still stand.
   void harvest(bool final);
-  // From here on the drivers may be gone: nothing of theirs is called any more.
+  // The process exits. Waits a moment for what devices are at: it belongs into the run, and a driver may well crash in its
+  // threads when its own state is taken down around them, for which our part of the exit would give it the time (PoCL).
+  // From then on the drivers may be gone: nothing of theirs is called any more.
   void close();
 
   void after_fork_child();

@@ -59,7 +59,6 @@ bool device_time = false;
 
 HandleMap kernel_names;  // cl_kernel → interned name
 HandleMap mapped_bytes;  // address of a mapping → its bytes
-HandleMap at_exit_for;   // cl_platform_id → its exit handlers are behind ours
 
 // Shared virtual memory, by address: a copy's kind follows from what its two ends are.
 class SharedMemory {
@@ -109,7 +108,7 @@ int32_t poll(void *handle, Times *times) {
     cl_int status = CL_QUEUED;
     const cl_int code = real<I>().clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
     if (code != CL_SUCCESS) return code;
-    if (status > CL_COMPLETE) return 1;
+    if (status > CL_COMPLETE) return status == CL_QUEUED ? device::kWaiting : device::kWorking;
     stamp(CL_PROFILING_COMMAND_QUEUED, &times->queued);
     return status;
   }
@@ -149,21 +148,19 @@ device::Device &device_of(cl_device_id id) {
   });
 }
 
-// Runs before the handlers that drivers registered when they were loaded: afterwards their objects may be gone.
-void at_exit() { Engine::instance().close(); }
+// The last harvest has to run before any exit handler of a driver or of its compiler: afterwards their objects are gone.
+// Handlers run in reverse order, and drivers register some late, so ours is registered again after each step that may have
+// brought new ones; the first to run does the work.
+void be_first_at_exit() {
+  std::atexit([] { Engine::instance().close(); });
+}
 
 template <int I>
 Queue &adopt_queue(cl_command_queue queue, cl_context context, cl_device_id device, uint64_t given) {
   uint32_t flags = 0;
   if (given & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) flags |= device::kOutOfOrder;
   if (given & CL_QUEUE_PROFILING_ENABLE) flags |= device::kProfilingAsked;
-  // Again for every new platform: each brings handlers of its own.
-  cl_platform_id platform = nullptr;
-  real<I>().clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, nullptr);
-  if (platform != nullptr && at_exit_for.get(platform) == 0) {
-    at_exit_for.set(platform, 1);
-    std::atexit(at_exit);
-  }
+  be_first_at_exit();
   return Engine::instance().add_queue(vendor<I>, device_of<I>(device), queue, context, flags);
 }
 
@@ -409,6 +406,7 @@ struct Enqueue {
     work.run_seq = call.self->run_seq;
     describe<I>(a, work);
     queue->push(work);
+    if (!queue->used.load(std::memory_order_relaxed) && !queue->used.exchange(true)) be_first_at_exit();
     if (blocking(a)) queue->harvest(true);
   }
 
@@ -752,6 +750,19 @@ struct Hook<OCCATRACE_OPENCL_clGetMemObjectInfo> : CountedObject<CL_MEM_REFERENC
 template <>
 struct Hook<OCCATRACE_OPENCL_clGetKernelInfo> : CountedObject<CL_KERNEL_REFERENCE_COUNT> {};
 
+struct Build : Always {
+  template <int I, class Args>
+  static void after(Call &, Args &) {
+    if (device_time) be_first_at_exit();
+  }
+};
+template <>
+struct Hook<OCCATRACE_OPENCL_clBuildProgram> : Build {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCompileProgram> : Build {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clLinkProgram> : Build {};
+
 // ---- names of kernels, extent of shared memory ----
 
 template <>
@@ -881,7 +892,6 @@ void after_fork_child() {
   Engine::instance().after_fork_child();
   kernel_names.unlock_after_fork();
   mapped_bytes.unlock_after_fork();
-  at_exit_for.unlock_after_fork();
   shared_memory().unlock_after_fork();
   new (&khr_mutex) std::mutex;
 }

@@ -31,7 +31,9 @@ def test_bytes_of_each_kind_are_those_of_the_program(
     run.check_times()
 
 
-@pytest.mark.parametrize("case", ["shapes", "kernels", "out_of_order", "user_event", "threads", "release_early"])
+@pytest.mark.parametrize(
+    "case", ["shapes", "kernels", "out_of_order", "user_event", "threads", "release_early", "unfinished"]
+)
 def test_every_launch_is_there_once_under_its_name(cases: Path, profile: Profile, case: str) -> None:
     run = profile(cases, case)
     wanted = {name: count for name, count in run.truth.items() if name in ("scale", "add", "busy")}

@@ -541,6 +541,19 @@ void release_early(Truth &truth, const char *) {
   truth.number("scale", 1);
 }
 
+// The program ends while its commands run, and waits for none.
+void unfinished(Truth &truth, const char *) {
+  Setup cl;
+  cl_mem x = cl.buffer(kBytes);
+  cl_kernel kernel = cl.busy(x, 100000);
+  const Size global = 16;
+  for (int at = 0; at < 10; ++at) {
+    CHECK(clEnqueueNDRangeKernel(cl.queue, kernel, 1, nullptr, &global, nullptr, 0, nullptr, nullptr));
+  }
+  CHECK(clFlush(cl.queue));
+  truth.number("busy", 10);
+}
+
 // A thread per queue and one queue for all.
 void threads(Truth &truth, const char *) {
   Setup cl;
@@ -660,7 +673,7 @@ int main(int argc, char **argv) {
       {"maps", maps},               {"images", images},         {"svm", svm},
       {"native", native},           {"timed", timed},           {"release_early", release_early},
       {"threads", threads},         {"platforms", platforms},   {"kernels", kernels},
-      {"extensions", extensions},
+      {"extensions", extensions},   {"unfinished", unfinished},
   };
   const auto found = argc > 1 ? cases.find(argv[1]) : cases.end();
   if (found == cases.end()) {
