@@ -20,7 +20,8 @@ LARGE = 1_000_000_000  # bytes from which a browser has work to do
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9}
 
 EPILOG = """\
-times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the beginning of the run.
+times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the first call of the run, as the
+interface does.
 
 examples:
   occa_prof timeline RUN -o run.pftrace.gz

@@ -32,7 +32,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a run, in ns since its beginning; open where None."""
+    """A part of a run, in ns since its first call; open where None."""
 
     begin: int | None = None
     end: int | None = None
@@ -89,9 +89,13 @@ SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind
        CASE WHEN a.start_ns > a.queued_ns AND a.queued_ns > 0 THEN a.start_ns - a.queued_ns END AS waited
 FROM work a LEFT JOIN kernels k USING (kernel)
 """
+
+
 # What a reader must know before trusting the rest: it stands on a track of its own, over the time that it concerns.
-_PROBLEMS = f"""
-SELECT {PROBLEMS} AS kind, p.process AS track, p.start_ns, greatest(p.end_ns, p.start_ns) AS end_ns, 0 AS number,
+def _problems(origin: int) -> str:
+    return f"""
+SELECT {PROBLEMS} AS kind, p.process AS track, greatest(p.start_ns, {origin}) AS start_ns,
+       greatest(p.end_ns, p.start_ns, {origin}) AS end_ns, 0 AS number,
        n.name, 'problem' AS category, p.process, false AS failed
 FROM processes p JOIN (
     SELECT process, format('{{:,}} of {{:,}} events were lost', sum(lost)::BIGINT, sum(expected)::BIGINT) AS name
@@ -106,8 +110,10 @@ FROM processes p JOIN (
 UNION ALL BY NAME
 SELECT {PROBLEMS} AS kind, process AS track, end_ns AS start_ns, end_ns, 1 AS number,
        'ended without notice (killed or crashed)' AS name, 'problem' AS category, process, false AS failed
-FROM processes WHERE exit IS NULL AND end_ns >= start_ns
+FROM processes WHERE exit IS NULL AND end_ns >= {origin}
 """
+
+
 _FAILED = (
     f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track, NULL AS id, NULL AS thread) FROM chosen WHERE failed"
 )
@@ -159,7 +165,7 @@ class Selection:
         self._flows = store.scratch / "timeline-flows.parquet"
         self._values = store.scratch / "timeline-values.parquet"
         self.texts: Sequence[str] = ()
-        self.origin = self._one("SELECT coalesce(min(start_ns), 0) FROM processes")
+        self.origin = self._beginning()
         self._choose(options)
         self._sort()
         self._tie()
@@ -167,7 +173,7 @@ class Selection:
         self.rows = self._one(f"SELECT count(*) FROM {self._file(self._slices)}")
         lowest = [self._one(f"SELECT min(start_ns) FROM {self._file(self._slices)}")] if self.rows else []
         lowest += [t for _, _, _, _, _, t in self.counters]
-        self.origin = min([self.origin or lowest[0], *lowest]) if lowest else self.origin
+        self.origin = min([self.origin, *lowest])
 
     def slices(self) -> Iterator[tuple[Columns, Columns]]:
         """Windows of slices, each with the flows (`rn`, `id`) of its rows."""
@@ -193,6 +199,17 @@ class Selection:
         """Remove the files."""
         for path in (self._slices, self._flows, self._values):
             path.unlink(missing_ok=True)
+
+    def _beginning(self) -> int:
+        """The first call or work of the run, which the interface calls zero, whatever is left out."""
+        times = [
+            "SELECT min(start_ns) AS t FROM unfinished",
+            "SELECT min(CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END) FROM activities",
+        ]
+        if self._store.functions():
+            times.append("SELECT min(start_ns) FROM calls")
+        first = f"SELECT min(t) FROM ({' UNION ALL '.join(times)})"
+        return self._one(f"SELECT coalesce(({first}), (SELECT min(start_ns) FROM processes), 0)")
 
     def _one(self, sql: str) -> int:
         return int(self._con.execute(sql).fetchall()[0][0])
@@ -220,10 +237,9 @@ class Selection:
         con.execute(f"CREATE OR REPLACE TEMP TABLE chosen ({', '.join(f'{c} {t}' for c, t in _COLUMNS.items())})")
         for part in parts:
             con.execute(f"INSERT INTO chosen BY NAME SELECT * FROM ({part}) s{wanted}")
-        problems = (
-            f"SELECT * FROM (({_PROBLEMS}) UNION ALL BY NAME ({_FAILED})) s{self._conditions(Options(options.window))}"
-        )
-        con.execute(f"INSERT INTO chosen BY NAME {problems}")
+        problems = f"({_problems(self.origin)}) UNION ALL BY NAME ({_FAILED})"
+        within = self._conditions(Options(options.window))
+        con.execute(f"INSERT INTO chosen BY NAME SELECT * FROM ({problems}) s{within}")
         con.execute("DROP TABLE work")
         con.execute("DROP TABLE damages")
 

@@ -191,6 +191,14 @@ def test_calls_nest(demo: Path) -> None:
     assert Counter((r.name, r.parent) for r in rows) == {("clEnqueueNDRangeKernel", "addVectors"): 20}
 
 
+def test_zero_is_the_first_call(demo: Path) -> None:
+    """So that --filter-time means what the interface shows."""
+    (bounds,) = perfetto(demo, "SELECT start_ts FROM trace_bounds")
+    first = min(start for start, *_ in slices(demo))
+    assert bounds.start_ts - REALTIME == first == 1000
+    assert min(s.start for s in check(demo).slices) == 0
+
+
 def test_failures_stand_out(demo: Path) -> None:
     content = check(demo)
     failed = {s.name: dict(s.arguments)["error"] for s in content.slices if s.name.startswith("✗")}
@@ -250,8 +258,8 @@ def test_counters(demo: Path) -> None:
         (timeline.Options(threads=("ma*",)), lambda s: True),
         (timeline.Options(threads=("100",)), lambda s: True),
         (timeline.Options(threads=("99", "other")), lambda s: False),
-        (timeline.Options(timeline.Window(20_000, 30_000)), lambda s: s[0] - 1 <= 30_000 and s[0] + s[1] - 1 >= 20_000),
-        (timeline.Options(timeline.Window(None, 5_000)), lambda s: s[0] - 1 <= 5_000),
+        (timeline.Options(timeline.Window(20_000, 30_000)), lambda s: s[0] <= 31_000 and s[0] + s[1] >= 21_000),
+        (timeline.Options(timeline.Window(None, 5_000)), lambda s: s[0] <= 6_000),
     ],
 )
 def test_filters(demo: Path, tmp_path: Path, options: timeline.Options, keep: Any) -> None:
@@ -324,9 +332,10 @@ def test_csv(tmp_path: Path, source: random.Random, names: list[str]) -> None:
     path = write(Path(tempfile.mkdtemp(dir=tmp_path)), truth.trace, name="x.csv", form="csv")
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["track"] != "! problems"]
+    origin = min((s[0] for s in truth.slices), default=0)
     found = Counter(
         (
-            int(r["start_ns"]) + 1,
+            int(r["start_ns"]) + origin,
             int(r["duration_ns"]),
             r["name"],
             r["track"].removeprefix("Device 0: gpu: ") if r["category"] != "opencl" else r["track"].rpartition(" ")[0],
@@ -340,7 +349,7 @@ def test_json(demo: Path, tmp_path: Path) -> None:
     """Perfetto reads the same slices, arrows and values from Chrome's format."""
     path = write(tmp_path, demo_trace(), name="x.json", form="json")
     everything = "SELECT ts, dur, name FROM slice"
-    assert Counter((r.ts + 1, r.dur, r.name) for r in perfetto(path, everything)) == Counter(
+    assert Counter((r.ts + 1000, r.dur, r.name) for r in perfetto(path, everything)) == Counter(
         (r.ts - REALTIME, r.dur, r.name) for r in perfetto(demo, everything)
     )
     ends = [Counter((r.source, r.target) for r in perfetto(p, FLOWS)) for p in (path, demo)]
