@@ -377,7 +377,7 @@ struct Enqueue {
   template <int I, class Args>
   static void before(Call &call, Args &a) {
     if (!device_time) return;
-    if (call.level != OCCATRACE_EVENT) call.start = call.level == OCCATRACE_TALLY ? call.start : occatrace_now();
+    call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
     if (EventIsOptional && a.event == nullptr && occatrace_capture != 0 &&
         Engine::instance().queue(a.command_queue) != nullptr) {
       a.event = reinterpret_cast<cl_event *>(&call.own);
@@ -399,7 +399,7 @@ struct Enqueue {
     Work work;
     work.event = *a.event;
     if (!ours) real<I>().clRetainEvent(*a.event);
-    work.before = call.start;
+    work.before = call.host;
     if (call.level == OCCATRACE_EVENT) work.seq = call.seq;
     if (queue->wants_bracket()) work.after = occatrace_now();
     work.tid = call.self->tid;

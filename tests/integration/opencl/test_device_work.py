@@ -113,6 +113,9 @@ def test_failed_calls_are_failed_and_nothing_after_them_is_wrong(cases: Path, pr
 
 
 def test_minimal_keeps_device_work_and_tallies_calls(cases: Path, profile: Profile) -> None:
+    timed = profile(cases, "timed", mode="minimal")
+    assert sum(row["end"] - row["start"] for row in timed.work(name="busy")) == pytest.approx(timed.truth["ns"], rel=0.001)
+    assert "device:clock_warning" not in timed.events
     run = profile(cases, "copies", mode="minimal")
     assert run.bytes_of("HtoD") == run.truth["HtoD"]
     assert not run.calls("clEnqueueWriteBuffer")
