@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "compare": "compare runs: what became slower, faster, new or gone",
         "timeline": "write a timeline of a run for ui.perfetto.dev",
         "view": "show the timeline of a run in the browser, without internet",
+        "flamegraph": "write host time by nesting of calls, for viewers of flame graphs",
         "doctor": "say what is installed, what is missing, and what each missing thing costs",
         "paths": "say where the installed libraries and plugins are",
         "env": "say what a profiled program gets in its environment",

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     for known_format, suffix in _SUFFIXES.items():
         if not args.format and suffix in output.suffixes[-2:]:
             chosen = known_format
-    _check_output(output, args.force)
+    check_output(output, args.force)
     begin, end = parse_window(args.filter_time)
     names = args.names or ""
     try:
@@ -163,7 +163,8 @@ def _split(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
-def _check_output(path: Path, force: bool) -> None:
+def check_output(path: Path, force: bool) -> None:
+    """Whether a file may be written there; nothing is overwritten unasked."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder: name a file by -o")
     if path.exists() and not force:

@@ -87,7 +87,7 @@ def _write(con: Any, selection: Selection, path: Path, gzip: bool, format: Forma
     total = max(selection.rows + sum(counter[4] for counter in selection.counters), 1)
     done = 0
     for rows, flows in selection.slices():
-        rows = {name: strings[_plain(values)] if name in TEXTS else values for name, values in rows.items()} | {
+        rows = {name: strings[plain(values)] if name in TEXTS else values for name, values in rows.items()} | {
             f"{name}?": _present(rows[name]) for name in rows
         }
         for part in _by_track(rows):
@@ -100,7 +100,7 @@ def _write(con: Any, selection: Selection, path: Path, gzip: bool, format: Forma
     for number, (kind, process, device, mode, count, _) in enumerate(selection.counters):
         counter = tracks.counter(number, kind, process, device, mode)
         for window in selection.values(first, count):
-            counter.add(_plain(window["t"]), _plain(window["value"]))
+            counter.add(plain(window["t"]), plain(window["value"]))
             done += len(window["t"])
             progress(done / total)
         first += count
@@ -110,7 +110,7 @@ def _write(con: Any, selection: Selection, path: Path, gzip: bool, format: Forma
 
 def _by_track(rows: Columns) -> list[slice]:
     """The rows of each track."""
-    kind, track = _plain(rows["kind"]), _plain(rows["track"])
+    kind, track = plain(rows["kind"]), plain(rows["track"])
     cuts = np.flatnonzero((np.diff(kind) != 0) | (np.diff(track) != 0)) + 1
     bounds = [0, *cuts.tolist(), len(kind)]
     return [slice(*pair) for pair in pairwise(bounds)]
@@ -123,17 +123,17 @@ def _add(
     for column, kind, name in arguments:
         present = rows[f"{column}?"][part]
         if present.any():
-            given.append((name, kind, _plain(rows[column][part]), None if present.all() else present))
-    numbers = _plain(rows["rn"])[part]
-    lowest, highest = np.searchsorted(_plain(flows["rn"]), (numbers[0], numbers[-1] + 1))
+            given.append((name, kind, plain(rows[column][part]), None if present.all() else present))
+    numbers = plain(rows["rn"])[part]
+    lowest, highest = np.searchsorted(plain(flows["rn"]), (numbers[0], numbers[-1] + 1))
     ties = None
     if highest > lowest:
-        offsets = np.searchsorted(_plain(flows["rn"])[lowest:highest], np.append(numbers, numbers[-1] + 1))
+        offsets = np.searchsorted(plain(flows["rn"])[lowest:highest], np.append(numbers, numbers[-1] + 1))
         # Another run's flows must not meet ours; an id is never 0 for ids begin at 2.
-        ties = (offsets.astype(np.uint32), _plain(flows["id"])[lowest:highest] ^ np.uint64(unique & ~0xFFFF_FFFF))
+        ties = (offsets.astype(np.uint32), plain(flows["id"])[lowest:highest] ^ np.uint64(unique & ~0xFFFF_FFFF))
     lanes.add(
-        _plain(rows["start_ns"])[part],
-        _plain(rows["end_ns"])[part],
+        plain(rows["start_ns"])[part],
+        plain(rows["end_ns"])[part],
         rows["name"][part],
         rows["category"][part],
         ties,
@@ -147,7 +147,7 @@ def _present(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """DuckDB hands out masked arrays where a column may be null."""
     result: npt.NDArray[Any] = values.filled(0) if isinstance(values, np.ma.MaskedArray) else values
     return result
