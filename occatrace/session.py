@@ -293,7 +293,8 @@ class Session:
         self.output.mkdir(mode=0o700, parents=True, exist_ok=True)
         _session.create(self.name, str(self.output))
         self._created = True
-        _session.set_shm_path(self.name, str(self.shm))
+        # A folder that LTTng makes itself: it waits for ever for one of ours to go when no process made buffers in it.
+        _session.set_shm_path(self.name, str(self.shm / "buffers"))
         _session.add_channel(
             self.name, CHANNEL, subbuf_size=self.outcome.buffers.size, subbuf_count=self.outcome.buffers.count
         )

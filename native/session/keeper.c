@@ -23,7 +23,15 @@
 
 #include <lttng/lttng.h>
 
-enum { MAX_REMOVE = 8, READY_TIMEOUT_S = 5, END_TIMEOUT_S = 10, ORPHANS_TIMEOUT_S = 5 };
+enum {
+  MAX_REMOVE = 8,
+  /* seconds */
+  READY_TIMEOUT = 5,
+  SESSION_TIMEOUT = 2,
+  ANSWER_TIMEOUT = 10,
+  END_TIMEOUT = 5,
+  ORPHANS_TIMEOUT = 5
+};
 
 static int control_fd = -1, lock_fd = -1, log_fd = -1;
 static const char *session_name, *lock_path, *removed[MAX_REMOVE];
@@ -124,27 +132,41 @@ static void serve(void) {
   }
 }
 
+/* A daemon that does not answer: ours is killed, which ends the call; without one of ours there is nothing to do here. */
+static void no_answer(int signal) {
+  (void)signal;
+  if (daemon_pid <= 0) _exit(1);
+  kill(daemon_pid, SIGKILL);
+}
+
 static void end_session(void) {
-  if (!session_name || session_done || lttng_session_daemon_alive() != 1) return;
-  lttng_stop_tracing(session_name);
-  lttng_destroy_session_no_wait(session_name);
+  if (!session_name || session_done) return;
+  alarm(ANSWER_TIMEOUT);
+  if (lttng_session_daemon_alive() == 1) {
+    lttng_stop_tracing(session_name);
+    lttng_destroy_session_no_wait(session_name);
+  }
+  alarm(0);
 }
 
 /* Asked to end while it starts, the daemon may miss it and stay. */
 static void wait_until_ready(void) {
-  for (double end = now() + READY_TIMEOUT_S; !daemon_ready && daemon_pid > 0 && now() < end; reap()) take_signal(10);
+  for (double end = now() + READY_TIMEOUT; !daemon_ready && daemon_pid > 0 && now() < end; reap()) take_signal(10);
 }
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); }
 
 static int sessions_left(void) {
   struct lttng_session *sessions = NULL;
+  alarm(ANSWER_TIMEOUT);
   int count = lttng_list_sessions(&sessions);
+  alarm(0);
   free(sessions);
   return count > 0 ? count : 0;
 }
 
 /* A daemon that others may use ends when its last user has gone: every run holds the lock shared. */
 static void wait_for_other_users(void) {
-  if (lock_fd < 0) return;
   for (;;) {
     flock(lock_fd, LOCK_EX);
     if (sessions_left() == 0) return;
@@ -153,9 +175,12 @@ static void wait_for_other_users(void) {
   }
 }
 
-static int children_left(void) { return waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD; }
+/* A daemon that is asked to end while it destroys a session may wait for that for ever. */
+static void wait_for_session(void) {
+  for (double end = now() + SESSION_TIMEOUT; daemon_pid > 0 && sessions_left() > 0 && now() < end; reap()) nap();
+}
 
-static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); }
+static int children_left(void) { return waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD; }
 
 static void kill_children(void) {
   char path[64];
@@ -169,11 +194,11 @@ static void kill_children(void) {
 static void end_daemon(void) {
   if (daemon_pid > 0) {
     kill(daemon_pid, SIGTERM);
-    for (double end = now() + END_TIMEOUT_S; daemon_pid > 0 && now() < end; nap()) reap();
+    for (double end = now() + END_TIMEOUT; daemon_pid > 0 && now() < end; nap()) reap();
     if (daemon_pid > 0) kill(daemon_pid, SIGKILL);
   }
   /* The consumer flushes what it has and leaves after the daemon; as a subreaper we are its parent by now. */
-  for (double end = now() + ORPHANS_TIMEOUT_S; children_left() && now() < end; nap())
+  for (double end = now() + ORPHANS_TIMEOUT; children_left() && now() < end; nap())
     ;
   if (children_left()) {
     kill_children();
@@ -252,8 +277,10 @@ int main(int argc, char **argv) {
   (void)!chdir("/");
   lttng_set_tracing_group(""); /* a member of `tracing` would be sent to the system's daemon */
 
+  signal(SIGALRM, no_answer);
   sigset_t all;
   sigfillset(&all);
+  sigdelset(&all, SIGALRM);
   sigprocmask(SIG_SETMASK, &all, NULL);
   sigset_t heard;
   sigemptyset(&heard);
@@ -267,7 +294,12 @@ int main(int argc, char **argv) {
   close(control_fd);
   wait_until_ready();
   end_session();
-  if (daemon_pid > 0) wait_for_other_users();
+  if (daemon_pid > 0) {
+    if (lock_fd >= 0)
+      wait_for_other_users();
+    else
+      wait_for_session();
+  }
   end_daemon();
   for (int i = 0; i < remove_count; i++) nftw(removed[i], remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
   if (remove_wait_files) remove_unused_wait_files();

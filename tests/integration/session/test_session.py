@@ -45,6 +45,29 @@ def test_program_that_never_registers(person: Person, drive: Drive, probe: Path)
     nothing_left(driven.run_id)
 
 
+def test_end_is_quick_without_registration(user: Person, drive: Drive, probe: Path) -> None:
+    """LTTng's daemon waits for ever when it ends a session without buffers whose folder somebody else has made."""
+    for _ in range(8):
+        assert drive(user).run(probe, 0)["all_s"] < 4
+
+
+def test_daemon_that_hangs(user: Person, drive: Drive, probe: Path) -> None:
+    """Stopped for good, it is killed in the end, and nothing is left."""
+    driven = drive(user)
+    running = user.start(driven.command(probe, 100, "sleep", 1), stderr=subprocess.DEVNULL)
+    wait_for(lambda: list(driven.output.glob("**/metadata")))
+    time.sleep(0.3)
+    daemons = [
+        pid for pid in processes_of(driven.run_id) if Path(f"/proc/{pid}/comm").read_text() == "lttng-sessiond\n"
+    ]
+    (pid,) = driven.pids()
+    for daemon in daemons:
+        os.kill(daemon, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    running.wait(20)
+    nothing_left(driven.run_id, 30)
+
+
 def test_killed_program_keeps_its_events(user: Person, drive: Drive, probe: Path) -> None:
     driven = drive(user)
     result = driven.run(probe, 500, "kill", int(signal.SIGKILL))
