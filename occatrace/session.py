@@ -28,6 +28,7 @@ COMFORTABLE_SUBBUFFER = 512 << 10  # below this, bursts may be lost: say so
 MOST_MEMORY = 256 << 20
 SHM = Path("/dev/shm")
 DATA_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 30.0
 REGISTER_TIMEOUT_MS = 30_000
 
 
@@ -179,14 +180,22 @@ class Session:
         """After the program has ended: everything that was emitted is in the trace when this returns."""
         self._closing.set()
         self._wake.send(b"x")
+        answers = True
         if self._thread:
-            self._thread.join()
+            self._thread.join(ANSWER_TIMEOUT_S)
+            answers = not self._thread.is_alive()
         if self._listener:
             self._listener.close()
             self._listener = None
-        if self._created:
+        if self._created and answers:
             self._note_survivors()
-            self._stop_session()
+            # In a thread, because a daemon that hangs would hold us for ever, and the program's status with us.
+            stopping = threading.Thread(target=self._stop_session, name="stop", daemon=True)
+            stopping.start()
+            stopping.join(DATA_TIMEOUT_S + ANSWER_TIMEOUT_S)
+            answers = not stopping.is_alive()
+        if not answers:
+            self.outcome.notes.append("LTTng's daemon does not answer any more: the trace may be incomplete")
         self._daemon.release(self._destroyed)
         if self.outcome.problem:
             self.outcome.state = "failed"
