@@ -45,7 +45,7 @@ def opencl_loader() -> Path | None:
     ]
     for folder in folders:
         path = Path(folder) / "libOpenCL.so.1"
-        if path.exists():
+        if os.path.exists(path):  # of Path it would raise where a folder may not be entered
             return path.resolve()
     return None
 

@@ -145,8 +145,9 @@ def lttng() -> Iterator[Finding]:
 
 def version_of(command: Sequence[str]) -> str:
     """First line of what a program says of itself."""
+    environment = {"HOME": "/"} | dict(os.environ)  # LTTng's daemon says nothing without one
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return next(iter((done.stdout or done.stderr).splitlines()), "")
@@ -216,7 +217,7 @@ def opencl() -> Iterator[Finding]:
             "use a loader with layers: ocl-icd 2.3 or later",
         )
     vendors = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
-    names = sorted(p.stem for p in vendors.glob("*.icd")) if vendors.is_dir() else []
+    names = sorted(p.stem for p in vendors.glob("*.icd")) if os.path.isdir(vendors) else []
     if names:
         yield Finding(OK, "OpenCL platforms", ", ".join(names))
     else:
@@ -232,7 +233,7 @@ def opencl() -> Iterator[Finding]:
 def occa() -> Iterator[Finding]:
     """Which OCCA there is."""
     folder = os.environ.get("OCCA_DIR")
-    if folder and (Path(folder) / "lib" / "libocca.so").exists():
+    if folder and os.path.exists(Path(folder, "lib", "libocca.so")):
         yield Finding(OK, "OCCA", folder)
     elif folder:
         yield Finding(

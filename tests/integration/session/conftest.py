@@ -19,16 +19,28 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAMS = ROOT / "tests" / "programs" / "session"
-OCCA_PROF = [sys.executable, "-m", "occatrace.cli"]
 IS_ROOT = os.geteuid() == 0
 USER = 61234 if IS_ROOT else os.getuid()
 AS_USER = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
 
 
+def is_readable() -> bool:
+    """Whether an ordinary user can read this clone: one below /root it cannot."""
+    file = str(ROOT / "occatrace" / "__init__.py")
+    return not IS_ROOT or subprocess.run([*AS_USER, "test", "-r", file], check=False).returncode == 0
+
+
+# Where everybody sees the clone. Mounted for each command, in its own namespace, when not where it is.
+CLONE = ROOT if is_readable() else Path("/mnt")
+SHOW_CLONE = "" if CLONE == ROOT else f"mount --bind '{ROOT}' '{CLONE}'"
+PYTHON = sys.executable.replace(str(ROOT), str(CLONE), 1)
+PROGRAMS = CLONE / "tests" / "programs" / "session"
+OCCA_PROF = [PYTHON, "-m", "occatrace.cli"]
+
+
 def environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k not in ("HOME", "LTTNG_HOME", "XDG_RUNTIME_DIR")}
-    return kept | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return kept | {"PYTHONPATH": str(CLONE), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @dataclass(frozen=True)
@@ -40,8 +52,9 @@ class Person:
     mounts: str = ""
 
     def words(self, command: Sequence[str]) -> list[str]:
-        if self.mounts:
-            script = f'mount --make-rprivate / && {self.mounts} && exec "$@"'
+        mounts = [m for m in (SHOW_CLONE, self.mounts) if m]
+        if mounts:
+            script = " && ".join(["mount --make-rprivate /", *mounts, 'exec "$@"'])
             return ["unshare", "-m", "sh", "-c", script, "sh", *self.prefix, *command]
         return [*self.prefix, *command]
 
@@ -68,7 +81,7 @@ PEOPLE = {
 @pytest.fixture(scope="session")
 def people() -> dict[str, Person]:
     """Those that can be had here."""
-    check = ORDINARY.run([sys.executable, "-c", "import occatrace._session"])
+    check = ORDINARY.run([PYTHON, "-c", "import occatrace._session"])
     if check.returncode != 0:
         pytest.skip(f"an ordinary user cannot read this clone: {check.stderr.strip().splitlines()[-1]}")
     if IS_ROOT and PEOPLE["root"].run(["true"]).returncode == 0:
@@ -100,9 +113,10 @@ def probe() -> Iterator[Path]:
     """The traced program, where everybody can run it."""
     folder = Path(tempfile.mkdtemp(prefix="probe-"))
     folder.chmod(0o755)
-    provider = ["-fPIC", "-shared", f"-I{PROGRAMS}", PROGRAMS / "probe_tp.c", "-llttng-ust", "-ldl"]
+    sources = ROOT / "tests" / "programs" / "session"
+    provider = ["-fPIC", "-shared", f"-I{sources}", sources / "probe_tp.c", "-llttng-ust", "-ldl"]
     subprocess.run(["gcc", "-O1", "-o", folder / "libprobe_tp.so", *provider], check=True)
-    subprocess.run(["gcc", "-O1", "-Wall", "-o", folder / "probe", PROGRAMS / "probe.c", "-ldl"], check=True)
+    subprocess.run(["gcc", "-O1", "-Wall", "-o", folder / "probe", sources / "probe.c", "-ldl"], check=True)
     yield folder / "probe"
     shutil.rmtree(folder)
 
@@ -125,7 +139,7 @@ class Driven:
     run_id: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:10]}")
 
     def command(self, *program: object) -> list[str]:
-        return [sys.executable, str(PROGRAMS / "drive.py"), self.run_id, str(self.output), *map(str, program)]
+        return [PYTHON, str(PROGRAMS / "drive.py"), self.run_id, str(self.output), *map(str, program)]
 
     def run(self, *program: object) -> dict[str, Any]:
         done = self.person.run(self.command(*program))
@@ -140,7 +154,7 @@ class Driven:
 
     def pids(self) -> list[int]:
         """Of drive.py itself, once it runs."""
-        words = [sys.executable.encode(), str(PROGRAMS / "drive.py").encode(), self.run_id.encode()]
+        words = [PYTHON.encode(), str(PROGRAMS / "drive.py").encode(), self.run_id.encode()]
         return [pid for pid, command in commands() if command.split(b"\0")[:3] == words]
 
 

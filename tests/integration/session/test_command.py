@@ -7,14 +7,24 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.session.conftest import IS_ROOT, OCCA_PROF, Person, left_of, nothing_left, wait_for
+from tests.integration.session.conftest import (
+    CLONE,
+    IS_ROOT,
+    OCCA_PROF,
+    PYTHON,
+    ROOT,
+    Person,
+    environment,
+    left_of,
+    nothing_left,
+    wait_for,
+)
 
 
 def profile(person: Person, *words: object, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -204,7 +214,7 @@ def test_program_that_outlives_its_parent_is_told(user: Person, folder: Path, pr
 def test_no_control_library(user: Person, folder: Path, probe: Path) -> None:
     """As where liblttng-ctl is not installed: the module cannot be imported."""
     broken = "import sys; sys.modules['occatrace._session'] = None; from occatrace.cli import main; sys.exit(main())"
-    done = user.run([sys.executable, "-c", broken, str(probe), "1", "exit", "5"])
+    done = user.run([PYTHON, "-c", broken, str(probe), "1", "exit", "5"])
     assert done.returncode == 5
     assert len(done.stderr.splitlines()) == 1
     assert "control library cannot be loaded" in done.stderr
@@ -252,7 +262,7 @@ def test_interrupt_from_a_terminal_comes_once(user: Person, folder: Path, probe:
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=take_terminal,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        env=environment(),
     )
     assert running.stdout
     assert running.stdout.readline() == "ready\n"
@@ -296,7 +306,7 @@ def test_ended_while_it_analyses(user: Person, folder: Path, probe: Path) -> Non
     """
     (folder / "tmp").mkdir(mode=0o777)
     (folder / "tmp").chmod(0o777)
-    command = ["env", f"TMPDIR={folder}/tmp", sys.executable, "-c", slow, "-o", "run", str(probe), "1"]
+    command = ["env", f"TMPDIR={folder}/tmp", PYTHON, "-c", slow, "-o", "run", str(probe), "1"]
     running = user.start(command, stderr=subprocess.PIPE)
     assert running.stdout
     assert running.stdout.readline() == "analysing\n"
@@ -345,5 +355,5 @@ def test_doctor(user: Person) -> None:
 
 def test_paths_and_env(user: Person) -> None:
     lib = profile(user, "paths", "--lib").stdout.strip()
-    assert Path(lib, "liboccatrace.so").exists()
+    assert Path(lib.replace(str(CLONE), str(ROOT), 1), "liboccatrace.so").exists()
     assert f"export LD_PRELOAD={lib}/liboccatrace.so" in profile(user, "env").stdout
