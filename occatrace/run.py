@@ -92,7 +92,10 @@ def is_run(path: Path) -> bool:
 def create(path: Path, info: RunInfo, *, force: bool = False) -> Run:
     """Make the folder, for its owner's eyes only. `force` replaces an older run, and nothing but a run."""
     if path.exists() or path.is_symlink():
-        empty = path.is_dir() and not any(path.iterdir())
+        try:
+            empty = path.is_dir() and not any(path.iterdir())
+        except OSError as error:
+            raise RunError(f"{path} exists and cannot be read ({error.strerror}): choose another name by -o") from None
         if not empty and not force:
             raise RunError(f"{path} exists already: choose another name by -o, or add --force to replace that run")
         if not empty and not is_run(path):

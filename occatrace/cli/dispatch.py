@@ -47,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, RunError) as error:
         complain(str(error))
         return 2
+    except PermissionError as error:
+        complain(f"{error.filename or 'a file'}: {error.strerror}")
+        return 2
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): no more to say, to anybody.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -168,6 +168,14 @@ def test_unwritable_output(user: Person, folder: Path, probe: Path) -> None:
         assert "another" in done.stderr
 
 
+def test_somebody_elses_run(root: Person, user: Person, folder: Path, probe: Path) -> None:
+    assert profile(root, "-q", "-o", "run", probe, 1).returncode == 0
+    for words in (["--force", "-o", "run", probe, 1], ["report", "run"]):
+        done = profile(user, *words)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+
+
 def test_unknown_report_is_told_before_the_program_runs(user: Person) -> None:
     done = profile(user, "--report", "nosuch", "echo", "ran")
     assert done.returncode == 2
