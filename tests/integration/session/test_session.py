@@ -199,10 +199,13 @@ def test_what_a_massacre_left_is_swept_by_the_next_run(user: Person, drive: Driv
     running = user.start(driven.command(probe, 100, "sleep", 30), stderr=subprocess.DEVNULL)
     wait_for(lambda: list(driven.output.glob("**/metadata")))
     time.sleep(0.3)
-    for pid in processes_of(driven.run_id):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    victims = processes_of(driven.run_id)
+    for sent in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none outlives another
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sent)
     running.wait(10)
+    wait_for(lambda: processes_of(driven.run_id) == [])
     left = [Path(name) for name in left_of(driven.run_id)]
     assert {p.parent for p in left} == {Path("/tmp"), Path("/dev/shm")}
     for path in left:
