@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Protocol, TextIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.render.csv import rows_to
 from occatrace.timeline.selection import ARGUMENTS
 
 Array = npt.NDArray[Any]
@@ -108,7 +108,7 @@ class CsvTimeline(_Text):
     def __init__(self, path: Path, origin: int, compress: bool = False) -> None:
         super().__init__(path, origin, compress)
         self._threads: dict[int, str] = {}
-        self.rows = csv.writer(self.out, lineterminator="\n")
+        self.rows = rows_to(self.out)
         self.rows.writerow(("start_ns", "duration_ns", "process", "track", "name", "category", *self.COLUMNS))
 
     def process(self, uuid: int, pid: int, name: str, cmdline: Sequence[str], labels: Sequence[str]) -> None:

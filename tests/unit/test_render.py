@@ -20,6 +20,7 @@ HOSTILE = [
     "plain",
     'quote " and, comma',
     "new\nline\r\n",
+    "\rback",
     "\x1b[31mred\x07",
     "umlaut ü 漢字 🙂",
     "x" * 524288,
