@@ -3,13 +3,15 @@ right, and what the program sees of OpenCL is what it sees without us."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from .conftest import OCLGRIND, POCL, Profile, native
+from .conftest import OCCA_PROF, OCLGRIND, POCL, Profile, native
 
 COPY_KINDS = ("HtoD", "DtoH", "DtoD", "fill", "map", "unmap", "migrate")
 
@@ -50,6 +52,21 @@ def test_no_launch_of_100_000_is_lost_however_often(cases: Path, profile: Profil
         assert run.kernels == {"scale": 100_000}
         assert len({row["corr_seq"] for row in run.activities}) == 100_000
         assert run.lost == 0
+
+
+def test_twenty_runs_of_100_000_launches_give_the_same_counts(cases: Path, tmp_path: Path) -> None:
+    said = tmp_path / "report.json"
+    wanted = ["--format", "json", "--log-file", said, "--report", "gpu_kern_sum", "--report", "api_sum"]
+    counts = set()
+    for _ in range(20):
+        command = [*OCCA_PROF, "--force", "-o", tmp_path / "run", *wanted, cases, "launches", "100000"]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        document = json.loads(said.read_text())
+        kernels, calls = (report["rows"] for report in document["reports"])
+        launches = next(row["calls"] for row in calls if row["name"] == "clEnqueueNDRangeKernel")
+        counts.add((kernels[0]["name"], kernels[0]["calls"], launches, document["losses"]["events"]))
+    assert counts == {("scale", 100_000, 100_000, 0)}
 
 
 def test_the_shape_of_a_launch_is_recorded(cases: Path, profile: Profile) -> None:
@@ -114,7 +131,9 @@ def test_failed_calls_are_failed_and_nothing_after_them_is_wrong(cases: Path, pr
 
 def test_minimal_keeps_device_work_and_tallies_calls(cases: Path, profile: Profile) -> None:
     timed = profile(cases, "timed", mode="minimal")
-    assert sum(row["end"] - row["start"] for row in timed.work(name="busy")) == pytest.approx(timed.truth["ns"], rel=0.001)
+    assert sum(row["end"] - row["start"] for row in timed.work(name="busy")) == pytest.approx(
+        timed.truth["ns"], rel=0.001
+    )
     assert "device:clock_warning" not in timed.events
     run = profile(cases, "copies", mode="minimal")
     assert run.bytes_of("HtoD") == run.truth["HtoD"]
