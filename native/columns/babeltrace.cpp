@@ -4,7 +4,6 @@
 
 #include <babeltrace2/babeltrace.h>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -565,23 +564,6 @@ class StreamFolder {
     std::string folder_, stream_;
 };
 
-std::vector<std::string> stream_files(const std::string &path) {
-    std::vector<std::string> names;
-    DIR *folder = opendir(path.c_str());
-    if (folder == nullptr) return names;
-    while (const dirent *entry = readdir(folder)) {
-        const std::string name = entry->d_name;
-        struct stat status {};
-        if (name[0] == '.' || name == "metadata") continue;
-        if (stat((path + "/" + name).c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
-            names.push_back(name);
-        }
-    }
-    closedir(folder);
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 class BabeltraceSource final : public Source {
   public:
     BabeltraceSource(const std::string &path, const SourceOptions &options, Output &output) : options_(options) {
@@ -652,7 +634,8 @@ class BabeltraceSource final : public Source {
         pieces_.clear();
         bool probed = false;
         std::vector<std::string> refused;
-        for (const std::string &name : stream_files(info_.path)) {
+        for (const auto &[name, size] : stream_files(info_.path)) {
+            if (size == 0) continue;
             try {
                 folders_.push_back(std::make_unique<StreamFolder>(info_.path, name));
                 if (options_.doubtful) Graph::try_to_open(folders_.back()->path());

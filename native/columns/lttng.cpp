@@ -3,7 +3,6 @@
 #include "lttng_layout.h"
 #include "source.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -420,21 +419,6 @@ class Decoder {
     const uint8_t *end_ = nullptr;
 };
 
-std::vector<std::string> stream_names(const std::string &path) {
-    std::vector<std::string> names;
-    DIR *folder = opendir(path.c_str());
-    if (folder == nullptr) return names;
-    while (const dirent *entry = readdir(folder)) {
-        const std::string name = entry->d_name;
-        struct stat status {};
-        if (name[0] == '.' || name == "metadata") continue;
-        if (stat((path + "/" + name).c_str(), &status) == 0 && S_ISREG(status.st_mode)) names.push_back(name);
-    }
-    closedir(folder);
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 class LttngSource final : public Source {
   public:
     LttngSource(const std::string &path, const tsdl::Trace &trace, const SourceOptions &options, Output &output)
@@ -452,7 +436,7 @@ class LttngSource final : public Source {
                 if (event.schema) output.declare(event.schema);
             }
         }
-        for (const std::string &name : stream_names(path)) scan(path + "/" + name, output);
+        for (const StreamFile &file : stream_files(path)) scan(path + "/" + file.name, output);
     }
 
     void work(WorkerOutput &output) override {

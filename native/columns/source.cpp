@@ -3,6 +3,10 @@
 
 #include "lttng_layout.h"
 
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -36,6 +40,22 @@ bool is_damaged(const std::string &path, const tsdl::Trace &trace) {
 }
 
 } // namespace
+
+std::vector<StreamFile> stream_files(const std::string &path) {
+    std::vector<StreamFile> files;
+    DIR *folder = opendir(path.c_str());
+    if (folder == nullptr) return files;
+    while (const dirent *entry = readdir(folder)) {
+        const std::string name = entry->d_name;
+        struct stat status {};
+        if (name[0] == '.' || name == "metadata") continue;
+        if (stat((path + "/" + name).c_str(), &status) == 0 && S_ISREG(status.st_mode))
+            files.push_back({name, static_cast<uint64_t>(status.st_size)});
+    }
+    closedir(folder);
+    std::sort(files.begin(), files.end(), [](const StreamFile &a, const StreamFile &b) { return a.name < b.name; });
+    return files;
+}
 
 std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice, const SourceOptions &options,
                                    Output &output) {

@@ -47,6 +47,14 @@ class Source {
     TraceInfo info_;
 };
 
+// A file of a trace folder that holds a stream.
+struct StreamFile {
+    std::string name;
+    uint64_t size; // bytes
+};
+// All of them, by name; none where the folder cannot be read.
+std::vector<StreamFile> stream_files(const std::string &path);
+
 // Any CTF trace, through libbabeltrace2. Throws TraceError if not even its metadata can be read.
 std::unique_ptr<Source> open_babeltrace(const std::string &path, const SourceOptions &options, Output &output);
 
