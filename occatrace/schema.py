@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # Kinds of device work (model: device.yaml, activity_kind) that move or set memory.
 MEMORY_KINDS = ("HtoD", "DtoH", "DtoD", "HtoH", "fill", "map", "unmap", "migrate")
@@ -228,6 +228,61 @@ lx           UINTEGER  count  threads per group in x
 ly           UINTEGER  count  in y
 lz           UINTEGER  count  in z
 status       INTEGER   code   0: complete; negative: error code
+"""),
+    ),
+    Table(
+        "allocations",
+        "memory that was allocated, and parts of it (slices, sub-buffers) that were given a handle of their own",
+        _columns("""
+process       UINTEGER  id     process
+api           VARCHAR   text   API that allocated: occa, opencl, …
+kind          VARCHAR   text   device, host (pinned), managed, svm, image, pipe, pool, slice (part of another)
+mode          VARCHAR   text   OCCA mode of the memory; null: not OCCA's
+device        UINTEGER  id     device; null: not known, or the host
+handle        UBIGINT   handle the program's handle, or the address
+parent        UBIGINT   handle of what it is a part of (such a part counts no bytes); null: none
+bytes         UBIGINT   bytes  size
+function      VARCHAR   text   call that allocated
+thread        UINTEGER  id     thread of that call
+seq           UINTEGER  id     number of that call in its thread
+scope_seq     UINTEGER  id     number of the outermost OCCA call around it, same thread; null: none
+start_ns      UBIGINT   ns     allocated (the call returns)
+end_ns        UBIGINT   ns     freed (the freeing call begins); null: never
+free_function VARCHAR   text   call that freed
+free_thread   UINTEGER  id     thread of that call
+free_seq      UINTEGER  id     number of that call in its thread
+label         VARCHAR   text   name given by the program; null: none
+"""),
+    ),
+    Table(
+        "ranges",
+        "what the program marked by annotations: ranges and marks",
+        _columns("""
+process      UINTEGER  id     process
+api          VARCHAR   text   nvtx, roctx, itt, occatrace
+domain       VARCHAR   text   domain; empty: the default one
+category     VARCHAR   text   category; null: none
+name         VARCHAR   text   what the program calls it
+kind         VARCHAR   text   push (nested in its thread), start (may overlap), mark (a moment)
+color        UINTEGER  argb   colour; null: none
+payload      VARCHAR   text   value attached to it; null: none
+thread       UINTEGER  id     thread in which it began
+seq          UINTEGER  id     number of its event in its thread
+depth        UINTEGER  count  ranges around it in its thread (push only)
+start_ns     UBIGINT   ns     begins
+end_ns       UBIGINT   ns     ends; a mark's is its start; null: never ended
+"""),
+    ),
+    Table(
+        "counters",
+        "values over time, sampled or given by the program",
+        _columns("""
+process      UINTEGER  id     process
+device       UINTEGER  id     device; null: of the process
+name         VARCHAR   text   what is counted
+unit         VARCHAR   text   its unit
+time_ns      UBIGINT   ns     moment of the sample
+value        DOUBLE    number value
 """),
     ),
     Table(

@@ -1,0 +1,291 @@
+"""Puts the pieces of the first pass together: whose thread, which name, which device; then the gathered tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from occatrace import histogram
+from occatrace.ingest.gathered import GATHERED
+from occatrace.ingest.host import Host, Tally
+from occatrace.ingest.reading import text_of
+from occatrace.model import Model
+from occatrace.schema import BY_NAME, NO_SEQ
+
+Index = npt.NDArray[np.int64]
+
+
+_DEEPEST = 4  # calls within calls
+_ENCLOSING = 2
+_STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
+
+
+class Assembly:
+    """Puts the pieces of the first pass together: whose thread, which name, which device."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, model: Model, hosts: Sequence[Host]) -> None:
+        self._con = con
+        self._model = model
+        self._hosts = hosts
+        self._process_of: dict[int, int] = {}  # by thread
+        self._names: dict[tuple[int, int], str] = {}
+        self._hists: list[tuple[Any, ...]] = []
+        self._unfinished: dict[int, int] = {}  # by thread
+        self._killed: set[int] = set()  # processes that did not say how they ended
+
+    def run(self) -> None:
+        for table in BY_NAME.values():
+            self._con.execute(f"CREATE OR REPLACE TABLE {table.name} ({table.ddl()})")
+        self._processes_and_threads()
+        self._name_table()
+        self._objects()
+        self._calls()
+        self._losses()
+        self._gathered()
+
+    def _records(self, record: str) -> Iterator[tuple[Host, dict[str, Any]]]:
+        for host in self._hosts:
+            for row in host.records.get(record, ()):
+                yield host, row
+
+    def _fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        if not rows:
+            return
+        arrays = {}
+        for column, values in zip(BY_NAME[table].columns, zip(*rows, strict=True), strict=True):
+            kind = object if column.type == "VARCHAR" or None in values else _NUMPY[column.type]
+            arrays[column.name] = np.array(values, dtype=kind)
+        self._fill_arrays(table, arrays)
+
+    def _fill_arrays(self, table: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._con.register("batch", dict(arrays))
+        self._con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM batch")
+        self._con.unregister("batch")
+
+    def _processes_and_threads(self) -> None:
+        rows: list[list[Any]] = []
+        threads: list[tuple[Any, ...]] = []
+        for host in self._hosts:
+            images: dict[int, list[tuple[int, int]]] = {}  # pid: (start, process), in time order
+            records = sorted(host.records.get("process", ()), key=lambda r: int(r["start"]))
+            for r in records:
+                images.setdefault(r["pid"], []).append((int(r["start"]), len(rows) + 1))
+                rows.append(
+                    [len(rows) + 1, text_of(r["host"]) or host.name, r["pid"], r["ppid"]]
+                    + [text_of(r[name]) for name in ("exe", "cmdline", "run", "mode", "version")]
+                    + [r["start"], r["start"], r["realtime"], r["mono"], None, host.name]
+                )
+            known = {r["slot"]: r for r in host.records.get("thread", ())}
+            first = host.threads.end - len(host.threads.tids)
+            stats = host.stats.columns()
+            own = [process for entries in images.values() for _, process in entries]
+            stray: int | None = None
+            for slot, tid in enumerate(host.threads.tids, first):
+                start, end = 0, 0
+                if slot < len(stats["seen"]) and stats["seen"][slot]:
+                    start, end = int(stats["start"][slot]), int(stats["end"][slot])
+                record = known.get(slot)
+                pid = record["pid"] if record else tid
+                entries = images.get(pid)
+                if entries:
+                    process = next((p for begin, p in reversed(entries) if begin <= start), entries[0][1])
+                elif len(own) == 1 and not record:
+                    process = own[0]
+                else:
+                    # Its process record is missing (lost, or the trace was cut): a row of its own.
+                    if record:
+                        process = len(rows) + 1
+                        images[pid] = [(0, process)]
+                        rows.append([process, host.name, pid, 0, "", "", "", "", "", start, end, 0, 0, None, host.name])
+                    else:
+                        if stray is None:
+                            stray = len(rows) + 1
+                            rows.append([stray, host.name, 0, 0, "", "", "", "", "", start, end, 0, 0, None, host.name])
+                        process = stray
+                self._process_of[slot] = process
+                rows[process - 1][10] = max(rows[process - 1][10], end)
+                threads.append((slot + 1, process, tid, text_of(record["name"]) if record else "", start, end))
+            for r in host.records.get("exit", ()):
+                rows[self._process_of[r["slot"]] - 1][13] = self._model.texts("process", "exit_reason").get(
+                    r["reason"], str(r["reason"])
+                )
+        self._killed = {row[0] for row in rows if row[13] is None}
+        self._fill("processes", rows)
+        self._fill("threads", threads)
+
+    def _name_table(self) -> None:
+        pieces: dict[tuple[int, int], dict[int, bytes | str]] = {}
+        for _, r in self._records("name"):
+            pieces.setdefault((self._process_of[r["slot"]], r["id"]), {})[r["offset"]] = r["text"]
+        for key, parts in pieces.items():
+            raw = b"".join(
+                p if isinstance(p, bytes) else p.encode("utf-8", "surrogateescape") for _, p in sorted(parts.items())
+            )
+            self._names[key] = text_of(raw)
+        self._fill("names", [(process, id_, text) for (process, id_), text in self._names.items()])
+
+    def _name(self, process: int, id_: int) -> str:
+        return self._names.get((process, id_), f"name {id_}" if id_ else "")
+
+    def _objects(self) -> None:
+        """Kernels, devices, queues, clocks. A rotation repeats them: the last record of an object counts."""
+        kernels: dict[tuple[int, int], tuple[Any, ...]] = {}
+        devices: dict[tuple[int, int], tuple[Any, ...]] = {}
+        queues: dict[tuple[int, int], tuple[Any, ...]] = {}
+        for _, r in self._records("kernel"):
+            p = self._process_of[r["slot"]]
+            number = kernels.get((p, r["id"]), (len(kernels) + 1,))[0]
+            texts = [self._name(p, r[name]) for name in ("name", "mode", "source")]
+            kernels[p, r["id"]] = (number, p, r["id"], *texts, r["line"], self._name(p, r["binary"]))
+        for _, r in self._records("device"):
+            p = self._process_of[r["slot"]]
+            number = devices.get((p, r["id"]), (len(devices) + 1,))[0]
+            texts = [self._name(p, r[name]) for name in ("api", "platform", "name", "vendor")]
+            devices[p, r["id"]] = (number, p, r["id"], *texts, r["handle"])
+        for _, r in self._records("queue"):
+            p = self._process_of[r["slot"]]
+            number = queues.get((p, r["id"]), (len(queues) + 1,))[0]
+            device = devices.get((p, r["device"]), (None,))[0]
+            queues[p, r["id"]] = (number, p, r["id"], device, r["handle"], r["flags"], r["context"])
+        self._fill("kernels", list(kernels.values()))
+        self._fill("devices", list(devices.values()))
+        self._fill("queues", list(queues.values()))
+
+        def device_of(r: Mapping[str, Any]) -> int | None:
+            number: int | None = devices.get((self._process_of[r["slot"]], r["device"]), (None,))[0]
+            return number
+
+        self._fill(
+            "clocks", [(device_of(r), r["host"], r["device_time"], r["uncertainty"]) for _, r in self._records("clock")]
+        )
+        worst: dict[tuple[int, int], tuple[int | None, int, int]] = {}
+        for _, r in self._records("clock_warning"):
+            key = (self._process_of[r["slot"]], r["device"])
+            before = worst.get(key, (None, 0, 0))
+            worst[key] = (device_of(r), max(before[1], r["clamped"]), max(before[2], r["worst"]))
+        self._fill("clock_warnings", list(worst.values()))
+
+    def _calls(self) -> None:
+        stats: list[tuple[Any, ...]] = []
+        unfinished: list[tuple[Any, ...]] = []
+        for host in self._hosts:
+            for event, calls in host.calls.items():
+                function = self._model.by_event[event]
+                head = (function.api, function.name)
+                columns = calls.columns()
+                for slot in np.flatnonzero(columns["calls"]).tolist():
+                    values = (columns[name][slot].item() for name in _STATISTICS)
+                    stats.append((self._process_of[slot], slot + 1, *head, "event", *values))
+                slots, buckets, amounts = calls.histogram()
+                if len(slots):
+                    self._hist(function.api, function.name, slots, histogram.middle(buckets), amounts)
+                for slot in np.flatnonzero(columns["begin_seq"] > columns["max_seq"]).tolist():
+                    seq, ts = int(columns["begin_seq"][slot]), int(columns["begin_ts"][slot])
+                    unfinished.append((self._process_of[slot], slot + 1, seq, *head, ts))
+                    self._unfinished[slot] = self._unfinished.get(slot, 0) + 1
+            for (slot, function_id), tally in host.tallies.items():
+                stats.append(self._tally(slot, function_id, tally))
+        self._fill_hist()
+        self._fill("call_stats", stats)
+        self._failures()
+        self._fill("unfinished", unfinished)
+
+    def _failures(self) -> None:
+        rows = []
+        for _, r in self._records("failure"):
+            process = self._process_of[r["slot"]]
+            name = self._name(process, r["function"])
+            error = self._name(process, r["text"]) if r["text"] else self._model.error_name(name, r["code"])
+            seq = None if r["call_seq"] == NO_SEQ else r["call_seq"]
+            rows.append((process, r["slot"] + 1, seq, *self._model.tally_function(name), r["code"], error))
+        self._fill("failures", rows)
+
+    def _tally(self, slot: int, function_id: int, tally: Tally) -> tuple[Any, ...]:
+        process = self._process_of[slot]
+        api, function = self._model.tally_function(self._name(process, function_id))
+        scale = 1e9 / tally.ticks_hz if tally.ticks_hz else 1.0
+        v = tally.values
+        middles = histogram.middle(tally.buckets) * scale
+        mean = v["total"] * scale / v["count"] if v["count"] else 0.0
+        m2 = float(np.sum(tally.counts * (middles - mean) ** 2)) if v["count"] > 1 else 0.0
+        if len(tally.buckets):
+            self._hist(api, function, np.full(len(middles), slot), middles, tally.counts)
+        head = (process, slot + 1, api, function, "tally", v["count"], v["failed"])
+        return (*head, round(v["total"] * scale), mean, m2, round(v["min"] * scale), round(v["max"] * scale), 0)
+
+    def _hist(self, api: str, function: str, slots: Index, values: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
+        process = np.array([self._process_of[s] for s in slots.tolist()], np.uint32)
+        self._hists.append(((api, function), process, slots + 1, values, counts))
+
+    def _fill_hist(self) -> None:
+        """All histograms at once; the functions by number first, as texts are slow to hand over one by one."""
+        if not self._hists:
+            return
+        functions = sorted({head for head, *_ in self._hists})
+        number = {head: i for i, head in enumerate(functions)}
+        self._con.register(
+            "functions",
+            {
+                "number": np.arange(len(functions)),
+                "api": np.array([api for api, _ in functions], object),
+                "function": np.array([function for _, function in functions], object),
+            },
+        )
+        self._con.register(
+            "batch",
+            {
+                "number": np.concatenate([np.full(len(values), number[head]) for head, _, _, values, _ in self._hists]),
+                **{
+                    name: np.concatenate([entry[place] for entry in self._hists])
+                    for place, name in enumerate(("process", "thread", "value_ns", "calls"), 1)
+                },
+            },
+        )
+        self._con.execute(
+            "INSERT INTO call_hist BY NAME SELECT * EXCLUDE (number) FROM batch JOIN functions USING (number)"
+        )
+        self._con.unregister("batch")
+        self._con.unregister("functions")
+
+    def _losses(self) -> None:
+        rows = []
+        for host in self._hosts:
+            stats = host.stats.columns()
+            for slot, (seen, highest) in enumerate(zip(stats["seen"].tolist(), stats["max_seq"].tolist(), strict=True)):
+                if slot not in self._process_of:
+                    continue
+                expected = max(host.next_seq.get(slot, 0), highest + 1)
+                missing = expected - seen
+                # Calls in flight at the end have a number and no event: those that said so when they began; those after
+                # which nothing came; and, when the process was killed, an enclosing call or two of the last events.
+                unfinished = max(self._unfinished.get(slot, 0), min(expected - highest - 1, _DEEPEST))
+                if self._process_of[slot] in self._killed:
+                    unfinished = max(unfinished, min(missing, _ENCLOSING))
+                lost = missing - unfinished
+                if lost > 0:
+                    rows.append((self._process_of[slot], slot + 1, expected, seen, unfinished, lost))
+        self._fill("losses", rows)
+
+    def _gathered(self) -> None:
+        slots = np.array(sorted(self._process_of), np.int32)
+        self._con.register(
+            "batch", {"slot": slots, "process": np.array([self._process_of[s] for s in slots.tolist()], np.uint32)}
+        )
+        self._con.execute("CREATE OR REPLACE TEMP TABLE slots AS SELECT * FROM batch")
+        self._con.unregister("batch")
+        for gathered in GATHERED:
+            self._con.execute(gathered.insert(self._model))
+
+
+_NUMPY = {
+    "UTINYINT": np.uint8,
+    "UINTEGER": np.uint32,
+    "UBIGINT": np.uint64,
+    "INTEGER": np.int32,
+    "BIGINT": np.int64,
+    "DOUBLE": np.float64,
+}

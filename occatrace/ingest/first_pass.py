@@ -1,0 +1,153 @@
+"""The first pass over a trace: batches of columns to statistics of the calls, to records, and to the raw tables of
+occatrace/ingest/gathered, in one read.
+
+Bounded memory: calls are folded into statistics as they come; whatever may be long goes to DuckDB, which spills. The
+single calls with their arguments are left to occatrace/calls.py, for those who ask for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import duckdb
+import numpy as np
+
+from occatrace import _native
+from occatrace.ingest.assembly import Assembly
+from occatrace.ingest.gathered import GATHERED
+from occatrace.ingest.host import Host, Tally
+from occatrace.ingest.reading import Columns, HostTrace, Reader, Slots, text_of
+from occatrace.ingest.threads import ThreadMap
+from occatrace.model import Function, Model
+
+_SMALL_RECORDS = ("process", "thread", "name", "kernel", "exit", "device", "queue", "clock", "clock_warning", "failure")
+
+
+class FirstPass:
+    """Reads the traces of all hosts into the tables of `con`."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, model: Model) -> None:
+        self._con = con
+        self._model = model
+        self._hosts: list[Host] = []
+
+    def run(self, traces: Iterable[HostTrace]) -> list[str]:
+        """Fill all tables; returns what was wrong with the traces."""
+        for gathered in GATHERED:
+            self._con.execute(f"CREATE OR REPLACE TABLE {gathered.raw} ({gathered.ddl})")
+        for trace in traces:
+            first = self._hosts[-1].threads.end if self._hosts else 0
+            host = self._read(trace, ThreadMap(first))
+            reused = host.reused()
+            if reused:
+                # Rare (an exec, or process ids that went round): read again, now knowing when each thread began.
+                for gathered in GATHERED:
+                    self._con.execute(f"DELETE FROM {gathered.raw} WHERE slot >= {first}")
+                host = self._read(trace, ThreadMap(first, reused))
+            self._hosts.append(host)
+        Assembly(self._con, self._model, self._hosts).run()
+        for gathered in GATHERED:
+            self._con.execute(f"DROP TABLE {gathered.raw}")
+        return self._problems()
+
+    def _problems(self) -> list[str]:
+        out = []
+        for host in self._hosts:
+            prefix = f"{host.name}: " if len(self._hosts) > 1 else ""
+            out += [prefix + p for p in host.problems]
+            out += [
+                f"{prefix}{n} events of the unknown kind {event} were left out"
+                for event, n in sorted(host.unknown.items())
+            ]
+        return out
+
+    def _read(self, trace: HostTrace, threads: ThreadMap) -> Host:
+        host = Host(trace.host, threads)
+        reader = trace.open(None)
+        for batch in reader:
+            columns = batch.columns
+            if not len(columns["ts"]):
+                continue
+            if "tid" not in columns:
+                host.unknown[batch.event] = host.unknown.get(batch.event, 0) + len(columns["ts"])
+                continue
+            slots = threads.of(columns["tid"], columns["ts"])
+            host.stats.add(slots, columns["seq"], columns["ts"])
+            self._dispatch(host, batch.event, columns, slots, reader)
+        host.problems = [text_of(p) for p in reader.problems]
+        return host
+
+    def _dispatch(self, host: Host, event: str, columns: Columns, slots: Slots, reader: Reader) -> None:
+        function = self._model.by_event.get(event)
+        taken = False
+        for gathered in GATHERED:
+            if gathered.takes(event, function, columns):
+                self._insert(gathered.raw, {"slot": slots, **gathered.columns(host.threads, columns)})
+                taken = True
+        if function:
+            self._add_calls(host, function, slots, columns)
+        if function or taken:
+            return
+        begun = self._model.begin_events.get(event)
+        if begun:
+            calls = host.calls.setdefault(begun.event, _native.CallStatistics())
+            calls.begin(slots, columns["call_seq"], columns["ts"])
+            return
+        provider, _, record = event.partition(":")
+        if provider in ("occatrace_process", "occatrace_device") and record in _SMALL_RECORDS:
+            self._add_records(host, record, slots, columns, reader)
+        elif record == "tally":
+            self._add_tallies(host, columns)
+        elif record == "progress":
+            owners = host.threads.of(columns["owner"], columns["ts"])
+            for slot, next_seq in zip(owners.tolist(), columns["next_seq"].tolist(), strict=True):
+                host.next_seq[slot] = max(next_seq, host.next_seq.get(slot, 0))
+        else:
+            host.unknown[event] = host.unknown.get(event, 0) + len(slots)
+
+    def _add_calls(self, host: Host, function: Function, slots: Slots, columns: Columns) -> None:
+        failed = moved = None
+        if function.failed and function.failed.field in columns:
+            failed = function.failed.mask(columns[function.failed.field])
+        if function.bytes and function.bytes in columns:
+            moved = columns[function.bytes].astype(np.uint64, copy=False)
+        calls = host.calls.setdefault(function.event, _native.CallStatistics())
+        calls.add(slots, columns["seq"], columns["start"], columns["ts"], failed, moved)
+
+    def _insert(self, table: str, columns: Columns) -> None:
+        self._con.register("batch", dict(columns))
+        self._con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM batch")
+        self._con.unregister("batch")
+
+    def _add_records(self, host: Host, record: str, slots: Slots, columns: Columns, reader: Reader) -> None:
+        rows = host.records.setdefault(record, [])
+        strings = reader.strings
+        names = [name for name in columns if "." not in name]
+        for slot, *values in zip(slots.tolist(), *(columns[name].tolist() for name in names), strict=True):
+            row = dict(zip(names, values, strict=True))
+            for name in _TEXT_FIELDS.get(record, ()):
+                row[name] = strings[row[name]]
+            rows.append({"slot": slot, **row})
+
+    def _add_tallies(self, host: Host, columns: Columns) -> None:
+        owners = host.threads.of(columns["owner"], columns["ts"]).tolist()
+        functions, times = columns["function"].tolist(), columns["ts"].tolist()
+        latest: dict[tuple[int, int], int] = {}
+        for row, key in enumerate(zip(owners, functions, strict=True)):
+            known = host.tallies.get(key)
+            if times[row] >= max(times[latest[key]] if key in latest else 0, known.ts if known else 0):
+                latest[key] = row
+        for key, row in latest.items():
+            parts = [
+                columns[f"{name}.values"][int(columns[name][row]) : int(columns[name][row + 1])].copy()
+                for name in ("buckets", "counts")
+            ]
+            values = {name: int(columns[name][row]) for name in ("count", "failed", "total", "min", "max")}
+            host.tallies[key] = Tally(times[row], values, int(columns["ticks_hz"][row]), parts[0], parts[1])
+
+
+_TEXT_FIELDS: Mapping[str, Sequence[str]] = {
+    "process": ("host", "exe", "cmdline", "run", "version", "mode"),
+    "thread": ("name",),
+    "name": ("text",),
+}

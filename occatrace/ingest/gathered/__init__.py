@@ -1,0 +1,12 @@
+"""The gathered tables, one module each; to add one, add a module and name it here, after those whose tables it reads."""
+
+from occatrace.ingest.gathered import activities, kernel_runs, occa_copies
+from occatrace.ingest.gathered.gathered import Gathered
+
+GATHERED: tuple[Gathered, ...] = (
+    kernel_runs.GATHERED,
+    occa_copies.GATHERED,
+    activities.GATHERED,
+)
+
+__all__ = ["GATHERED", "Gathered"]

@@ -1,0 +1,36 @@
+"""What a gathered table is: events that go row by row to a raw table while a trace is read, and from there to the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from occatrace.ingest.reading import Columns
+from occatrace.ingest.threads import ThreadMap
+from occatrace.model import Function, Model
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Rows of one kind, in DuckDB from the first batch on, so that their number does not matter.
+
+    When `insert` runs there are, besides the raw table, `slots` (slot, process) and the tables processes, threads,
+    names, kernels, devices, queues and those gathered before.
+    """
+
+    raw: str
+    """Name of the raw table."""
+    ddl: str
+    """Its columns; the first is `slot INTEGER`, the thread of the event (thread of the store: slot + 1)."""
+    takes: Callable[[str, Function | None, Columns], bool]
+    """Whether events of this name (and function, where it is a call) belong here."""
+    columns: Callable[[ThreadMap, Columns], Columns]
+    """The raw columns of a batch, without `slot`."""
+    insert: Callable[[Model], str]
+    """SQL that fills the store's table from the raw one."""
+
+
+def kind_text(model: Model) -> str:
+    """SQL: the name of the activity kind `r.kind`."""
+    names = model.texts("device", "activity_kind").items()
+    return "CASE r.kind " + " ".join(f"WHEN {n} THEN '{name}'" for n, name in names) + " ELSE 'other' END"

@@ -1,0 +1,41 @@
+"""Calls of OCCA kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from occatrace.ingest.gathered.gathered import Gathered
+from occatrace.ingest.reading import Columns
+from occatrace.ingest.threads import ThreadMap
+from occatrace.model import Function, Model
+
+
+def _takes(event: str, function: Function | None, columns: Columns) -> bool:
+    return function is not None and "kernel" in columns and "launches" in columns
+
+
+def _columns(threads: ThreadMap, columns: Columns) -> Columns:
+    return {
+        "end": columns["ts"],
+        **{name: columns[name] for name in ("seq", "kernel", "start", "launches")},
+        "error": columns.get("error", np.zeros(len(columns["ts"]), np.uint32)),
+    }
+
+
+def _insert(model: Model) -> str:
+    return """
+        INSERT INTO kernel_runs BY NAME
+        SELECT s.process, r.slot + 1 AS thread, r.seq, k.kernel, r.start AS start_ns, r.end AS end_ns, r.launches,
+               n.text AS error
+        FROM raw_runs r JOIN slots s USING (slot)
+        LEFT JOIN kernels k ON k.process = s.process AND k.id = r.kernel
+        LEFT JOIN names n ON n.process = s.process AND n.id = r.error AND r.error != 0"""
+
+
+GATHERED = Gathered(
+    "raw_runs",
+    'slot INTEGER, seq UINTEGER, kernel UINTEGER, "start" UBIGINT, "end" UBIGINT, launches UINTEGER, error UINTEGER',
+    _takes,
+    _columns,
+    _insert,
+)

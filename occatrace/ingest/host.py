@@ -1,0 +1,44 @@
+"""What the first pass gathers of one host before it is put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from occatrace import _native
+from occatrace.ingest.threads import ThreadMap
+
+
+@dataclass
+class Tally:
+    """The latest state of one tally."""
+
+    ts: int
+    values: dict[str, int]
+    ticks_hz: int
+    buckets: npt.NDArray[Any]
+    counts: npt.NDArray[Any]
+
+
+@dataclass
+class Host:
+    """What the first pass gathered of one host."""
+
+    name: str
+    threads: ThreadMap
+    stats: _native.ThreadStatistics = field(default_factory=_native.ThreadStatistics)
+    calls: dict[str, _native.CallStatistics] = field(default_factory=dict)
+    next_seq: dict[int, int] = field(default_factory=dict)  # by thread
+    records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    tallies: dict[tuple[int, int], Tally] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)
+
+    def reused(self) -> dict[int, list[int]]:
+        """Thread ids that several threads had, with the times at which each began."""
+        starts: dict[int, list[int]] = {}
+        for record in self.records.get("thread", ()):
+            starts.setdefault(int(record["tid"]), []).append(int(record["ts"]))
+        return {tid: sorted(times) for tid, times in starts.items() if len(times) > 1}
