@@ -78,6 +78,10 @@ realtime_ns  UBIGINT   ns     CLOCK_REALTIME at mono_ns
 mono_ns      UBIGINT   ns     CLOCK_MONOTONIC at the same moment
 exit         VARCHAR   text   how it ended: exit, _exit, exec, unload, abort; null: it did not get to say
 trace        VARCHAR   text   folder of its trace within the run's
+rank         INTEGER   rank   its rank in an MPI job, by the variables of its launcher; null: none
+size         INTEGER   count  ranks of that job; null: not known
+local_rank   INTEGER   rank   its rank among those of its node; null: not known
+job          VARCHAR   text   what the launcher calls the job; empty: nothing
 """),
     ),
     Table(

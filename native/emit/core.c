@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "rank.h"
 
 #ifndef OCCATRACE_VERSION
 #define OCCATRACE_VERSION "unknown"
@@ -179,6 +180,10 @@ static void announce_process(struct occatrace_thread *self) {
     for (size_t i = 0; i + 1 < length; i++)
       if (cmdline[i] == '\0') cmdline[i] = ' ';
   }
+  const char *host_of_test = getenv("OCCATRACE_TEST_HOST");
+  if (host_of_test != NULL && *host_of_test != '\0') snprintf(host, sizeof host, "%s", host_of_test);
+  struct occatrace_place place;
+  occatrace_find_place(&place);
   static const char *const modes[] = {"default", "minimal", "full", "tally"};
   const char *run = getenv("OCCATRACE_RUN");
   struct timespec real;
@@ -189,7 +194,8 @@ static void announce_process(struct occatrace_thread *self) {
       .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .ppid = (uint32_t)getppid(), .host = host,
       .exe = exe, .cmdline = cmdline, .run = run, .start = loaded_mono, .mono = before + (after - before) / 2,
       .realtime = (uint64_t)real.tv_sec * UINT64_C(1000000000) + (uint64_t)real.tv_nsec, .ticks = ticks,
-      .ticks_hz = occatrace_ticks_hz(), .version = OCCATRACE_VERSION, .mode = modes[occatrace_mode()]};
+      .ticks_hz = occatrace_ticks_hz(), .version = OCCATRACE_VERSION, .mode = modes[occatrace_mode()],
+      .rank = place.rank, .size = place.size, .local_rank = place.local_rank, .job = place.job};
   occatrace_process->process(&r);
 }
 

@@ -19,6 +19,7 @@ from occatrace.schema import BY_NAME, NO_SEQ
 Index = npt.NDArray[np.int64]
 
 
+_ALONE = (None, None, None, "")  # rank, size, local rank, job
 _DEEPEST = 4  # calls within calls
 _ENCLOSING = 2
 _STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
@@ -78,6 +79,8 @@ class Assembly:
                     [len(rows) + 1, text_of(r["host"]) or host.name, r["pid"], r["ppid"]]
                     + [text_of(r[name]) for name in ("exe", "cmdline", "run", "mode", "version")]
                     + [r["start"], r["start"], r["realtime"], r["mono"], None, host.name]
+                    + [None if r.get(name, -1) < 0 else r[name] for name in ("rank", "size", "local_rank")]
+                    + [text_of(r.get("job", ""))]
                 )
             known = {r["slot"]: r for r in host.records.get("thread", ())}
             first = host.threads.end - len(host.threads.tids)
@@ -100,11 +103,15 @@ class Assembly:
                     if record:
                         process = len(rows) + 1
                         images[pid] = [(0, process)]
-                        rows.append([process, host.name, pid, 0, "", "", "", "", "", start, end, 0, 0, None, host.name])
+                        rows.append(
+                            [process, host.name, pid, 0, "", "", "", "", "", start, end, 0, 0, None, host.name, *_ALONE]
+                        )
                     else:
                         if stray is None:
                             stray = len(rows) + 1
-                            rows.append([stray, host.name, 0, 0, "", "", "", "", "", start, end, 0, 0, None, host.name])
+                            rows.append(
+                                [stray, host.name, 0, 0, "", "", "", "", "", start, end, 0, 0, None, host.name, *_ALONE]
+                            )
                         process = stray
                 self._process_of[slot] = process
                 rows[process - 1][10] = max(rows[process - 1][10], end)

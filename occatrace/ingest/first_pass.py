@@ -126,7 +126,8 @@ class FirstPass:
         for slot, *values in zip(slots.tolist(), *(columns[name].tolist() for name in names), strict=True):
             row = dict(zip(names, values, strict=True))
             for name in _TEXT_FIELDS.get(record, ()):
-                row[name] = strings[row[name]]
+                if name in row:  # not in traces of older versions
+                    row[name] = strings[row[name]]
             rows.append({"slot": slot, **row})
 
     def _add_tallies(self, host: Host, columns: Columns) -> None:
@@ -147,7 +148,7 @@ class FirstPass:
 
 
 _TEXT_FIELDS: Mapping[str, Sequence[str]] = {
-    "process": ("host", "exe", "cmdline", "run", "version", "mode"),
+    "process": ("host", "exe", "cmdline", "run", "version", "mode", "job"),
     "thread": ("name",),
     "name": ("text",),
 }

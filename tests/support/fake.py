@@ -124,6 +124,7 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_process:process": {
         "pid": "u32", "ppid": "u32", "host": "str", "exe": "str", "cmdline": "str", "run": "str", "start": "u64",
         "realtime": "u64", "mono": "u64", "ticks": "u64", "ticks_hz": "u64", "version": "str", "mode": "str",
+        "rank": "i32", "size": "i32", "local_rank": "i32", "job": "str",
     },
     "occatrace_process:thread": {"pid": "u32", "name": "str"},
     "occatrace_process:name": {"pid": "u32", "id": "u32", "offset": "u32", "total": "u32", "text": "str"},
@@ -280,7 +281,7 @@ class FakeTrace:
         self.interned = {key: number for key, number in self.interned.items() if key[0] != pid}
         main.record(
             "process", start, host="node0", exe=exe, cmdline=exe, start=start, realtime=start + 10**18, mono=start,
-            ticks_hz=10**9, version="0.1", mode="default", **more,
+            ticks_hz=10**9, version="0.1", mode="default", **{"rank": -1, "size": -1, "local_rank": -1} | more,
         )  # fmt: skip
         return main
 
