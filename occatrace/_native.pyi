@@ -125,12 +125,14 @@ class Lanes:
         category: NDArray[np.uint32],
         flows: _Flows | None = None,
         arguments: Sequence[_Argument] = ...,
+        instant: NDArray[np.bool_] | None = None,
     ) -> None:
         """
         Slices in the order of their starts, an outer one before those that it encloses.
 
         name, category and texts are numbers from Timeline.string. flows: offsets (rows + 1) and ids. arguments: number
-        of the name, kind ("uint", "int", "float", "pointer", "text"), values, which rows have one.
+        of the name, kind ("uint", "int", "float", "pointer", "text"), values, which rows have one. instant: which rows
+        are moments, without an end.
         """
     def finish(self) -> None:
         """Ends the slices that are open. No slices may follow."""
@@ -142,18 +144,18 @@ class Lanes:
 class Counter:
     """A track of values over time."""
 
-    def add(self, times: NDArray[np.uint64], values: NDArray[np.int64]) -> None:
+    def add(self, times: NDArray[np.uint64], values: NDArray[np.int64] | NDArray[np.float64]) -> None:
         """Values in the order of their times; each holds until the next."""
 
 @final
 class Timeline:
-    """Writes a Perfetto trace. Times are CLOCK_MONOTONIC; `realtime` is CLOCK_REALTIME at `origin`."""
+    """Writes a Perfetto trace. Times are of one clock and at least `origin`, at which CLOCK_REALTIME was `realtime`."""
 
-    def __init__(self, path: str, origin: int, realtime: int, first_sequence: int = 1, gzip: bool = False) -> None: ...
+    def __init__(self, path: str, origin: int, realtime: int, gzip: bool = False) -> None: ...
     def string(self, text: str) -> int:
         """The number of a text, the same for the same text."""
     def machine(self, id: int) -> None:
-        """Tracks made from here on belong to this machine; 0 is the first."""
+        """Tracks made from here on belong to this machine; 0 is the first. Small numbers make small packets."""
     def process(self, uuid: int, pid: int, name: str, cmdline: Sequence[str], labels: Sequence[str]) -> None: ...
     def thread(self, uuid: int, pid: int, tid: int, name: str) -> None: ...
     def group(self, uuid: int, parent: int, name: str, order: int) -> None: ...

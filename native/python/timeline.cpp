@@ -38,7 +38,7 @@ using PyArgument = std::tuple<uint32_t, std::string, py::array, std::optional<Ar
 
 void add(Lanes& lanes, Timeline& timeline, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint32_t>& name,
          const Array<uint32_t>& category, const std::optional<std::pair<Array<uint32_t>, Array<uint64_t>>>& flows,
-         const std::vector<PyArgument>& arguments) {
+         const std::vector<PyArgument>& arguments, const std::optional<Array<bool>>& instant) {
   Slices s;
   s.count = static_cast<size_t>(start.size());
   s.start = column(start, s.count, "start");
@@ -51,6 +51,7 @@ void add(Lanes& lanes, Timeline& timeline, const Array<uint64_t>& start, const A
     if (s.start[i] < timeline.origin()) throw py::value_error("start: before the origin");
     if (s.end[i] < s.start[i]) throw py::value_error("end: before its start");
   }
+  if (instant) s.instant = column(*instant, s.count, "instant");
   if (flows) {
     s.flow_offsets = column(flows->first, s.count + 1, "flow offsets");
     for (size_t i = 0; i < s.count; i++)
@@ -90,12 +91,13 @@ Counter::Unit unit_of(const std::string& unit) {
   return unit == "bytes" ? Counter::Unit::kBytes : Counter::Unit::kOther;
 }
 
-void add_values(Counter& counter, const Timeline& timeline, const Array<uint64_t>& times, const Array<int64_t>& values) {
+template <typename T>
+void add_values(Counter& counter, const Timeline& timeline, const Array<uint64_t>& times, const Array<T>& values) {
   const auto count = static_cast<size_t>(times.size());
   const uint64_t* t = column(times, count, "times");
-  const int64_t* v = column(values, count, "values");
+  const T* v = column(values, count, "values");
   for (size_t i = 0; i < count; i++)
-    if (t[i] < timeline.origin()) throw py::value_error("times: before the origin");
+    if (t[i] < timeline.origin() || (i && t[i] < t[i - 1])) throw py::value_error("times: before the origin, or not ascending");
   py::gil_scoped_release release;
   counter.add(count, t, v);
 }
@@ -128,20 +130,23 @@ void bind_timeline(py::module_ &m) {
           "add",
           [](PyLanes& self, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint32_t>& name,
              const Array<uint32_t>& category, const std::optional<std::pair<Array<uint32_t>, Array<uint64_t>>>& flows,
-             const std::vector<PyArgument>& arguments) { add(self.lanes, self.timeline, start, end, name, category, flows, arguments); },
+             const std::vector<PyArgument>& arguments, const std::optional<Array<bool>>& instant) {
+            add(self.lanes, self.timeline, start, end, name, category, flows, arguments, instant);
+          },
           py::arg("start"), py::arg("end"), py::arg("name"), py::arg("category"), py::arg("flows") = py::none(),
-          py::arg("arguments") = std::vector<PyArgument>{})
+          py::arg("arguments") = std::vector<PyArgument>{}, py::arg("instant") = py::none())
       .def("finish", [](PyLanes& self) { self.lanes.finish(); })
       .def_property_readonly("count", [](const PyLanes& self) { return self.lanes.count(); });
 
   py::class_<PyCounter>(m, "Counter", "A track of values over time.")
-      .def("add", [](PyCounter& self, const Array<uint64_t>& times, const Array<int64_t>& values) {
-        add_values(self.counter, self.timeline, times, values);
+      .def("add", [](PyCounter& self, const Array<uint64_t>& times, const py::array& values) {
+        if (values.dtype().kind() == 'f') add_values<double>(self.counter, self.timeline, times, values);
+        else add_values<int64_t>(self.counter, self.timeline, times, values);
       });
 
   py::class_<Timeline>(m, "Timeline", "Writes a Perfetto trace.")
-      .def(py::init<const std::string&, uint64_t, uint64_t, uint32_t, bool>(), py::arg("path"), py::arg("origin"),
-           py::arg("realtime"), py::arg("first_sequence") = 1, py::arg("gzip") = false)
+      .def(py::init<const std::string&, uint64_t, uint64_t, bool>(), py::arg("path"), py::arg("origin"), py::arg("realtime"),
+           py::arg("gzip") = false)
       .def("string", &Timeline::string)
       .def("machine", &Timeline::machine)
       .def("process", &Timeline::process, py::arg("uuid"), py::arg("pid"), py::arg("name"), py::arg("cmdline"), py::arg("labels"))

@@ -8,7 +8,8 @@ namespace {
 
 // Ids from 64 to 127 are clocks of one sequence; the interface knows 65 by no other name.
 constexpr uint32_t kClock = 65;
-constexpr uint32_t kRealtime = 1, kMonotonic = 3;
+constexpr uint32_t kRealtime = 1;
+constexpr uint32_t kFirstSequence = 1;
 constexpr size_t kFlush = 1 << 20;
 
 namespace trace {
@@ -20,8 +21,8 @@ constexpr uint32_t kClockSnapshot = 6, kTimestamp = 8, kSequence = 10, kTrackEve
 constexpr uint32_t kCleared = 1, kNeedsState = 2;
 }  // namespace packet
 namespace event {
-constexpr uint32_t kCategory = 3, kArgument = 4, kType = 9, kName = 10, kTrack = 11, kCounterValue = 30, kFlow = 47;
-constexpr uint32_t kBegin = 1, kEnd = 2, kCounter = 4;
+constexpr uint32_t kCategory = 3, kArgument = 4, kType = 9, kName = 10, kTrack = 11, kCounterValue = 30, kDoubleValue = 44, kFlow = 47;
+constexpr uint32_t kBegin = 1, kEnd = 2, kInstant = 3, kCounter = 4;
 }  // namespace event
 namespace interned {
 constexpr uint32_t kCategories = 1, kNames = 2, kArgumentNames = 3, kTexts = 29;
@@ -44,34 +45,22 @@ uint64_t scramble(uint64_t x) {  // splitmix64: uuids of further lanes, far from
   return x ^ (x >> 31);
 }
 
-void clock_reading(Message& out, uint32_t clock, uint64_t time) {
+// Clocks begin at zero together. One that is incremental counts from packet to packet.
+void clock_at_zero(Message& out, uint32_t clock, bool incremental) {
   size_t reading = out.open(1);
   out.integer(1, clock);
-  out.integer(2, time);
+  out.integer(2, 0);
+  if (incremental) out.integer(3, 1);
   out.close(reading);
 }
 
 }  // namespace
 
-Timeline::Timeline(const std::string& path, uint64_t origin, uint64_t realtime, uint32_t first_sequence, bool gzip)
-    : output_(Output::open(path, gzip)),
-      origin_(origin),
-      realtime_(realtime),
-      first_sequence_(first_sequence),
-      sequence_(first_sequence + 1) {
-  machine(0);
-}
-
-void Timeline::machine(uint32_t id) {
-  machine_ = id;
-  if (!machines_.insert(id).second) return;
-  // Each machine has clocks of its own: without this its events cannot be placed, and are dropped in silence.
-  size_t p = open_packet(first_sequence_);
-  size_t snapshot = buffer_.open(packet::kClockSnapshot);
-  clock_reading(buffer_, kRealtime, realtime_);
-  clock_reading(buffer_, kMonotonic, origin_);
-  buffer_.integer(2, kRealtime);  // the primary clock of the trace
-  buffer_.close(snapshot);
+Timeline::Timeline(const std::string& path, uint64_t origin, uint64_t realtime, bool gzip)
+    : output_(Output::open(path, gzip)), origin_(origin), realtime_(realtime) {
+  // A file without any slice is a trace too.
+  size_t p = open_packet(kFirstSequence);
+  buffer_.integer(packet::kFlags, packet::kCleared);
   close_packet(p);
 }
 
@@ -109,7 +98,7 @@ void Timeline::close() {
 
 void Timeline::process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
                        const std::vector<std::string>& labels) {
-  size_t p = open_packet(first_sequence_);
+  size_t p = open_packet(kFirstSequence);
   size_t d = buffer_.open(packet::kDescriptor);
   buffer_.integer(descriptor::kUuid, uuid);
   size_t process = buffer_.open(descriptor::kProcess);
@@ -124,7 +113,7 @@ void Timeline::process(uint64_t uuid, int32_t pid, std::string_view name, const 
 }
 
 void Timeline::thread(uint64_t uuid, int32_t pid, int64_t tid, std::string_view name) {
-  size_t p = open_packet(first_sequence_);
+  size_t p = open_packet(kFirstSequence);
   size_t d = buffer_.open(packet::kDescriptor);
   buffer_.integer(descriptor::kUuid, uuid);
   size_t thread = buffer_.open(descriptor::kThread);
@@ -137,7 +126,7 @@ void Timeline::thread(uint64_t uuid, int32_t pid, int64_t tid, std::string_view 
 }
 
 void Timeline::group(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order) {
-  size_t p = open_packet(first_sequence_);
+  size_t p = open_packet(kFirstSequence);
   size_t d = open_descriptor(uuid, parent, name, order);
   buffer_.integer(descriptor::kChildOrder, descriptor::kExplicit);
   buffer_.close(d);
@@ -145,7 +134,7 @@ void Timeline::group(uint64_t uuid, uint64_t parent, std::string_view name, int3
 }
 
 void Timeline::track(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order) {
-  size_t p = open_packet(first_sequence_);
+  size_t p = open_packet(kFirstSequence);
   buffer_.close(open_descriptor(uuid, parent, name, order));
   close_packet(p);
 }
@@ -159,29 +148,38 @@ size_t Timeline::open_descriptor(uint64_t uuid, uint64_t parent, std::string_vie
   return d;
 }
 
-uint32_t Timeline::new_sequence(uint64_t uuid) {
-  const uint32_t sequence = sequence_++;
-  size_t p = open_packet(sequence);
-  buffer_.integer(packet::kFlags, packet::kCleared);
-  size_t defaults = buffer_.open(packet::kDefaults);
-  size_t event = buffer_.open(kDefaultsEvent);
-  buffer_.integer(event::kTrack, uuid);
-  buffer_.close(event);
-  buffer_.integer(packet::kDefaultClock, kClock);
-  buffer_.close(defaults);
-  size_t snapshot = buffer_.open(packet::kClockSnapshot);
-  clock_reading(buffer_, kRealtime, realtime_);
-  clock_reading(buffer_, kClock, 0);
-  buffer_.close(snapshot);
-  close_packet(p);
-  return sequence;
+Sequence::Sequence(Timeline& timeline, uint64_t uuid) : timeline_(timeline), number_(++timeline.sequences_) {
+  Message& out = timeline_.buffer_;
+  size_t p = timeline_.open_packet(number_);
+  out.integer(packet::kFlags, packet::kCleared);
+  size_t defaults = out.open(packet::kDefaults);
+  size_t event = out.open(kDefaultsEvent);
+  out.integer(event::kTrack, uuid);
+  out.close(event);
+  out.integer(packet::kDefaultClock, kClock);
+  out.close(defaults);
+  // The same in every file and on every machine: a snapshot that is earlier than another one is an error to Perfetto.
+  size_t snapshot = out.open(packet::kClockSnapshot);
+  clock_at_zero(out, kRealtime, false);
+  clock_at_zero(out, kClock, true);
+  out.integer(2, kRealtime);  // the primary clock of the trace
+  out.close(snapshot);
+  timeline_.close_packet(p);
+}
+
+size_t Sequence::open_packet(uint64_t time) {
+  const uint64_t now = time - timeline_.origin_ + timeline_.realtime_;
+  size_t p = timeline_.open_packet(number_);
+  timeline_.buffer_.integer(packet::kTimestamp, now - last_);
+  last_ = now;
+  return p;
 }
 
 Counter::Counter(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, Unit unit,
                  std::string_view unit_name)
-    : timeline_(timeline), machine_(timeline.machine_) {
+    : timeline_(timeline), machine_(timeline.machine_), sequence_(timeline, uuid) {
   Message& out = timeline_.buffer_;
-  size_t p = timeline_.open_packet(timeline_.first_sequence_);
+  size_t p = timeline_.open_packet(kFirstSequence);
   size_t d = timeline_.open_descriptor(uuid, parent, name, order);
   size_t counter = out.open(descriptor::kCounter);
   if (unit == Unit::kCount) out.integer(descriptor::kUnit, descriptor::kUnitCount);
@@ -190,26 +188,33 @@ Counter::Counter(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string
   out.close(counter);
   out.close(d);
   timeline_.close_packet(p);
-  sequence_ = timeline_.new_sequence(uuid);
 }
 
-void Counter::add(size_t count, const uint64_t* times, const int64_t* values) {
+template <typename Write>
+void Counter::add_all(size_t count, const uint64_t* times, Write write) {
   timeline_.machine_ = machine_;
   Message& out = timeline_.buffer_;
   for (size_t row = 0; row < count; row++) {
-    size_t p = timeline_.open_packet(sequence_);
-    out.integer(packet::kTimestamp, times[row] - timeline_.origin_);
+    size_t p = sequence_.open_packet(times[row]);
     out.integer(packet::kFlags, packet::kNeedsState);
     size_t e = out.open(packet::kTrackEvent);
     out.integer(event::kType, event::kCounter);
-    out.integer(event::kCounterValue, static_cast<uint64_t>(values[row]));
+    write(row);
     out.close(e);
     timeline_.close_packet(p);
   }
   timeline_.values_ += count;
 }
 
-Lane::Lane(Timeline& timeline, uint64_t uuid) : timeline_(timeline), sequence_(timeline.new_sequence(uuid)) {}
+void Counter::add(size_t count, const uint64_t* times, const int64_t* values) {
+  add_all(count, times, [&](size_t row) { timeline_.buffer_.integer(event::kCounterValue, static_cast<uint64_t>(values[row])); });
+}
+
+void Counter::add(size_t count, const uint64_t* times, const double* values) {
+  add_all(count, times, [&](size_t row) { timeline_.buffer_.number(event::kDoubleValue, values[row]); });
+}
+
+Lane::Lane(Timeline& timeline, uint64_t uuid) : timeline_(timeline), sequence_(timeline, uuid) {}
 
 bool Lane::fits(uint64_t start, uint64_t end, bool nested) {
   end_until(start);
@@ -225,8 +230,7 @@ void Lane::end_until(uint64_t time) {
 
 void Lane::end(uint64_t time) {
   Message& out = timeline_.buffer_;
-  size_t p = timeline_.open_packet(sequence_);
-  out.integer(packet::kTimestamp, time - timeline_.origin_);
+  size_t p = sequence_.open_packet(time);
   size_t e = out.open(packet::kTrackEvent);
   out.integer(event::kType, event::kEnd);
   out.close(e);
@@ -237,8 +241,8 @@ void Lane::begin(const Slices& slices, size_t row) {
   Message& out = timeline_.buffer_;
   const uint64_t start = slices.start[row], finish = slices.end[row];
   const uint32_t name = slices.name[row], category = slices.category[row];
-  size_t p = timeline_.open_packet(sequence_);
-  out.integer(packet::kTimestamp, start - timeline_.origin_);
+  const bool instant = slices.instant && slices.instant[row];
+  size_t p = sequence_.open_packet(start);
   out.integer(packet::kFlags, packet::kNeedsState);
 
   // What this sequence has not named yet goes in front.
@@ -285,7 +289,7 @@ void Lane::begin(const Slices& slices, size_t row) {
     }
     out.close(entry);
   }
-  out.integer(event::kType, event::kBegin);
+  out.integer(event::kType, instant ? event::kInstant : event::kBegin);
   out.integer(event::kName, names_.of(name));
   if (slices.flow_offsets) {
     for (uint32_t f = slices.flow_offsets[row]; f < slices.flow_offsets[row + 1]; f++) out.fixed64(event::kFlow, slices.flows[f]);
@@ -293,7 +297,7 @@ void Lane::begin(const Slices& slices, size_t row) {
   out.close(e);
   timeline_.close_packet(p);
   timeline_.slices_++;
-  open_.push_back(finish);
+  if (!instant) open_.push_back(finish);
 }
 
 void Lane::finish() { end_until(UINT64_MAX); }

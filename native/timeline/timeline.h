@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "output.h"
@@ -31,6 +30,7 @@ struct Slices {
   const uint64_t* end = nullptr;
   const uint32_t* name = nullptr;            // a string's number
   const uint32_t* category = nullptr;        // a string's number
+  const bool* instant = nullptr;             // moments: they end when they start; null: none is
   const uint32_t* flow_offsets = nullptr;    // count + 1, or null
   const uint64_t* flows = nullptr;           // ids that tie slices together
   std::vector<Argument> arguments;
@@ -38,14 +38,14 @@ struct Slices {
 
 class Timeline {
  public:
-  // `origin` (CLOCK_MONOTONIC) becomes the zero of all times; `realtime` is CLOCK_REALTIME at that moment.
-  Timeline(const std::string& path, uint64_t origin, uint64_t realtime, uint32_t first_sequence, bool gzip);
+  // Times are given by one clock, at least `origin`; `realtime` is CLOCK_REALTIME at that moment.
+  Timeline(const std::string& path, uint64_t origin, uint64_t realtime, bool gzip);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
   uint32_t string(std::string_view text);
-  // Packets that follow belong to this machine; 0 is the one of a trace with no other.
-  void machine(uint32_t id);
+  // Packets that follow belong to this machine; 0 is the one of a trace with no other. Small numbers make small packets.
+  void machine(uint32_t id) { machine_ = id; }
 
   void process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
                const std::vector<std::string>& labels);
@@ -64,22 +64,34 @@ class Timeline {
   friend class Counter;
   friend class Lanes;
   friend class Lane;
+  friend class Sequence;
   size_t open_packet(uint32_t sequence);
   void close_packet(size_t begin);
   size_t open_descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
-  // A packet sequence of its own for a track, whose times count from the origin. Gives its number.
-  uint32_t new_sequence(uint64_t uuid);
   void flush();
 
   std::unique_ptr<Output> output_;
   uint64_t origin_, realtime_;
-  uint32_t first_sequence_, sequence_;
+  uint32_t sequences_ = 1;  // the first one has the descriptors
   uint32_t machine_ = 0;
   uint64_t written_ = 0, slices_ = 0, values_ = 0;
-  std::unordered_set<uint32_t> machines_;
   Message buffer_;
   std::vector<std::unique_ptr<std::string>> strings_;
   std::unordered_map<std::string_view, uint32_t> numbers_;
+};
+
+// A packet sequence of its own for one track. Each time in it counts from the one before, the first from 1970: so the
+// packets are small, and sequences of the same number in files that are put together know nothing of each other.
+class Sequence {
+ public:
+  Sequence(Timeline& timeline, uint64_t uuid);
+  // A packet with this time, to be closed by the timeline.
+  size_t open_packet(uint64_t time);
+
+ private:
+  Timeline& timeline_;
+  uint32_t number_;
+  uint64_t last_ = 0;
 };
 
 // A track of values over time.
@@ -89,10 +101,15 @@ class Counter {
   Counter(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, Unit unit,
           std::string_view unit_name);
   void add(size_t count, const uint64_t* times, const int64_t* values);
+  void add(size_t count, const uint64_t* times, const double* values);
 
  private:
+  template <typename Write>
+  void add_all(size_t count, const uint64_t* times, Write write);
+
   Timeline& timeline_;
-  uint32_t machine_, sequence_;
+  uint32_t machine_;
+  Sequence sequence_;
 };
 
 // One track in the file: a packet sequence whose slices are properly nested.
@@ -121,7 +138,7 @@ class Lane {
   void end(uint64_t time);
 
   Timeline& timeline_;
-  uint32_t sequence_;
+  Sequence sequence_;
   std::vector<uint64_t> open_;  // ends of the slices that are open, outermost first
   Interned names_, categories_, argument_names_, texts_;
 };

@@ -69,8 +69,7 @@ def _encoder(format: Format, path: Path, origin: int, realtime: int, unique: int
         return ChromeTimeline(path, origin, gzip)
     from occatrace import _native
 
-    # Packet sequences of other runs in the same file must have other numbers: 4096 for each.
-    return _native.Timeline(str(path), origin, realtime, (unique >> 44 & 0x7FFFF) << 12 | 1, gzip)
+    return _native.Timeline(str(path), origin, realtime, gzip)
 
 
 def _write(con: Any, selection: Selection, path: Path, gzip: bool, format: Format, progress: Progress) -> Written:

@@ -25,7 +25,7 @@ _INTERNED = ("event_names", "event_categories", "debug_annotation_names", "debug
 
 @dataclass(frozen=True)
 class Slice:
-    """A slice as the file tells it. Times as in the file, from the origin."""
+    """A slice as the file tells it, times in CLOCK_REALTIME."""
 
     start: int
     duration: int
@@ -34,6 +34,7 @@ class Slice:
     category: str = ""
     arguments: tuple[tuple[str, Any], ...] = ()
     flows: tuple[int, ...] = ()
+    instant: bool = False
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Content:
 
     problems: list[str] = field(default_factory=list)
     slices: list[Slice] = field(default_factory=list)
-    values: list[tuple[int, int, int]] = field(default_factory=list)  # track, time, value
+    values: list[tuple[int, int, float]] = field(default_factory=list)  # track, time, value
     tracks: dict[int, Any] = field(default_factory=dict)  # descriptors
 
     def name(self, track: int) -> str:
@@ -63,7 +64,8 @@ class _Sequence:
     texts: dict[str, dict[int, bytes]] = field(default_factory=lambda: {kind: {} for kind in _INTERNED})
     track: int = 0
     clock: int = 0
-    clocks: set[int] = field(default_factory=set)
+    clocks: dict[int, bool] = field(default_factory=dict)  # whether it counts from packet to packet
+    now: int = 0  # of such a clock
     last: dict[int, int] = field(default_factory=dict)  # per track, the time of the last event
 
 
@@ -163,7 +165,10 @@ class _Checker:
             sequence.clock = packet.trace_packet_defaults.timestamp_clock_id
             sequence.track = packet.trace_packet_defaults.track_event_defaults.track_uuid
         if packet.HasField("clock_snapshot"):
-            sequence.clocks |= {clock.clock_id for clock in packet.clock_snapshot.clocks}
+            for clock in packet.clock_snapshot.clocks:
+                sequence.clocks[clock.clock_id] = clock.is_incremental
+                if clock.is_incremental:
+                    sequence.now = clock.timestamp
         self._intern(sequence, packet.interned_data)
         if packet.HasField("track_descriptor"):
             self._descriptor(packet.track_descriptor, packet.machine_id)
@@ -199,6 +204,8 @@ class _Checker:
             problems.append(f"sequence {number}: an event without a track")
         self._used.add((track, "counter" if event.type == _COUNTER else "slice"))
         time = packet.timestamp
+        if sequence.clocks.get(clock):
+            time = sequence.now = sequence.now + time
         if time < sequence.last.get(track, 0):
             problems.append(f"track {track}: time goes back from {sequence.last[track]} to {time}")
         sequence.last[track] = time
@@ -228,8 +235,15 @@ class _Checker:
             self.content.slices.append(
                 Slice(began.start, time - began.start, began.name, track, began.category, began.arguments, began.flows)
             )
+        elif event.type == _INSTANT:
+            name = self._text(sequence, "event_names", event.name_iid, event.name)
+            categories = (self._text(sequence, "event_categories", iid, "") for iid in event.category_iids)
+            arguments = tuple(self._argument(sequence, a) for a in event.debug_annotations)
+            moment = Slice(time, 0, name, track, ",".join(categories), arguments, tuple(event.flow_ids), instant=True)
+            self.content.slices.append(moment)
         elif event.type == _COUNTER:
-            self.content.values.append((track, time, event.counter_value))
+            value = event.double_counter_value if event.HasField("double_counter_value") else event.counter_value
+            self.content.values.append((track, time, value))
         else:
             problems.append(f"track {track}: an event of type {event.type}")
 

@@ -64,7 +64,7 @@ def test_good_file(good: bytes) -> None:
     assert content.problems == []
     assert len(content.slices) == 6
     assert [s.arguments for s in content.slices if s.track == 2] == [(("mode", "value"),)] * 3
-    assert content.values == [(9, 0, 1), (9, 50, 0)]
+    assert content.values == [(9, 10**18, 1), (9, 10**18 + 50, 0)]
     assert check_bytes(serialize(parse(good))) == content
 
 
@@ -120,8 +120,8 @@ def flow_ends_first(packets: Packets) -> None:
 
 
 def time_goes_back(packets: Packets) -> None:
-    i, j = events(packets, 2)[:2]
-    packets[i], packets[j] = packets[j], packets[i]
+    packet = packets[events(packets, 2)[-1]]  # in a sequence whose times count from one to the next
+    packet.timestamp_clock_id, packet.timestamp = 1, 10**18
 
 
 def same_process_twice(packets: Packets) -> None:
@@ -175,7 +175,10 @@ def test_wrong_pairing_shows_in_the_slices(good: bytes) -> None:
     """Two slices that overlap on one track: no problem of form, but other durations."""
     packets = parse(good)
     begins = events(packets, 1)
-    packets[begins[4]].timestamp = 45
+    # The second begins 15 ns early, within the first; times count from packet to packet.
+    first_end, second = packets[begins[3] + 1], packets[begins[4]]
+    assert (first_end.timestamp, second.timestamp) == (30, 0)
+    second.timestamp, first_end.timestamp = 15, 15
     packets.insert(begins[3] + 1, packets.pop(begins[4]))
     before, after = check_bytes(good), check_bytes(serialize(packets))
     assert not after.problems

@@ -68,7 +68,7 @@ def test_schema_gives_back_what_was_written(
     write(path, given_tracks, cut, gzip)
     content = check(path)
     assert content.problems == []
-    found = Counter((s.start, s.duration, s.name, content.name(s.track)) for s in content.slices)
+    found = Counter((s.start - REALTIME, s.duration, s.name, content.name(s.track)) for s in content.slices)
     assert found == expected(given_tracks)
 
 
@@ -131,10 +131,11 @@ def test_arguments_counters_and_flows(tmp_path: Path) -> None:
     work.add(start + np.uint64(100), start + np.uint64(105), names, category, ends)
     counter = timeline.counter(4, PROCESS, "memory", 2, "bytes")
     counter.add(np.array([ORIGIN, ORIGIN + 9], np.uint64), np.array([-5, 2**62]))
+    timeline.counter(5, PROCESS, "busy", 3, "%").add(np.array([ORIGIN + 3], np.uint64), np.array([0.25]))
     calls.finish()
     work.finish()
     timeline.close()
-    assert (timeline.slices, timeline.counter_values, timeline.bytes) == (4, 2, path.stat().st_size)
+    assert (timeline.slices, timeline.counter_values, timeline.bytes) == (4, 3, path.stat().st_size)
 
     content = check(path)
     assert content.problems == []
@@ -142,7 +143,7 @@ def test_arguments_counters_and_flows(tmp_path: Path) -> None:
     assert first.arguments == (
         ("bytes", 2**63 + 5), ("delta", -3), ("GB/s", 1.5), ("address", 0xDEAD), ("block", "8 × 1"),
     )  # fmt: skip
-    assert content.values == [(4, 0, -5), (4, 9, 2**62)]
+    assert content.values == [(4, REALTIME, -5), (4, REALTIME + 9, 2**62), (5, REALTIME + 3, 0.25)]
     with load(path) as tp:
         pairs = tp.query(
             "SELECT a.name AS source, b.name AS target, b.ts - a.ts AS delay FROM flow"
@@ -154,7 +155,59 @@ def test_arguments_counters_and_flows(tmp_path: Path) -> None:
         (thread,) = tp.query("SELECT name FROM thread WHERE tid = 4712")
         assert thread.name == "worker"
         values = [(v.ts - REALTIME, v.value) for v in tp.query("SELECT ts, value FROM counter ORDER BY ts")]
-        assert values == [(0, -5), (9, 2**62)]
+        assert values == [(0, -5), (3, 0.25), (9, 2**62)]
+
+
+def test_moments(tmp_path: Path) -> None:
+    """They stand within what runs, and end nothing."""
+    path = tmp_path / "x.pftrace"
+    timeline = _native.Timeline(str(path), ORIGIN, REALTIME)
+    timeline.process(PROCESS, 4711, "app", [], [])
+    lanes = timeline.lanes(3, PROCESS, "main", 1, nested=True)
+    start = np.array([0, 5, 5, 10, 20], np.uint64) + np.uint64(ORIGIN)
+    end = np.array([10, 5, 9, 10, 20], np.uint64) + np.uint64(ORIGIN)
+    names = np.array([timeline.string(text) for text in ("outer", "mark", "inner", "edge", "late")], np.uint32)
+    lanes.add(start, end, names, np.full(5, names[0]), instant=np.array([False, True, False, True, True]))
+    lanes.finish()
+    timeline.close()
+    assert lanes.count == 1
+    content = check(path)
+    assert content.problems == []
+    assert {s.name for s in content.slices if s.instant} == {"mark", "edge", "late"}
+    with load(path) as tp:
+        rows = tp.query(
+            "SELECT s.ts, s.dur, s.name, p.name AS parent FROM slice s LEFT JOIN slice p ON p.id = s.parent_id"
+        )
+        assert [(r.ts - REALTIME, r.dur, r.name, r.parent) for r in rows] == [
+            (0, 10, "outer", None), (5, 0, "mark", "outer"), (5, 4, "inner", "outer"), (10, 0, "edge", None),
+            (20, 0, "late", None),
+        ]  # fmt: skip
+
+
+def test_files_put_together_in_any_order(tmp_path: Path) -> None:
+    """Their packet sequences have the same numbers, and one begins before the other."""
+    parts = []
+    for number, begin in ((1, 5000), (2, 0)):
+        path = tmp_path / str(number)
+        timeline = _native.Timeline(str(path), ORIGIN, REALTIME + begin)
+        timeline.process(number, number, f"app{number}", [], [])
+        lanes = timeline.lanes(10 + number, number, f"queue {number}", 0, nested=False)
+        name = np.array([timeline.string(f"work{number}"), timeline.string("same")], np.uint32)
+        start = np.array([ORIGIN + 1, ORIGIN + 7], np.uint64)
+        lanes.add(start, start + np.uint64(3), name, name)
+        lanes.finish()
+        timeline.close()
+        parts.append(path.read_bytes())
+    expected = Counter(
+        (begin + at, 3, name, f"queue {number}")
+        for number, begin in ((1, 5000), (2, 0))
+        for at, name in ((1, f"work{number}"), (7, "same"))
+    )
+    for order in (parts, parts[::-1]):
+        whole = tmp_path / "whole"
+        whole.write_bytes(b"".join(order))
+        assert check(whole).problems == []
+        assert perfetto_slices(whole) == expected
 
 
 def test_machines(tmp_path: Path) -> None:
