@@ -72,6 +72,11 @@ def print_reports(run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = 
         if selection:
             made = [selection.apply(report) for report in made]
         facts = run_facts(run)
+        if fmt == "html" and not names:
+            from occatrace import page
+
+            renderer(fmt)(page.collect(store, facts), out)
+            return
         document = Document(facts, losses.read(store.con, store.problems, facts), made)
         if fmt in ("csv", "tsv"):
             for line in document.losses.lines():

@@ -12,12 +12,39 @@ from occatrace.reports import Report
 
 
 @dataclass(frozen=True)
+class Tile:
+    """A number that stands at the top of a page."""
+
+    title: str
+    value: str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot within a page: SVG for wide and narrow screens, CSS for dark ones, and the values that a pointer tells."""
+
+    name: str
+    title: str
+    about: str
+    broad: str
+    narrow: str
+    dark: Sequence[str] = ()
+    hover: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Document:
     """What is rendered: a run, what it is missing, and reports."""
 
     run: Mapping[str, Any]
     losses: Losses
     reports: Sequence[Report]
+    # Of pages only:
+    tiles: Sequence[Tile] = ()
+    figures: Sequence[Figure] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    remarks: Sequence[str] = ()
 
 
 FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")

@@ -1,54 +1,195 @@
-"""A plain HTML page of tables: one file, no script, nothing from elsewhere; readable in light, dark and print."""
+"""Documents as one HTML file: tables that sort, figures, facts. Nothing from elsewhere, and its policy lets nothing out.
+
+Names come from the traced program: they are text everywhere, and the policy runs no script but ours.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
 from html import escape
-from typing import TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
-from occatrace.render import Document
-from occatrace.render.text import NUMERIC, cell
+from occatrace.render import Document, Figure
+from occatrace.render.text import NUMERIC, cell, printable, sections
+from occatrace.reports import Column, Report
 
-_STYLE = """
-:root { color-scheme: light dark; font: 14px/1.4 system-ui, sans-serif; }
-body { margin: 2rem auto; max-width: 110rem; padding: 0 1rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .7rem; text-align: left; white-space: nowrap; border-bottom: 1px solid #8884; }
-th { position: sticky; top: 0; background: Canvas; }
-.n { text-align: right; }
-.name { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; font-family: ui-monospace, monospace; }
-.part { padding-left: 2rem; }
-.loss { color: #c33; }
-"""
+ROWS = 200  # of a table; what is beyond is told, with where to get it
+_LONGEST = 300  # characters of a cell
+# Columns that are left out where they say nothing about any row.
+_OPTIONAL = ("failed", "bytes", "source", "device", "errors", "mode", "error")
+
+
+@cache
+def _asset(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def head(title: str, style: str, script: str) -> str:
+    """The beginning of a page that asks nobody for anything; `script` is the only one that it will run."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="referrer" content="no-referrer">\n'
+        f'<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n<style>\n{style}</style>\n</head>\n'
+    )
+
+
+def text(value: str) -> str:
+    """Any text within HTML: harmless, on one line, and not longer than anybody reads."""
+    shown = printable(value[: _LONGEST + 1])
+    if len(value) > _LONGEST:
+        shown = f"{shown[:_LONGEST]}… ({len(value):,} characters)"
+    return escape(shown)
+
+
+def embedded(content: Any) -> str:
+    """JSON within a script element, which it cannot end."""
+    return (
+        json.dumps(content, separators=(",", ":"))
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("&", "\\u0026")
+    )
 
 
 def render(document: Document, out: TextIO) -> None:
     """Write the page."""
+    out.writelines(_page(document))
+
+
+def _page(document: Document) -> Iterator[str]:
     program = " ".join(map(str, document.run.get("program", ()))) or "a run"
-    out.write('<!doctype html>\n<html lang="en"><meta charset="utf-8">')
-    out.write('<meta name="viewport" content="width=device-width">')
-    out.write(f"<title>occatrace: {escape(program)}</title><style>{_STYLE}</style>\n<h1>{escape(program)}</h1>\n")
-    for line in document.losses.lines():
-        out.write(f'<p class="loss">{escape(line)}</p>\n')
-    for report in document.reports:
-        places = {column.name: place for place, column in enumerate(report.columns)}
-        columns = [column for column in report.columns if column.unit != "parent"]
-        share = f" % is {report.definition.share}." if report.definition.share else ""
-        about = report.definition.about
-        out.write(
-            f"<h2>{escape(report.definition.title)}</h2>\n<p>{escape(about[:1].upper() + about[1:])}.{escape(share)}</p>\n"
-        )
-        out.write('<div class="wide"><table>\n<tr>')
+    script = _asset("html_script.js")
+    yield head(f"occatrace: {program}", _asset("html_style.css") + _dark_plots(document), script)
+    tables = [(title, rows, report) for report in document.reports for title, rows in sections(report)]
+    links = [("figures", "Plots")] if document.figures else []
+    links += [(f"t{number}", title) for number, (title, _, _) in enumerate(tables)]
+    links += [("facts", "The run")] if document.facts else []
+    yield '<body>\n<nav aria-label="Parts of the page"><ul><li><a class="brand" href="#top">occatrace</a></li>'
+    yield "".join(f'<li><a href="#{target}">{text(title)}</a></li>' for target, title in links)
+    yield f'</ul></nav>\n<main id="top">\n<h1>{text(program)}</h1>\n'
+    yield from _losses(document)
+    if document.tiles:
+        yield '<dl class="tiles">\n'
+        for tile in document.tiles:
+            more = f'<dd class="more">{text(tile.more)}</dd>' if tile.more else ""
+            yield f'<div><dt>{text(tile.title)}</dt><dd class="value">{text(tile.value)}</dd>{more}</div>\n'
+        yield "</dl>\n"
+    if document.figures:
+        yield '<div class="figures" id="figures">\n'
+        for figure in document.figures:
+            yield from _figure(figure)
+        yield "</div>\n"
+    for number, (title, rows, report) in enumerate(tables):
+        yield from _table(number, title, rows, report)
+    for remark in document.remarks:
+        yield f'<p class="note">{text(remark)}</p>\n'
+    if document.facts:
+        yield '<section id="facts"><h2>The run</h2><dl class="facts">\n'
+        yield "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>\n" for name, value in document.facts)
+        yield "</dl></section>\n"
+    yield f"</main>\n<script>{script}</script>\n</body>\n</html>\n"
+
+
+def _dark_plots(document: Document) -> str:
+    rules = {rule for figure in document.figures for rule in figure.dark}
+    return f"@media screen and (prefers-color-scheme: dark) {{\n{chr(10).join(sorted(rules))}\n}}\n" if rules else ""
+
+
+def _losses(document: Document) -> Iterator[str]:
+    lines = document.losses.lines()
+    run = document.run
+    meta = [f"{run['mode']} mode"] if run.get("mode") else []
+    meta += [f"on {run['host']}"] if run.get("host") else []
+    meta += [str(run["started"])] if run.get("started") else []
+    if run.get("started"):
+        status = run.get("exit_status")
+        meta.append("still running, or cut off" if status is None else f"exit status {status}")
+        if not lines:
+            meta.append("nothing was lost")
+    if meta:
+        yield f'<p class="meta">{text(" · ".join(meta))}</p>\n'
+    if lines:
+        yield '<div class="losses" role="note">' + "".join(f"<p>{text(line)}</p>" for line in lines) + "</div>\n"
+
+
+def _figure(figure: Figure) -> Iterator[str]:
+    hover = f' data-hover="hover-{figure.name}"' if figure.hover else ""
+    yield f'<figure id="plot-{figure.name}"{hover}><figcaption><h2>{text(figure.title)}</h2>'
+    yield f'<p class="about">{text(figure.about)}</p></figcaption>\n'
+    yield f'<div class="broad" role="img" aria-label="{text(figure.about)}">{figure.broad}</div>\n'
+    yield f'<div class="narrow" role="img" aria-label="{text(figure.about)}">{figure.narrow}</div>\n'
+    if figure.hover:
+        yield f'<script type="application/json" id="hover-{figure.name}">{embedded(figure.hover)}</script>\n'
+    yield "</figure>\n"
+
+
+def _table(number: int, title: str, rows: Sequence[tuple[Any, ...]], report: Report) -> Iterator[str]:
+    definition = report.definition
+    places = {column.name: place for place, column in enumerate(report.columns)}
+    shown = rows[:ROWS]
+    # The name first: it stays in sight where a narrow screen shows a part of the table.
+    columns = sorted(
+        (c for c in report.columns if c.unit != "parent" and c.name != definition.group and _says(c, places, shown)),
+        key=lambda column: column.name != "name",
+    )
+    about = definition.about[:1].upper() + definition.about[1:].rstrip(".") + "."
+    share = f" % is {definition.share}." if definition.share else ""
+    yield f'<section id="t{number}" class="{"tall" if len(shown) > 12 else ""}" data-report="{text(definition.name)}">'
+    yield f'<h2>{text(title)}</h2>\n<div class="wide"><table class="sortable">'
+    yield f"<caption>{text(about)}{text(share)}</caption>\n<thead><tr>"
+    for column in columns:
+        kind = ' class="n"' if column.unit in NUMERIC else ""
+        hint = f' title="{text(column.help)}"' if column.help else ""
+        yield f'<th scope="col"{kind}{hint}><span>{text(column.title)}</span></th>'
+    yield "</tr></thead>\n<tbody>\n"
+    for row in shown:
+        marks = []
+        if "parent" in places and row[places["parent"]] is not None:
+            marks.append("part")
+        if "failed" in places and row[places["failed"]]:
+            marks.append("failed")
+        yield f'<tr class="{" ".join(marks)}">' if marks else "<tr>"
         for column in columns:
-            out.write(f'<th class="{"n" if column.unit in NUMERIC else ""}">{escape(column.title)}</th>')
-        out.write("</tr>\n")
-        for row in report.rows:
-            part = "parent" in places and row[places["parent"]] is not None
-            out.write("<tr>")
-            for column in columns:
-                kind = "n" if column.unit in NUMERIC else "name" if column.name == "name" else ""
-                kind += " part" if part and column.name == "name" else ""
-                out.write(f'<td class="{kind}">{escape(cell(row[places[column.name]], column))}</td>')
-            out.write("</tr>\n")
-        out.write("</table></div>\n")
-    out.write("</html>\n")
+            yield _cell(column, row[places[column.name]])
+        yield "</tr>\n"
+    yield "</tbody></table></div>\n"
+    if not rows:
+        yield '<p class="note">Nothing was recorded.</p>\n'
+    if len(rows) > ROWS:
+        more = f"The first {ROWS:,} of {len(rows):,} rows. All of them: occa_prof report RUN --report {definition.name} --format csv"
+        yield f'<p class="note">{text(more)}</p>\n'
+    yield "</section>\n"
+
+
+def _says(column: Column, places: dict[str, int], rows: Sequence[tuple[Any, ...]]) -> bool:
+    return column.name not in _OPTIONAL or not rows or any(row[places[column.name]] for row in rows)
+
+
+def _cell(column: Column, value: Any) -> str:
+    if column.name == "name":
+        return f'<th scope="row" class="name">{text(str("" if value is None else value))}</th>'
+    if column.unit not in NUMERIC:
+        content = "" if value is None else str(value)
+        if column.unit == "source":
+            # The file's name is enough to know it; the folder is there for those who point at it.
+            return f'<td class="text" title="{text(content)}">{text(content.rpartition("/")[2])}</td>'
+        return f'<td class="text{" long" if len(content) > 30 else ""}">{text(content)}</td>'
+    shown = escape(cell(value, column))
+    exact = "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+    bar = (
+        f' bar" style="--p:{min(max(float(value), 0), 100):.1f}%'
+        if column.unit == "percent" and value is not None
+        else ""
+    )
+    return f'<td class="n{bar}" data-v="{exact}">{shown}</td>'

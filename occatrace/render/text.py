@@ -79,12 +79,12 @@ def render(document: Document, out: TextIO) -> None:
     for line in document.losses.lines():
         console.print(Text(f"! {printable(line)}", style="bold red"), soft_wrap=not terminal)
     for report in document.reports:
-        for title, rows in _sections(report):
+        for title, rows in sections(report):
             console.print()
             _print_table(console, report, title, rows, console.width if terminal else None)
 
 
-def _sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
+def sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
     """One table, or one per value of the column that the report is grouped by."""
     group = report.definition.group
     if group is None or not report.rows:

@@ -1,0 +1,304 @@
+"""Tables of a run → the numbers of its plots: bounded in size however long the run is. Draws nothing.
+
+All times are ns since tracing of the first process began, as in the reports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from occatrace import reports
+from occatrace.tables import Store
+
+POINTS = 600  # of a curve of memory; a longer history is told by the highest moment of each of as many parts
+PARTS = 240  # of the time axis of the busy curves
+GROUPS = 6  # of memory, the smaller ones together
+QUEUES = 12
+KERNELS = 12
+DISTRIBUTIONS = 8
+
+# Memory that counts: a part of another piece does not, nor OCCA's view of memory that its backend's calls tell of, too.
+_HELD = """
+CREATE OR REPLACE TEMP VIEW held_memory AS
+    SELECT coalesce(d.name, CASE WHEN a.api = 'occa' THEN 'OCCA ' || coalesce(a.mode, '') ELSE api_title(a.api) END)
+               || CASE WHEN a.kind = 'device' OR host_mode(a.mode) THEN '' ELSE ', ' || a.kind END AS name,
+           a.bytes::BIGINT AS bytes, a.start_ns AS since, greatest(a.end_ns, a.start_ns) AS until
+    FROM allocations a LEFT JOIN devices d USING (device)
+    WHERE a.bytes > 0 AND a.parent IS NULL AND a.kind <> 'slice'
+      AND (a.api <> 'occa' OR (a.process, lower(a.mode)) NOT IN (SELECT (process, api) FROM allocations WHERE api <> 'occa'))
+"""
+# What keeps a place busy: queues of devices; in the modes whose work is the call itself, the threads that call.
+_WORK = """
+CREATE OR REPLACE TEMP VIEW busy_places AS
+    SELECT 'q' || coalesce(queue, 0) || '/' || coalesce(device, 0) AS place, start_ns AS s, greatest(start_ns, end_ns) AS e
+    FROM activities
+    UNION ALL
+    SELECT 't' || r.thread || '/' || k.mode, r.start_ns, greatest(r.start_ns, r.end_ns)
+    FROM kernel_runs r JOIN kernels k USING (kernel) WHERE host_mode(k.mode)
+    UNION ALL
+    SELECT 't' || thread || '/' || mode, start_ns, greatest(start_ns, end_ns) FROM occa_copies WHERE host_mode(mode)
+"""
+_PLACES = """
+WITH several AS (SELECT count(*) > 1 AS yes FROM processes)
+SELECT 'q' || coalesce(a.queue, 0) || '/' || coalesce(a.device, 0),
+       coalesce(d.name, 'unknown device') || coalesce(', queue ' || q.id, '')
+           || CASE WHEN yes THEN coalesce(', process ' || p.pid, '') ELSE '' END
+FROM (SELECT DISTINCT device, queue FROM activities) a LEFT JOIN devices d USING (device) LEFT JOIN queues q ON q.queue = a.queue
+LEFT JOIN processes p ON p.process = coalesce(q.process, d.process), several
+UNION ALL
+SELECT 't' || thread || '/' || mode, 'OCCA ' || mode || ', thread ' || tid
+FROM (SELECT thread, k.mode FROM kernel_runs r JOIN kernels k USING (kernel) WHERE host_mode(k.mode)
+      UNION SELECT thread, mode FROM occa_copies WHERE host_mode(mode)) JOIN threads USING (thread)
+"""
+_ISLANDS = """
+CREATE OR REPLACE TEMP TABLE busy_islands AS
+    WITH ordered AS (
+        SELECT place, s, e, max(e) OVER (PARTITION BY place ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until
+        FROM busy_places
+    ),
+    numbered AS (
+        SELECT place, s, e, count(*) FILTER (until IS NULL OR s > until)
+                   OVER (PARTITION BY place ORDER BY s, e ROWS UNBOUNDED PRECEDING) AS island
+        FROM ordered
+    )
+    SELECT place, min(s)::BIGINT AS s, max(e)::BIGINT AS e FROM numbered GROUP BY place, island
+"""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory in use over time. `bytes[g][i]` is what group `g` holds from `times[i]` on."""
+
+    times: Sequence[int]
+    groups: Sequence[str]
+    bytes: Sequence[Sequence[int]]
+    begin: int
+    end: int
+    peak: int
+    peak_at: int
+    left: int  # at the end
+    exact: bool  # every change is a point
+
+
+@dataclass(frozen=True)
+class Row:
+    """A queue, or a thread that works itself: what part of each part of the time it was busy."""
+
+    name: str
+    busy_ns: int
+    parts: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Busy time of queues over time."""
+
+    begin: int
+    end: int
+    rows: Sequence[Row]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel's part of all kernels' time."""
+
+    name: str
+    total_ns: int
+    calls: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Kernels by time, the largest first."""
+
+    kernels: Sequence[Kernel]
+    others: Kernel | None  # all that are smaller, with their number in the name
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How long the calls of a kernel took: calls by quarters of an octave."""
+
+    name: str
+    calls: int
+    median_ns: float | None
+    buckets: Sequence[tuple[float, float, int]]  # from, below, calls
+
+
+def extent(store: Store) -> tuple[int, int] | None:
+    """The time that the curves show: of device work and memory; None where there is neither."""
+    _prepare(store)
+    begin, end = store.con.execute(f"""
+        SELECT min(s)::BIGINT - {_origin(store)}, max(e)::BIGINT - {_origin(store)} FROM (
+            SELECT min(s) AS s, max(e) AS e FROM busy_places
+            UNION ALL SELECT min(since), greatest(max(until), max(since)) FROM held_memory)
+        """).fetchall()[0]
+    return None if begin is None else (int(begin), max(int(end), int(begin) + 1))
+
+
+def memory(store: Store) -> Memory | None:
+    """None where no memory was allocated."""
+    shown = extent(store)
+    con = store.con
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE memory_changes AS
+        SELECT t::BIGINT - {_origin(store)} AS t, name, sum(d)::BIGINT AS d
+        FROM (SELECT since AS t, name, bytes AS d FROM held_memory
+              UNION ALL SELECT until, name, -bytes FROM held_memory WHERE until IS NOT NULL)
+        GROUP BY ALL""")
+    con.execute("""
+        CREATE OR REPLACE TEMP TABLE memory_totals AS
+        SELECT t, sum(sum(d)) OVER (ORDER BY t)::BIGINT AS v FROM memory_changes GROUP BY t""")
+    count, peak, at, left = con.execute(
+        "SELECT count(*), max(v), arg_max(t, (v, -t)), arg_max(v, t) FROM memory_totals"
+    ).fetchall()[0]
+    if not count or shown is None:
+        return None
+    begin, end = shown
+    part = f"((t - {begin}) * {POINTS} // {end - begin + 1})"
+    chosen = "SELECT t FROM memory_totals" if count <= POINTS else (
+        f"SELECT arg_max(t, v) AS t FROM memory_totals GROUP BY {part} UNION SELECT max(t) FROM memory_totals"
+    )  # fmt: skip
+    by_size = con.execute("""
+        SELECT name FROM (SELECT name, sum(d) OVER (PARTITION BY name ORDER BY t) AS v FROM memory_changes)
+        GROUP BY name ORDER BY max(v) DESC, name""").fetchall()
+    names = [row[0] for row in by_size]
+    points = con.execute(f"""
+        WITH running AS (SELECT name, t, sum(d) OVER (PARTITION BY name ORDER BY t)::BIGINT AS v FROM memory_changes),
+        wanted AS (SELECT t, name FROM ({chosen}), (SELECT DISTINCT name FROM memory_changes))
+        SELECT w.t, w.name, coalesce(r.v, 0) FROM wanted w ASOF LEFT JOIN running r ON r.name = w.name AND r.t <= w.t
+        ORDER BY w.t""").fetchall()
+    times = sorted({row[0] for row in points})
+    place = {t: i for i, t in enumerate(times)}
+    kept = names if len(names) <= GROUPS else names[: GROUPS - 1]
+    groups = [*kept, *(["others"] if len(kept) < len(names) else [])]
+    values = [[0] * len(times) for _ in groups]
+    for t, name, value in points:
+        values[kept.index(name) if name in kept else -1][place[t]] += value
+    con.execute("DROP TABLE memory_changes")
+    con.execute("DROP TABLE memory_totals")
+    return Memory(times, groups, values, begin, end, int(peak), int(at), int(left), count <= POINTS)
+
+
+def busy(store: Store) -> Busy | None:
+    """None where nothing worked."""
+    shown = extent(store)
+    if shown is None:
+        return None
+    con, origin = store.con, _origin(store)
+    con.execute(_ISLANDS)
+    totals = con.execute(
+        "SELECT place, sum(e - s)::BIGINT AS busy FROM busy_islands GROUP BY place ORDER BY busy DESC, place"
+    ).fetchall()
+    if not totals:
+        return None
+    begin, end = shown
+    length = end - begin
+    width = length / PARTS
+    names = dict(con.execute(_PLACES).fetchall())
+    found: dict[str, list[float]] = {place: [0.0] * PARTS for place, _ in totals[:QUEUES]}
+    pieces = con.execute(
+        f"""
+        WITH islands AS (SELECT place, s - {origin + begin} AS s, e - {origin + begin} AS e FROM busy_islands WHERE place IN ?),
+        pieces AS (
+            SELECT place, s, e, unnest(range(least(s * {PARTS} // {length}, {PARTS - 1}),
+                                             least(greatest(e - 1, s) * {PARTS} // {length} + 1, {PARTS}))) AS part
+            FROM islands
+        )
+        SELECT place, part,
+               sum(greatest(least(e::DOUBLE, (part + 1) * {width}::DOUBLE) - greatest(s::DOUBLE, part * {width}::DOUBLE), 0))
+        FROM pieces GROUP BY ALL""",
+        [list(found)],
+    ).fetchall()
+    for place, part, ns in pieces:
+        found[place][part] = min(float(ns) / width, 1.0)
+    con.execute("DROP TABLE busy_islands")
+    # In the order of the reports: by device and queue.
+    rows = [Row(names.get(place, "unknown queue"), int(total), found[place]) for place, total in totals[:QUEUES]]
+    return Busy(begin, end, sorted(rows, key=lambda row: row.name), max(len(totals) - QUEUES, 0))
+
+
+def shares(store: Store) -> Shares | None:
+    """The kernels of the report occa_kern_sum, or where there is no OCCA, of gpu_kern_sum."""
+    report = reports.make(store, "occa_kern_sum")
+    if not report.rows:
+        report = reports.make(store, "gpu_kern_sum")
+    at = {column.name: place for place, column in enumerate(report.columns)}
+    rows = [
+        Kernel(row[at["name"]], int(row[at["total_ns"]] or 0), int(row[at["calls"]]), float(row[at["share"]] or 0))
+        for row in report.rows
+        if "parent" not in at or row[at["parent"]] is None
+    ]
+    if not rows:
+        return None
+    shown = rows if len(rows) <= KERNELS else rows[: KERNELS - 1]
+    rest = rows[len(shown) :]
+    others = Kernel(f"{len(rest)} others", *(sum(k.total_ns for k in rest), sum(k.calls for k in rest)),
+                    sum(k.share for k in rest)) if rest else None  # fmt: skip
+    return Shares(shown, others)
+
+
+def distributions(store: Store) -> Sequence[Distribution]:
+    """Of the kernels with the most time."""
+    rows = store.con.execute(f"""
+        WITH work AS (
+            SELECT thread, run_seq, sum(span(start_ns, end_ns)) AS ns FROM activities
+            WHERE kind = 'kernel' AND run_seq IS NOT NULL GROUP BY ALL
+        ),
+        samples AS (
+            SELECT k.name, CASE WHEN host_mode(k.mode) THEN span(r.start_ns, r.end_ns) ELSE w.ns END AS v
+            FROM kernel_runs r JOIN kernels k USING (kernel) LEFT JOIN work w ON w.thread = r.thread AND w.run_seq = r.seq
+            UNION ALL
+            SELECT name, span(start_ns, end_ns) FROM activities
+            WHERE kind = 'kernel' AND (SELECT count(*) FROM kernel_runs) = 0
+        ),
+        fine AS (SELECT name, bucket(v) AS b, count(*) AS n, sum(v) AS total FROM samples WHERE v IS NOT NULL GROUP BY ALL),
+        chosen AS (SELECT name, sum(total) AS total, sum(n) AS calls FROM fine GROUP BY name ORDER BY total DESC, name
+                   LIMIT {DISTRIBUTIONS})
+        SELECT c.name, c.calls, f.b, f.n FROM fine f JOIN chosen c USING (name) ORDER BY c.total DESC, c.name, f.b
+        """).fetchall()
+    out: list[Distribution] = []
+    for name in dict.fromkeys(row[0] for row in rows):
+        own = [row for row in rows if row[0] == name]
+        calls = int(own[0][1])
+        quarters: dict[float, tuple[float, int]] = {}
+        seen, median = 0, None
+        for _, _, b, n in own:
+            low, high = _quarter(_middle(b))
+            quarters[low] = (high, quarters.get(low, (high, 0))[1] + int(n))
+            seen += int(n)
+            if median is None and 2 * seen >= calls:
+                median = _middle(b)
+        out.append(Distribution(name, calls, median, [(low, high, n) for low, (high, n) in sorted(quarters.items())]))
+    return out
+
+
+def _middle(b: int) -> float:
+    """As in the macro bucket_middle."""
+    if b < 128:
+        return float(b)
+    shift = 2.0 ** (b // 64 - 1)
+    return float((64 + b % 64) * shift + (shift - 1) / 2)
+
+
+def _quarter(value: float) -> tuple[float, float]:
+    """The quarter of an octave around a value; below 1 ns there is only one."""
+    if value < 1:
+        return 0.5, 1.0
+    quarter = math.floor(4 * math.log2(value))
+    return 2.0 ** (quarter / 4), 2.0 ** ((quarter + 1) / 4)
+
+
+def _origin(store: Store) -> int:
+    found: Any = store.con.execute("SELECT coalesce(min(start_ns), 0) FROM processes").fetchall()[0][0]
+    return int(found)
+
+
+def _prepare(store: Store) -> None:
+    store.con.execute(_HELD)
+    store.con.execute(_WORK)
