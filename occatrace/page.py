@@ -9,7 +9,7 @@ from occatrace import losses, plots, reports
 from occatrace.plots import charts, data, draw
 from occatrace.render import Document, Figure, Tile
 from occatrace.render.text import duration, size
-from occatrace.reports import Report
+from occatrace.reports import Report, Selection
 from occatrace.tables import StoreError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def names() -> Sequence[str]:
     return [name for name in dict.fromkeys((*FIRST, *there)) if name in there and name not in (*lists, *_WITHOUT)]
 
 
-def collect(store: Store, facts: Mapping[str, Any]) -> Document:
-    """The whole page."""
+def collect(store: Store, facts: Mapping[str, Any], selection: Selection | None = None) -> Document:
+    """The whole page; the selection is of the rows of its tables."""
     remarks: list[str] = []
     made: dict[str, Report] = {}
     for name in names():
@@ -53,7 +53,7 @@ def collect(store: Store, facts: Mapping[str, Any]) -> Document:
     return Document(
         facts,
         losses.read(store.con, store.problems, facts),
-        list(made.values()),
+        [selection.apply(report) if selection else report for report in made.values()],
         _tiles(store, made),
         [_figure(plot) for plot in found],
         _facts(store, facts),

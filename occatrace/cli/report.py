@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from occatrace.run import RunError, open_run
 
 FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")
+PICTURES = ("svg", "png")
 
 
 class BadInput(RunError):
@@ -27,7 +28,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--report", metavar="NAME", action="append", default=[], help="a report, again for more (default: the summary)"
     )
     parser.add_argument("--list", action="store_true", help="list the reports")
-    parser.add_argument("--format", choices=FORMATS, default="table", help="how to print them (default: table)")
+    parser.add_argument(
+        "--format", choices=(*FORMATS, *PICTURES), default="table",
+        help="how to print them (default: table); html without --report: a page with plots; svg and png: of one --plot",
+    )  # fmt: skip
+    parser.add_argument(
+        "--plot", metavar="NAME", help="a single plot (kernels, util, mem, durations) to RUN/NAME.svg, or -o FILE.png"
+    )
     choose = parser.add_argument_group("which rows")
     choose.add_argument("--rows", metavar="N", type=int, help="only the first N rows of each report")
     choose.add_argument("--sort", metavar="COLUMN", help="sort by this column, the largest first")
@@ -56,6 +63,10 @@ def run(args: argparse.Namespace) -> int:
         reports.definition(name)
     selection = reports.Selection(args.rows, args.sort, args.filter_name)
     folder = open_run(args.run).path
+    if args.plot or args.format in PICTURES:
+        return _picture(folder, args)
+    if args.format == "html" and args.output is None and sys.stdout.isatty():
+        raise BadInput("a page is not for the terminal: name a file, as in -o report.html")
     with output(args.output, args.force) as out:
         print_reports(folder, out, args.report, args.format, selection)
     return 0
@@ -75,7 +86,7 @@ def print_reports(run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = 
         if fmt == "html" and not names:
             from occatrace import page
 
-            renderer(fmt)(page.collect(store, facts), out)
+            renderer(fmt)(page.collect(store, facts, selection), out)
             return
         document = Document(facts, losses.read(store.con, store.problems, facts), made)
         if fmt in ("csv", "tsv"):
@@ -86,6 +97,37 @@ def print_reports(run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = 
             out.write(
                 "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"
             )
+
+
+def _picture(folder: Path, args: argparse.Namespace) -> int:
+    """Write a single plot."""
+    from occatrace import plots
+    from occatrace.plots import draw
+    from occatrace.tables import open_store
+
+    if args.plot is None:
+        raise BadInput(f"which plot? --plot NAME, one of: {', '.join(plots.PLOTS)}")
+    if args.report:
+        raise BadInput("--plot draws a plot and --report prints a report: one of them at a time, please")
+    suffix = args.output.suffix[1:].lower() if args.output else ""
+    fmt = args.format if args.format in PICTURES else suffix if suffix in PICTURES else "svg"
+    if args.format not in (*PICTURES, "table"):
+        raise BadInput(f"a plot is written as {' or '.join(PICTURES)}, not as {args.format}")
+    path: Path = args.output or folder / f"{args.plot}.{fmt}"
+    with open_store(folder) as store:
+        plot = plots.make(store, args.plot)
+    if plot is None:
+        raise BadInput(f"{folder} has nothing to draw in the plot {args.plot}: {plots.PLOTS[args.plot].nothing}")
+    spec = plot.chart(plots.ALONE)
+    content = draw.svg(spec).encode() if fmt == "svg" else draw.png(spec)
+    if path.exists() and not args.force:
+        raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
+    print(f"{path}: {plot.title.lower()}, {len(content) / 1000:.0f} kB")
+    return 0
 
 
 def run_facts(run: Path) -> Mapping[str, Any]:

@@ -29,13 +29,21 @@ class Plot:
     hover: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class Entry:
+    """How a plot is made, and what it means when a run has nothing for it."""
+
+    make: Callable[[Any], Plot | None]
+    nothing: str
+
+
 def make(store: Store, name: str) -> Plot | None:
     """A plot of a run; None where the run has nothing for it."""
     try:
-        plot = PLOTS[name][1]
+        entry = PLOTS[name]
     except KeyError:
         raise UnknownPlot(f"no plot {name!r}; there are: {', '.join(PLOTS)}") from None
-    return plot(store)
+    return entry.make(store)
 
 
 def _kernels(store: Store) -> Plot | None:
@@ -92,10 +100,12 @@ def _durations(store: Store) -> Plot | None:
     return Plot("durations", "Kernel durations", about, lambda width: charts.distributions(found, width))
 
 
-# In the order in which a page shows them, each with its line of help.
-PLOTS: Mapping[str, tuple[str, Callable[[Any], Plot | None]]] = {
-    "kernels": ("each kernel's part of the time of all kernels", _kernels),
-    "util": ("how busy each queue was over time", _util),
-    "mem": ("memory in use over time", _mem),
-    "durations": ("how long the calls of each kernel took", _durations),
+ALONE = 760  # width of a plot that stands alone
+
+# In the order in which a page shows them.
+PLOTS: Mapping[str, Entry] = {
+    "kernels": Entry(_kernels, "no kernel was called"),
+    "util": Entry(_util, "no device work was recorded, nor an OCCA kernel that ran on the host"),
+    "mem": Entry(_mem, "no allocation was recorded"),
+    "durations": Entry(_durations, "no kernel was called"),
 }

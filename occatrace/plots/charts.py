@@ -140,7 +140,7 @@ def distributions(found: Sequence[Distribution], width: int = WIDE) -> Spec:
         for low, high, calls in row.buckets
     ]
     medians = [
-        {"m": row.median_ns, "low": count - 1 - n, "high": count - 1 - n + _FULL + 0.05}
+        {"m": row.median_ns, "low": count - 1 - n, "high": count - 1 - n + _FULL}
         for n, row in enumerate(found)
         if row.median_ns
     ]
@@ -217,14 +217,14 @@ def _tracks(count: int, low: float, high: float) -> Spec:
     }  # fmt: skip
 
 
-def _labels(names: Sequence[str], values: Sequence[str], width: int, at: float = 0.76) -> list[Spec]:
+def _labels(names: Sequence[str], values: Sequence[str], width: int, at: float = 0.78) -> list[Spec]:
     """The name of each row above it, and on the right its value."""
     count = len(names)
     rows = [
         {"y": count - 1 - n + at, "name": short(name), "value": value}
         for n, (name, value) in enumerate(zip(names, values, strict=True))
     ]
-    room = width - 24 - max(map(len, values)) * 6
+    room = width - 40 - max(map(len, values)) * 7
     y = {**_rows(count), "field": "y"}
     return [
         {"data": {"values": rows}, "mark": {"type": "text", "align": "left", "baseline": "middle", "limit": room},

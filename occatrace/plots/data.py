@@ -44,12 +44,12 @@ CREATE OR REPLACE TEMP VIEW busy_places AS
 _PLACES = """
 WITH several AS (SELECT count(*) > 1 AS yes FROM processes)
 SELECT 'q' || coalesce(a.queue, 0) || '/' || coalesce(a.device, 0),
-       coalesce(d.name, 'unknown device') || coalesce(', queue ' || q.id, '')
-           || CASE WHEN yes THEN coalesce(', process ' || p.pid, '') ELSE '' END
+       coalesce('queue ' || q.id || ', ', '') || CASE WHEN yes THEN coalesce('process ' || p.pid || ', ', '') ELSE '' END
+           || coalesce(d.name, 'unknown device')
 FROM (SELECT DISTINCT device, queue FROM activities) a LEFT JOIN devices d USING (device) LEFT JOIN queues q ON q.queue = a.queue
 LEFT JOIN processes p ON p.process = coalesce(q.process, d.process), several
 UNION ALL
-SELECT 't' || thread || '/' || mode, 'OCCA ' || mode || ', thread ' || tid
+SELECT 't' || thread || '/' || mode, 'thread ' || tid || ', OCCA ' || mode
 FROM (SELECT thread, k.mode FROM kernel_runs r JOIN kernels k USING (kernel) WHERE host_mode(k.mode)
       UNION SELECT thread, mode FROM occa_copies WHERE host_mode(mode)) JOIN threads USING (thread)
 """

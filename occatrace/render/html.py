@@ -111,7 +111,7 @@ def _losses(document: Document) -> Iterator[str]:
     run = document.run
     meta = [f"{run['mode']} mode"] if run.get("mode") else []
     meta += [f"on {run['host']}"] if run.get("host") else []
-    meta += [str(run["started"])] if run.get("started") else []
+    meta += [str(run["started"]).replace("T", " ")] if run.get("started") else []
     if run.get("started"):
         status = run.get("exit_status")
         meta.append("still running, or cut off" if status is None else f"exit status {status}")
@@ -146,8 +146,9 @@ def _table(number: int, title: str, rows: Sequence[tuple[Any, ...]], report: Rep
     about = definition.about[:1].upper() + definition.about[1:].rstrip(".") + "."
     share = f" % is {definition.share}." if definition.share else ""
     yield f'<section id="t{number}" class="{"tall" if len(shown) > 12 else ""}" data-report="{text(definition.name)}">'
-    yield f'<h2>{text(title)}</h2>\n<div class="wide"><table class="sortable">'
-    yield f"<caption>{text(about)}{text(share)}</caption>\n<thead><tr>"
+    yield f'<h2>{text(title)}</h2>\n<p class="about" id="about{number}">{text(about)}{text(share)}</p>\n'
+    yield f'<div class="wide"><table class="sortable" aria-describedby="about{number}">'
+    yield f"<caption>{text(title)}</caption>\n<thead><tr>"
     for column in columns:
         kind = ' class="n"' if column.unit in NUMERIC else ""
         hint = f' title="{text(column.help)}"' if column.help else ""
@@ -183,8 +184,9 @@ def _cell(column: Column, value: Any) -> str:
         content = "" if value is None else str(value)
         if column.unit == "source":
             # The file's name is enough to know it; the folder is there for those who point at it.
-            return f'<td class="text" title="{text(content)}">{text(content.rpartition("/")[2])}</td>'
-        return f'<td class="text{" long" if len(content) > 30 else ""}">{text(content)}</td>'
+            return f'<td title="{text(content)}">{text(content.rpartition("/")[2])}</td>'
+        kind = ' class="long"' if len(content) > 30 else ""
+        return f"<td{kind}>{text(content)}</td>"
     shown = escape(cell(value, column))
     exact = "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
     bar = (
