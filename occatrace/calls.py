@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.ingest import HostTrace, Reader, ThreadMap, text_of
+from occatrace.ingest import HostTrace, Reader, ThreadMap, texts_of
 from occatrace.model import Enum, Function, Model
 from occatrace.schema import CALLS
 from occatrace.sql import name as sql_name
@@ -180,7 +180,7 @@ class _Select:
                 continue
             values = columns[field]
             if fields.get(field) == "str":
-                self._args[field] = self.hidden(_texts(values, reader))
+                self._args[field] = self.hidden(texts_of(values, reader))
             elif f"{field}.values" in columns:
                 self._args[field] = self._list(values, columns[f"{field}.values"])
             elif kinds.get(field) == "name":
@@ -209,12 +209,3 @@ class _Select:
         if self._args:
             parts.append("{" + ", ".join(f"{sql_name(k)}: {v}" for k, v in self._args.items()) + "} AS args")
         return f"SELECT {', '.join(parts)} FROM batch {' '.join(self._joins)}"
-
-
-def _texts(indexes: npt.NDArray[Any], reader: Reader) -> npt.NDArray[Any]:
-    used, inverse = np.unique(indexes, return_inverse=True)
-    texts = np.empty(len(used), object)
-    strings = reader.strings
-    texts[:] = [text_of(strings[i]) for i in used.tolist()]
-    result: npt.NDArray[Any] = texts[inverse]
-    return result

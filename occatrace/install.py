@@ -13,6 +13,8 @@ PLUGINS = PACKAGE / "plugins"
 PRELOAD = LIB / "liboccatrace.so"
 OPENCL_LAYER = LIB / "liboccatrace_opencl.so"
 OPENCL_PRELOAD = LIB / "liboccatrace_opencl_preload.so"
+ANNOTATION = LIB / "liboccatrace_annotation.so"
+ROCTX_PRELOAD = LIB / "liboccatrace_roctx.so"
 DAEMON_LIBRARY = LIB / "liboccatrace_daemon.so"
 KEEPER = LIB / "occatrace-keeper"
 
@@ -47,6 +49,28 @@ def opencl_loader() -> Path | None:
         path = Path(folder) / "libOpenCL.so.1"
         if os.path.exists(path):  # of Path it would raise where a folder may not be entered
             return path.resolve()
+    return None
+
+
+def roctx_library() -> Path | None:
+    """A library of ROCTX on this system (a program gets our functions in front of it, and none where there is no such)."""
+    rocm = [Path(root) for root in (os.environ.get("ROCM_PATH"), os.environ.get("ROCM_HOME")) if root]
+    folders = [Path(f) for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+    folders += [root / "lib" for root in (*rocm, *sorted(Path("/opt").glob("rocm*")))]
+    folders += [
+        Path(f"/usr/lib/{os.uname().machine}-linux-gnu"),
+        Path("/usr/lib64"),
+        Path("/usr/lib"),
+        Path("/usr/local/lib"),
+    ]
+    for folder in folders:
+        for name in ("libroctx64.so", "librocprofiler-sdk-roctx.so"):
+            try:
+                found = sorted(folder.glob(f"{name}*"))
+            except OSError:
+                continue
+            if found:
+                return found[0]
     return None
 
 

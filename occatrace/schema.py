@@ -271,10 +271,12 @@ kind         VARCHAR   text   push (nested in its thread), start (may overlap), 
 color        UINTEGER  argb   colour; null: none
 payload      VARCHAR   text   value attached to it; null: none
 thread       UINTEGER  id     thread in which it began
-seq          UINTEGER  id     number of its event in its thread
-depth        UINTEGER  count  ranges around it in its thread (push only)
+seq          UINTEGER  id     number of its begin in that thread; null: its begin was not recorded
+depth        UINTEGER  count  ranges of its domain around it in its thread (push only)
 start_ns     UBIGINT   ns     begins
 end_ns       UBIGINT   ns     ends; a mark's is its start; null: never ended
+end_thread   UINTEGER  id     thread in which it ended; null: a mark, or never ended
+end_seq      UINTEGER  id     number of its end in that thread
 """),
     ),
     Table(

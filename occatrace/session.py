@@ -30,6 +30,8 @@ SHM = Path("/dev/shm")
 DATA_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 REGISTER_TIMEOUT_MS = 30_000
+# By which the libraries of annotations find a tool, and what is not seen when they find another.
+INJECTIONS = {"NVTX_INJECTION64_PATH": "NVTX ranges", "INTEL_LIBITTNOTIFY64": "ITT tasks"}
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,12 @@ class Session:
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The program's environment: the inherited one and what tracing needs."""
         env = program_environment(inherited, self.mode, self._daemon.home)
+        for variable, what in INJECTIONS.items():
+            theirs = inherited.get(variable)
+            if theirs and Path(theirs) != install.ANNOTATION:
+                self.outcome.notes.append(
+                    f"{variable} is set to {theirs}: that tool gets the {what}, occatrace does not"
+                )
         env["OCCATRACE_SOCKET"] = str(self.socket_path)
         env["OCCATRACE_RUN"] = self.run_id
         if self._daemon.private_home:
@@ -395,6 +403,12 @@ def program_environment(inherited: Mapping[str, str], mode: str, links: Path) ->
         loader = install.opencl_loader()
         if loader and install.OPENCL_PRELOAD.exists() and not install.loader_has_layers(loader):
             preload.append(install.OPENCL_PRELOAD)
+    if install.ROCTX_PRELOAD.exists() and install.roctx_library():
+        preload.append(install.ROCTX_PRELOAD)
+    for variable in INJECTIONS:
+        # One that the user has set is his own tool's.
+        if install.ANNOTATION.exists() and not inherited.get(variable):
+            env[variable] = str(install.ANNOTATION)
     names = [str(_plain(path, links)) for path in preload]
     env["LD_PRELOAD"] = ":".join(filter(None, [*names, inherited.get("LD_PRELOAD")]))
     env["OCCATRACE_MODE"] = mode

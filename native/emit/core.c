@@ -40,6 +40,7 @@ static struct occatrace_thread *threads;
 static pthread_key_t thread_end_key;
 static uint64_t loaded_mono, loaded_ticks;
 static int finished;
+static int capture_stopped; /* by the program */
 /* The process record is owed by the first thread that writes anything (again after fork). */
 static int process_owed;
 static uint32_t functions_used;
@@ -91,6 +92,13 @@ enum occatrace_mode occatrace_mode(void) {
 void occatrace_levels(uint8_t *levels, const uint8_t (*table)[4], uint32_t count) {
   const enum occatrace_mode mode = occatrace_mode();
   for (uint32_t i = 0; i < count; i++) levels[i] = table[i][mode];
+}
+
+void occatrace_set_capture(int on) {
+  pthread_mutex_lock(&start_lock);
+  capture_stopped = !on;
+  occatrace_capture = on && state == READY;
+  pthread_mutex_unlock(&start_lock);
 }
 
 int occatrace_capture_wanted(void) {
@@ -315,7 +323,7 @@ int occatrace_start(void) {
       next = READY;
     }
     __atomic_store_n(&state, next, __ATOMIC_RELEASE);
-    occatrace_capture = next == READY;
+    occatrace_capture = next == READY && !capture_stopped;
   }
   pthread_mutex_unlock(&start_lock);
   return state == READY;
@@ -411,6 +419,7 @@ static void free_thread(struct occatrace_thread *t) {
   for (uint32_t i = 0; i < functions_used; i++)
     if (t->tallies[i] != NULL) munmap(t->tallies[i], sizeof *t->tallies[i]);
   free(t->occa);
+  free(t->annotation);
   munmap(t, sizeof *t);
 }
 

@@ -9,10 +9,6 @@
 
 enum occatrace_exit_reason { OCCATRACE_EXIT = 0, OCCATRACE__EXIT = 1, OCCATRACE_EXEC = 2, OCCATRACE_UNLOAD = 3, OCCATRACE_ABORT = 4 };
 
-/* 0 when OCCATRACE_DISABLE is set or the session refused this process: backends are not even loaded. */
-OCCATRACE_HIDDEN int occatrace_capture_wanted(void);
-/* Opens a library that lies beside this one; says why when it can't. */
-OCCATRACE_HIDDEN void *occatrace_load_library(const char *file);
 OCCATRACE_HIDDEN extern const struct occatrace_process_events *occatrace_process;
 OCCATRACE_HIDDEN extern const struct occatrace_device_events *occatrace_devices;
 OCCATRACE_HIDDEN extern uint32_t occatrace_pid;

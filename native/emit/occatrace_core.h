@@ -41,6 +41,7 @@ struct occatrace_thread {
   uint32_t occa_depth;   /* nesting of OCCA hooks, kept by the OCCA backend */
   uint32_t finished;     /* its thread has ended; freed after the next flush */
   void *occa;            /* state of the OCCA backend for this thread, from malloc */
+  void *annotation;      /* open ranges of this thread, from malloc */
   struct occatrace_thread *next;
   struct occatrace_tally *tallies[OCCATRACE_MAX_FUNCTIONS];
 };
@@ -48,6 +49,12 @@ struct occatrace_thread {
 extern OCCATRACE_EXPORT __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
 /* The one word that every hook reads: non-zero while recording. */
 extern OCCATRACE_EXPORT uint32_t occatrace_capture;
+/* Stops and starts recording; before the first traced call too. */
+OCCATRACE_EXPORT void occatrace_set_capture(int on);
+/* Opens a library that lies beside this one; says why when it can't. */
+OCCATRACE_EXPORT void *occatrace_load_library(const char *file);
+/* 0 when OCCATRACE_DISABLE is set or the session refused this process: backends are not even loaded. */
+OCCATRACE_EXPORT int occatrace_capture_wanted(void);
 
 /* Loads LTTng and announces the process, once. Returns 1 when events can be written, 0 when the process runs untraced. */
 OCCATRACE_EXPORT int occatrace_start(void);

@@ -16,7 +16,7 @@ from occatrace import _native
 from occatrace.ingest.assembly import Assembly
 from occatrace.ingest.gathered import GATHERED
 from occatrace.ingest.host import Host, Tally
-from occatrace.ingest.reading import Columns, HostTrace, Reader, Slots, text_of
+from occatrace.ingest.reading import Columns, HostTrace, Reader, Slots, text_of, texts_of
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
 
@@ -82,7 +82,8 @@ class FirstPass:
         taken = False
         for gathered in GATHERED:
             if gathered.takes(event, function, columns):
-                self._insert(gathered.raw, {"slot": slots, **gathered.columns(host.threads, columns)})
+                given = {**columns, **{n: texts_of(columns[n], reader) for n in gathered.texts if n in columns}}
+                self._insert(gathered.raw, {"slot": slots, **gathered.columns(host.threads, given)})
                 taken = True
         if function:
             self._add_calls(host, function, slots, columns)

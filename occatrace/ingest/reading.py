@@ -51,3 +51,13 @@ def text_of(value: bytes | str) -> str:
     """Valid text from a string of the trace, whatever its bytes are."""
     raw = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
     return raw.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+
+
+def texts_of(indexes: npt.NDArray[Any], reader: Reader) -> npt.NDArray[Any]:
+    """The texts of a column of strings."""
+    used, inverse = np.unique(indexes, return_inverse=True)
+    texts = np.empty(len(used), object)
+    strings = reader.strings
+    texts[:] = [text_of(strings[i]) for i in used.tolist()]
+    result: npt.NDArray[Any] = texts[inverse]
+    return result

@@ -89,6 +89,15 @@ MODEL_JSON: Mapping[str, Any] = {
             },
             "enums": {"kind": {"values": {"HtoD": 2, "DtoH": 3}, "bitfield": False}},
         },
+        "annotation": {
+            "title": "Annotations",
+            "provider": "occatrace_annotation",
+            "functions": {},
+            "enums": {
+                "annotation_api": {"values": {"occatrace": 0, "nvtx": 1}, "bitfield": False},
+                "range_kind": {"values": {"push": 0, "start": 1, "mark": 2}, "bitfield": False},
+            },
+        },
         "opencl": {
             "title": "OpenCL",
             "provider": "occatrace_opencl",

@@ -28,6 +28,8 @@ class Gathered:
     """The raw columns of a batch, without `slot`."""
     insert: Callable[[Model], str]
     """SQL that fills the store's table from the raw one."""
+    texts: tuple[str, ...] = ()
+    """Fields of the event that are strings: `columns` gets their texts."""
 
 
 def kind_text(model: Model) -> str:
