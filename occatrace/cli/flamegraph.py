@@ -1,8 +1,9 @@
-"""`occa_prof flamegraph RUN`: host time by nesting of calls, for viewers of flame graphs."""
+"""`occa_prof flamegraph RUN`: where host time and memory went, by nesting of ranges and calls."""
 
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 
 from occatrace.cli.dispatch import UsageError
@@ -10,9 +11,15 @@ from occatrace.cli.timeline import check_output
 from occatrace.run import open_run
 
 EPILOG = """\
-FILE.speedscope.json opens at https://www.speedscope.app (it stays on your machine); FILE.folded is for flamegraph.pl,
-inferno and the like. Times are ns of host time: OCCA calls, in them the backend's calls, all threads of a process together.
+FILE.html opens in any browser, without internet: point, click to zoom, search. FILE.speedscope.json opens at
+https://www.speedscope.app (it stays on your machine); FILE.folded is for flamegraph.pl, inferno and the like.
+
+Frames are the program's ranges, in them OCCA calls, in them the backend's calls, all threads of a process together. Their
+weight is host time (ns), all memory that they allocated (bytes), or what of it was held when most was in use; calls that
+are merely counted, not recorded one by one, are not there.
 """
+# By the end of the file's name; the first is the default.
+FORMATS = {"html": (".html",), "speedscope": (".json",), "folded": (".folded", ".collapsed", ".txt")}
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +27,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="where to write (default: RUN/flamegraph.speedscope.json)"
+        "-o", "--output", metavar="FILE", type=Path, help="where to write (default: RUN/flamegraph.html)"
+    )
+    parser.add_argument("--format", choices=tuple(FORMATS), help="default: as FILE's name ends")
+    parser.add_argument(
+        "--weight",
+        choices=("time", "memory", "peak"),
+        help="of folded stacks (default: time); the other forms have all",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
 
@@ -29,22 +42,40 @@ def run(args: argparse.Namespace) -> int:
     """Write the file."""
     import duckdb
 
-    from occatrace import flamegraph
+    from occatrace import flamegraph, losses
+    from occatrace.cli.report import run_facts
     from occatrace.tables import StoreError, open_store
-    from occatrace.timeline import Options
 
     folder = open_run(args.run)
-    output: Path = args.output or folder.path / "flamegraph.speedscope.json"
-    write = {".json": flamegraph.speedscope, ".folded": flamegraph.folded}.get(output.suffix)
-    if write is None:
-        raise UsageError(f"{output}: name it .speedscope.json or .folded, which tells the format")
+    form = args.format or next(
+        (name for name, ends in FORMATS.items() if args.output and args.output.suffix in ends), None
+    )
+    if form is None and args.output:
+        raise UsageError(
+            f"{args.output}: name it .html, .speedscope.json or .folded, which tells the format, or add --format"
+        )
+    form = form or "html"
+    if args.weight and form != "folded":
+        raise UsageError("--weight is for folded stacks (-o FILE.folded): the other forms have all weights")
+    default = {"html": "flamegraph.html", "speedscope": "flamegraph.speedscope.json", "folded": "flamegraph.folded"}
+    output: Path = args.output or folder.path / default[form]
     check_output(output, args.force)
     try:
         with open_store(folder.path) as store:
-            found = flamegraph.stacks(store, Options(counters=False))
+            found = flamegraph.stacks(store)
+            facts = run_facts(folder.path)
+            missing = losses.read(store.con, store.problems, facts)
+        out = io.StringIO()
+        if form == "html":
+            from occatrace.render import html_flame
+
+            html_flame.render(found, facts, missing, out)
+        elif form == "speedscope":
+            flamegraph.speedscope(found, out)
+        else:
+            flamegraph.folded(found, out, args.weight or "time")
         output.touch(mode=0o600)
-        with output.open("w", encoding="utf-8", errors="replace") as out:
-            write(found, out)
+        output.write_bytes(out.getvalue().encode("utf-8", "replace"))
     except StoreError as error:
         raise UsageError(str(error)) from None
     except duckdb.Error as error:
@@ -52,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from None
     count = sum(len(tree.names) for tree in found)
-    where = " (open it at https://www.speedscope.app)" if output.suffix == ".json" else ""
+    where = {"html": " (open it in a browser)", "speedscope": " (open it at https://www.speedscope.app)", "folded": ""}[
+        form
+    ]
     print(f"{output}: {count:,} stacks of {len(found)} process{'es' if len(found) != 1 else ''}{where}")
     return 0

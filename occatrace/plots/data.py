@@ -25,7 +25,8 @@ _HELD = """
 CREATE OR REPLACE TEMP VIEW held_memory AS
     SELECT coalesce(d.name, CASE WHEN a.api = 'occa' THEN 'OCCA ' || coalesce(a.mode, '') ELSE api_title(a.api) END)
                || CASE WHEN a.kind = 'device' OR host_mode(a.mode) THEN '' ELSE ', ' || a.kind END AS name,
-           a.bytes::BIGINT AS bytes, a.start_ns AS since, greatest(a.end_ns, a.start_ns) AS until
+           a.process, a.thread, a.seq, a.function, a.bytes::BIGINT AS bytes,
+           a.start_ns AS since, greatest(a.end_ns, a.start_ns) AS until
     FROM allocations a LEFT JOIN devices d USING (device)
     WHERE a.bytes > 0 AND a.parent IS NULL AND a.kind <> 'slice'
       AND (a.api <> 'occa' OR (a.process, lower(a.mode)) NOT IN (SELECT (process, api) FROM allocations WHERE api <> 'occa'))
@@ -132,7 +133,7 @@ class Distribution:
 
 def extent(store: Store) -> tuple[int, int] | None:
     """The time that the curves show: of device work and memory; None where there is neither."""
-    _prepare(store)
+    prepare(store)
     begin, end = store.con.execute(f"""
         SELECT min(s)::BIGINT - {_origin(store)}, max(e)::BIGINT - {_origin(store)} FROM (
             SELECT min(s) AS s, max(e) AS e FROM busy_places
@@ -299,6 +300,7 @@ def _origin(store: Store) -> int:
     return int(found)
 
 
-def _prepare(store: Store) -> None:
+def prepare(store: Store) -> None:
+    """Make the views `held_memory` and `busy_places`."""
     store.con.execute(_HELD)
     store.con.execute(_WORK)

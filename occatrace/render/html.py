@@ -8,12 +8,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, TextIO
 
+from occatrace.losses import Losses
 from occatrace.render import Document, Figure
 from occatrace.render.text import NUMERIC, cell, printable, sections
 from occatrace.reports import Column, Report
@@ -25,7 +26,8 @@ _OPTIONAL = ("failed", "bytes", "source", "device", "errors", "mode", "error")
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A style or script that lies beside this module."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
@@ -46,10 +48,13 @@ def head(title: str, style: str, script: str) -> str:
 
 def text(value: str) -> str:
     """Any text within HTML: harmless, on one line, and not longer than anybody reads."""
+    return escape(shortened(value))
+
+
+def shortened(value: str) -> str:
+    """A text on one line, and not longer than anybody reads."""
     shown = printable(value[: _LONGEST + 1])
-    if len(value) > _LONGEST:
-        shown = f"{shown[:_LONGEST]}… ({len(value):,} characters)"
-    return escape(shown)
+    return shown if len(value) <= _LONGEST else f"{shown[:_LONGEST]}… ({len(value):,} characters)"
 
 
 def embedded(content: Any) -> str:
@@ -69,8 +74,8 @@ def render(document: Document, out: TextIO) -> None:
 
 def _page(document: Document) -> Iterator[str]:
     program = " ".join(map(str, document.run.get("program", ()))) or "a run"
-    script = _asset("html_script.js")
-    yield head(f"occatrace: {program}", _asset("html_style.css") + _dark_plots(document), script)
+    script = asset("html_script.js")
+    yield head(f"occatrace: {program}", asset("html_style.css") + _dark_plots(document), script)
     tables = [(title, rows, report) for report in document.reports for title, rows in sections(report)]
     links = [("figures", "Plots")] if document.figures else []
     links += [(f"t{number}", title) for number, (title, _, _) in enumerate(tables)]
@@ -78,7 +83,7 @@ def _page(document: Document) -> Iterator[str]:
     yield '<body>\n<nav aria-label="Parts of the page"><ul><li><a class="brand" href="#top">occatrace</a></li>'
     yield "".join(f'<li><a href="#{target}">{text(title)}</a></li>' for target, title in links)
     yield f'</ul></nav>\n<main id="top">\n<h1>{text(program)}</h1>\n'
-    yield from _losses(document)
+    yield from preface(document.run, document.losses)
     if document.tiles:
         yield '<dl class="tiles">\n'
         for tile in document.tiles:
@@ -91,7 +96,7 @@ def _page(document: Document) -> Iterator[str]:
             yield from _figure(figure)
         yield "</div>\n"
     for number, (title, rows, report) in enumerate(tables):
-        yield from _table(number, title, rows, report)
+        yield from table(number, title, rows, report)
     for remark in document.remarks:
         yield f'<p class="note">{text(remark)}</p>\n'
     if document.facts:
@@ -106,9 +111,9 @@ def _dark_plots(document: Document) -> str:
     return f"@media screen and (prefers-color-scheme: dark) {{\n{chr(10).join(sorted(rules))}\n}}\n" if rules else ""
 
 
-def _losses(document: Document) -> Iterator[str]:
-    lines = document.losses.lines()
-    run = document.run
+def preface(run: Mapping[str, Any], losses: Losses) -> Iterator[str]:
+    """When and where the run was, and what is missing of it."""
+    lines = losses.lines()
     meta = [f"{run['mode']} mode"] if run.get("mode") else []
     meta += [f"on {run['host']}"] if run.get("host") else []
     meta += [str(run["started"]).replace("T", " ")] if run.get("started") else []
@@ -134,7 +139,14 @@ def _figure(figure: Figure) -> Iterator[str]:
     yield "</figure>\n"
 
 
-def _table(number: int, title: str, rows: Sequence[tuple[Any, ...]], report: Report) -> Iterator[str]:
+def table(
+    number: int,
+    title: str,
+    rows: Sequence[tuple[Any, ...]],
+    report: Report,
+    more: str | None = "occa_prof report RUN --report {} --format csv",
+) -> Iterator[str]:
+    """A section with a table that sorts; `more` is the command that prints all rows, with a place for the report's name."""
     definition = report.definition
     places = {column.name: place for place, column in enumerate(report.columns)}
     shown = rows[:ROWS]
@@ -168,8 +180,8 @@ def _table(number: int, title: str, rows: Sequence[tuple[Any, ...]], report: Rep
     if not rows:
         yield '<p class="note">Nothing was recorded.</p>\n'
     if len(rows) > ROWS:
-        more = f"The first {ROWS:,} of {len(rows):,} rows. All of them: occa_prof report RUN --report {definition.name} --format csv"
-        yield f'<p class="note">{text(more)}</p>\n'
+        all_of_them = f" All of them: {more.format(definition.name)}" if more else ""
+        yield f'<p class="note">The first {ROWS:,} of {len(rows):,} rows.{text(all_of_them)}</p>\n'
     yield "</section>\n"
 
 

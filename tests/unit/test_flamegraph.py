@@ -12,7 +12,6 @@ pytest.importorskip("duckdb")
 
 from occatrace import flamegraph
 from occatrace.tables import open_store
-from occatrace.timeline import Options
 from tests.support.fake import MODEL, FakeTrace, run_folder
 
 
@@ -31,7 +30,7 @@ def found(tmp_path: Path) -> list[flamegraph.Stacks]:
         thread.call("opencl:clBuildProgram", 1000, 1100, seq, options="", ret=0)
     other.call("opencl:clFinish", 2000, 2005, ret=-36)
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
-        return flamegraph.stacks(store, Options(counters=False))
+        return flamegraph.stacks(store)
 
 
 def test_times(found: list[flamegraph.Stacks]) -> None:
