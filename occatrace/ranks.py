@@ -106,6 +106,13 @@ LAUNCHERS: Sequence[Launcher] = (
 )
 
 
+# Programs that start ranks: occa_prof before one of them sees only what runs on this machine.
+COMMANDS = (
+    *("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec", "mpiexec.openmpi", "mpiexec.mpich", "mpiexec.hydra"),
+    *("orterun", "prterun", "prun", "srun", "jsrun", "aprun", "flux", "mpirun_rsh", "ibrun"),
+)
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a process stands among its fellows. What no variable says is None; without a rank it stands alone."""

@@ -41,6 +41,8 @@ class RunInfo:
     processes: tuple[int, ...] = ()
     losses: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    job: Mapping[str, Any] = field(default_factory=dict)  # of ranks that were started together
+    clocks: Mapping[str, Any] = field(default_factory=dict)  # between nodes: what was added to each, how surely
     schema: int = SCHEMA
 
 

@@ -180,6 +180,11 @@ class Session:
             env["LTTNG_HOME"] = str(self._daemon.private_home)
         return env
 
+    def for_ranks(self) -> dict[str, str]:
+        """What another process needs to start a program into this session (cli/rank.py)."""
+        there = {"home": str(self._daemon.home), "socket": str(self.socket_path)}
+        return there | ({"lttng_home": str(self._daemon.private_home)} if self._daemon.private_home else {})
+
     def wait_started(self, timeout: float = 2 * START_TIMEOUT_S) -> bool:
         """Until the session has started, or cannot."""
         return self._settled.wait(timeout)

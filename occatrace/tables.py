@@ -207,8 +207,16 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
         raise
 
 
-def _build(run: Path, path: Path, con: duckdb.DuckDBPyConnection, model: Model, open_trace: OpenTrace) -> Sequence[str]:
-    traces = _host_traces(run, open_trace)
+def _build(
+    run: Path,
+    path: Path,
+    con: duckdb.DuckDBPyConnection,
+    model: Model,
+    open_trace: OpenTrace,
+    host: str | None = None,
+) -> Sequence[str]:
+    """Tables from the traces of all hosts, or of one."""
+    traces = [trace for trace in _host_traces(run, open_trace) if host in (None, trace.host)]
     if not traces:
         raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
     problems = FirstPass(con, model).run(traces)
@@ -225,6 +233,16 @@ def _build(run: Path, path: Path, con: duckdb.DuckDBPyConnection, model: Model, 
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return problems
+
+
+def build_node(run: Path, host: str, path: Path) -> None:
+    """The tables of one node of a job, from its own trace alone."""
+    temporary = Path(tempfile.mkdtemp(prefix=".occatrace-", dir=run))
+    try:
+        with connect(temporary) as con:
+            _build(run, path, con, model_module.load(), native_reader, host)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:

@@ -121,6 +121,11 @@ def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guar
         raise ProgramError(f"{path}: {error.strerror}", NOT_EXECUTABLE) from None
 
 
+def is_script(path: Path, error: OSError) -> bool:
+    """Whether a program could not be executed because it is a script that names no interpreter."""
+    return error.errno == errno.ENOEXEC and _is_text(path)
+
+
 def _is_text(path: Path) -> bool:
     try:
         with path.open("rb") as file:

@@ -15,9 +15,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from occatrace import __version__, events, install
+from occatrace import __version__, events, install, ranks
 from occatrace import run as runs
-from occatrace.cli import program
+from occatrace.cli import names, program
 from occatrace.cli.dispatch import UsageError, complain
 
 if TYPE_CHECKING:
@@ -46,7 +46,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "tally: exact counts and times, no single calls (for long production runs)",
     )
     record.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="folder of the run (default: occatrace-PROGRAM-DATE-ID)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder of the run (default: occatrace-PROGRAM-DATE-ID); %%h host, %%p process id, %%r rank, %%q{VAR} a "
+        "variable; with %%r or %%p each rank is a run of its own",
     )
     record.add_argument("--force", action="store_true", help="replace the run in DIR")
     record.add_argument(
@@ -54,6 +59,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         choices=KEEP,
         default="all",
         help="what stays of the run after the report: all, only the tables, or none",
+    )
+    record.add_argument(
+        "--ranks",
+        type=rank_list,
+        metavar="LIST",
+        help="of an MPI job (mpirun occa_prof PROGRAM), record only these ranks: 0-3,8",
     )
     record.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
     show = parser.add_argument_group("what is printed at the end")
@@ -81,7 +92,20 @@ def run(args: argparse.Namespace) -> int:
     except program.ProgramError as error:
         complain(str(error))
         return error.status
+    place = ranks.place()
+    if args.ranks is not None and place.rank is not None and place.rank not in args.ranks:
+        from occatrace.cli import rank
+
+        return rank.leave_untraced(path, args.program)
     check_reports(args.report)
+    together = place.joins and place.size != 1 and not names.of_each_rank(args.output)
+    args.output = names.expand(args.output, place)
+    args.log_file = names.expand(args.log_file, place)
+    if together:
+        from occatrace.cli import rank
+
+        args.cwd, args.user = working_folder(), user()
+        return rank.run(args, path, place)
     log = open_log(args.log_file)
     run_id = runs.new_id()
     folder: Path = args.output or runs.default_folder(args.program[0], run_id)
@@ -203,6 +227,12 @@ class Recording:
                     complain(note)
             if self.args.output is None:
                 self._discard()
+        command = os.path.basename(self.args.program[0])
+        if command in ranks.COMMANDS and not self.args.quiet:
+            complain(
+                f"hint: `{command} … occa_prof PROGRAM` records the ranks of all nodes, and how each of them ended; "
+                f"`occa_prof {command} …` those of this machine"
+            )
         self._keep()
 
     def _analyse(self) -> None:
@@ -265,6 +295,14 @@ def user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+def rank_list(text: str) -> frozenset[int]:
+    """The value of --ranks."""
+    try:
+        return ranks.parse_list(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def check_reports(names: list[str]) -> None:

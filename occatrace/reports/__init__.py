@@ -22,6 +22,9 @@ _UNITS = ("percent", "ns", "bytes", "count", "number", "text", "source", "parent
 # What `occa_prof ./a.out` prints at the end, as far as there is something to print. api_sum has OCCA's calls too.
 SUMMARY = ("occa_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum")
 WITHOUT_OCCA = "gpu_kern_sum"  # in place of the first one
+# Of a parallel job, the summary ends with its ranks, where they are few, and with what is unbalanced most.
+RANKS_SHOWN = 32
+BALANCE_ROWS = 12
 
 
 class UnknownReport(RunError):
@@ -185,6 +188,11 @@ def summary(store: Store) -> list[Report]:
     made = [make(store, name) for name in SUMMARY]
     if not made[0].rows:
         made[0] = make(store, WITHOUT_OCCA)
+    ranks = store.con.execute("SELECT count(DISTINCT rank) FROM processes").fetchall()[0][0]
+    if ranks > 1:
+        if ranks <= RANKS_SHOWN:
+            made.append(make(store, "rank_sum"))
+        made.append(Selection(rows=BALANCE_ROWS).apply(make(store, "rank_balance")))
     return [report for report in made if report.rows]
 
 

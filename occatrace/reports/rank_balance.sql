@@ -1,0 +1,48 @@
+-- title: Balance of ranks
+-- about: what each rank spends on kernels, memory and calls: the rank with least, the one with most, and the mean of all
+--   ranks (of those, too, that have none); first what costs most by its imbalance
+-- share: of the mean of all ranks
+-- group: what
+-- column: imbalance percent Imbalance (by how much the slowest rank is above the mean)
+-- column: excess_ns ns Slowest above mean
+-- column: total_ns ns Total
+-- column: avg_ns ns Mean of ranks
+-- column: min_ns ns Min
+-- column: min_rank number Of rank
+-- column: max_ns ns Max
+-- column: max_rank number Of rank
+-- column: ranks count Ranks (that have any)
+-- column: what text Kind
+-- column: name text Name
+WITH ranks AS (SELECT DISTINCT rank FROM processes WHERE rank IS NOT NULL),
+work AS (
+    SELECT p.rank, 'Kernels' AS what, coalesce(k.name, a.name) AS name, span(a.start_ns, a.end_ns) AS ns
+    FROM activities a JOIN processes p USING (process) LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel'
+    UNION ALL
+    SELECT p.rank, 'Kernels', k.name, span(r.start_ns, r.end_ns)
+    FROM kernel_runs r JOIN kernels k USING (kernel) JOIN processes p ON p.process = r.process WHERE host_mode(k.mode)
+    UNION ALL
+    SELECT p.rank, 'Memory', a.kind, span(a.start_ns, a.end_ns)
+    FROM activities a JOIN processes p USING (process)
+    WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')
+    UNION ALL
+    SELECT p.rank, 'Memory', c.kind, span(c.start_ns, c.end_ns)
+    FROM occa_copies c JOIN processes p USING (process) WHERE host_mode(c.mode)
+    UNION ALL
+    SELECT p.rank, 'Calls', s.function, s.total_ns FROM call_stats s JOIN processes p USING (process) WHERE s.calls > 0
+),
+of_rank AS (SELECT rank, what, name, sum(ns) AS ns FROM work WHERE rank IS NOT NULL GROUP BY ALL),
+things AS (SELECT DISTINCT what, name FROM of_rank),
+every AS (
+    SELECT t.what, t.name, r.rank, coalesce(o.ns, 0) AS ns, o.ns IS NOT NULL AS has
+    FROM things t CROSS JOIN ranks r LEFT JOIN of_rank o ON o.what = t.what AND o.name IS NOT DISTINCT FROM t.name AND o.rank = r.rank
+),
+sums AS (
+    SELECT what, name, sum(ns) AS total, avg(ns) AS mean, min(ns) AS low, arg_min(rank, (ns, rank)) AS low_rank, max(ns) AS high,
+           arg_max(rank, (ns, -rank)) AS high_rank, count(*) FILTER (has) AS ranks
+    FROM every GROUP BY ALL
+)
+SELECT CASE WHEN mean > 0 THEN 100.0 * (high / mean - 1) ELSE 0.0 END AS imbalance, high - mean AS excess_ns, total AS total_ns,
+       mean AS avg_ns, low AS min_ns, low_rank AS min_rank, high AS max_ns, high_rank AS max_rank, ranks, what, name
+FROM sums
+ORDER BY max(high - mean) OVER (PARTITION BY what) DESC, what, excess_ns DESC, total DESC, name

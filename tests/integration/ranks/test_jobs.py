@@ -1,0 +1,190 @@
+"""`mpirun -n 8 occa_prof PROGRAM`: one run, one report, however the ranks end; nothing hangs, nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from ..session.conftest import OCCA_PROF, Person
+from .conftest import MPIS, Job, make_job, numbers
+
+END = "the run is in"  # of a report's last line
+
+
+@pytest.mark.parametrize("who", ["root", "user", "root_small_shm"])
+@pytest.mark.parametrize("mpi", MPIS)
+def test_one_report(mpi: str, who: str, mpi_programs: Path, job_folder: Path, people: dict[str, Person]) -> None:
+    if who not in people:
+        pytest.skip("needs root and mount namespaces")
+    job = make_job(mpi, mpi_programs, job_folder, people[who])
+    done = job.occa_prof(4, job.program)
+    assert (done.returncode, done.stdout) == (0, "4 ranks, sum 6\n"), done.stderr
+    assert done.stderr.count(END) == 1, done.stderr
+    assert "rank_sum" in done.stderr
+    rows = job.query("SELECT rank, size, local_rank, count(DISTINCT job) OVER () FROM processes ORDER BY rank")
+    assert rows == [(rank, 4, rank, 1) for rank in range(4)]
+    facts = job.facts
+    assert facts["notes"] == [] and facts["exit_status"] == 0
+    assert [(r["rank"], r["state"], r["status"]) for r in facts["job"]["ranks"]] == [(r, "ended", 0) for r in range(4)]
+    assert len(facts["processes"]) == 4
+    assert [p.name for p in job_folder.iterdir() if p.name != ".cache"] == ["run"]  # OpenCL's, in HOME
+    job.nothing_left()
+
+
+@pytest.mark.parametrize(
+    "what, notes",
+    [
+        ("1:exit=3", {"rank 1 exited with status 3"}),
+        ("1:quit=3", {"rank 1 exited with status 3"}),
+        ("1:kill=9", {"rank 1 ended by signal 9"}),
+        ("2:abort=5", set()),
+    ],
+)
+def test_ranks_that_end_badly(job: Job, what: str, notes: set[str]) -> None:
+    native = job.run(4, job.program, what)
+    begin = time.monotonic()
+    done = job.occa_prof(4, job.program, what)
+    assert done.returncode == native.returncode
+    assert time.monotonic() - begin < 20
+    assert done.stderr.count(END) == 1, done.stderr
+    facts = job.facts
+    assert facts["ended"] and notes <= set(facts["notes"])
+    assert [r["rank"] for r in facts["job"]["ranks"]] == [0, 1, 2, 3]
+    bad = [r for r in facts["job"]["ranks"] if r["state"] == "lost" or r["status"]]
+    assert bad, "somebody is named"
+    assert re.search(r"! .*rank", done.stderr)
+    job.nothing_left()
+
+
+def test_many_ranks_on_few_cores(job: Job) -> None:
+    done = job.occa_prof(16, job.program)
+    assert (done.returncode, done.stdout) == (0, "16 ranks, sum 120\n"), done.stderr
+    assert numbers(job.query("SELECT rank FROM processes ORDER BY rank")) == list(range(16))
+    job.nothing_left()
+
+
+def test_two_jobs_at_once(job: Job) -> None:
+    commands = [job.words(3, *OCCA_PROF, job.program, "*:run=0.5") for _ in range(2)]
+    both = " & ".join(f"({' '.join(words)})" for words in commands) + " & wait"
+    done = job.person.run(["sh", "-c", both], env=job.environment(), cwd=job.folder)
+    assert done.stderr.count(END) == 2, done.stderr
+    runs = sorted(p.name for p in job.folder.glob("occatrace-*"))
+    assert len(runs) == 2
+    for run in runs:
+        assert numbers(job.query("SELECT rank FROM processes ORDER BY rank", run)) == [0, 1, 2]
+    job.nothing_left()
+
+
+def test_ranks_that_start_apart(job: Job) -> None:
+    """The others wait in MPI_Init, the session for all of them."""
+    done = job.occa_prof(3, job.program, "2:sleep=1.5", OCCATRACE_PATIENCE="0.3")
+    assert done.returncode == 0 and job.facts["notes"] == []
+    assert numbers(job.query("SELECT rank FROM processes ORDER BY rank")) == [0, 1, 2]
+
+
+def test_a_rank_that_comes_after_the_report(job: Job) -> None:
+    """It is named as missing, and its program runs all the same."""
+    late = 'if [ "${OMPI_COMM_WORLD_RANK-$PMI_RANK}" = 1 ]; then sleep 2; fi; exec "$@"'
+    words = ["sh", "-c", late, "sh", *OCCA_PROF, "-o", job.folder / "run", "sh", "-c"]
+    announce = (
+        f"{OCCA_PROF[0]} -c 'import ctypes; c = ctypes.CDLL(None); c.occatrace_start(); c.occatrace_thread_start()'"
+    )
+    done = job.run(2, *words, f"{announce}; echo ran", OCCATRACE_PATIENCE="0.3")
+    assert (done.returncode, done.stdout) == (0, "ran\nran\n"), done.stderr
+    assert job.facts["notes"] == ["incomplete: rank 1 did not come"]
+    assert "rank 1 runs without being traced: the report of this job has been made" in done.stderr
+    job.nothing_left()
+
+
+def test_some_ranks_only(job: Job) -> None:
+    command = [*OCCA_PROF, "--ranks", "0,2-3", "-o", job.folder / "run", job.program]
+    done = job.run(4, *command)
+    assert (done.returncode, done.stdout) == (0, "4 ranks, sum 6\n"), done.stderr
+    assert numbers(job.query("SELECT rank FROM processes ORDER BY rank")) == [0, 2, 3]
+    assert job.facts["notes"] == [] and done.stderr.count(END) == 1
+    # The others are the program itself, with nothing of ours around it or in it.
+    shell = 'echo "${OMPI_COMM_WORLD_RANK-$PMI_RANK} ${OCCATRACE_SOCKET:+traced} $(tr "\\0" " " < /proc/$PPID/cmdline)"'
+    done = job.run(2, *OCCA_PROF, "--ranks", "0", "-o", job.folder / "other", "sh", "-c", shell)
+    lines = sorted(done.stdout.splitlines())
+    assert lines[0].startswith("0 traced ") and "occatrace.cli" in lines[0]
+    assert (
+        lines[1].startswith("1  ")
+        and "occatrace.cli -" not in lines[1].partition("sh -c")[0].replace("mpirun", "").partition(" -n ")[0]
+    )
+
+
+def test_a_run_for_each_rank(job: Job) -> None:
+    done = job.run(2, *OCCA_PROF, "-o", job.folder / "run-%r-%q{COLOUR}", "-q", job.program, COLOUR="red")
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in job.folder.iterdir()) == ["run-0-red", "run-1-red"]
+    for rank in range(2):
+        facts = json.loads((job.folder / f"run-{rank}-red" / "run.json").read_text())
+        assert len(facts["processes"]) == 1 and facts["job"] == {}
+
+
+def test_occa_prof_before_mpirun(job: Job) -> None:
+    command = [*OCCA_PROF, "-o", job.folder / "run", *job.words(3, job.program)]
+    done = job.person.run(command, env=job.environment(), cwd=job.folder)
+    assert (done.returncode, done.stdout) == (0, "3 ranks, sum 3\n"), done.stderr
+    assert numbers(job.query("SELECT rank FROM processes WHERE rank IS NOT NULL ORDER BY rank")) == [0, 1, 2]
+    assert "hint: " in done.stderr and done.stderr.count(END) == 1
+    job.nothing_left()
+
+
+def test_programs_without_mpi_in_common(job: Job) -> None:
+    """Ranks of a resource manager without MPI, and what xargs starts, are runs of their own."""
+    script = "seq 0 1 | xargs -P2 -I{} env SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_PROCID={} "
+    command = [*OCCA_PROF, "-q", "-o", str(job.folder / "run-{}"), str(job.program)]
+    env = job.environment()
+    done = job.person.run(["sh", "-c", script + " ".join(command)], env=env, cwd=job.folder)
+    assert done.stdout == "1 ranks, sum 0\n" * 2, done.stderr
+    assert sorted(p.name for p in job.folder.iterdir()) == ["run-0", "run-1"]
+
+
+def test_the_nodes_process_is_killed(job: Job) -> None:
+    """The ranks go on, the launcher sees them end as ever, and the keeper clears up."""
+    words = job.words(2, *OCCA_PROF, "-o", job.folder / "run", job.program, "*:run=2")
+    running = job.person.start(words, env=job.environment(), cwd=job.folder, stderr=subprocess.PIPE)
+    end = time.monotonic() + 15
+    node = None
+    while node is None and time.monotonic() < end:
+        time.sleep(0.05)
+        node = _node_process(job.folder)
+    assert node
+    time.sleep(0.7)
+    os.kill(node, signal.SIGKILL)
+    out, _ = running.communicate(timeout=30)
+    assert (running.returncode, out) == (0, "2 ranks, sum 1\n")
+    job.nothing_left()
+
+
+def _node_process(folder: Path) -> int | None:
+    """Of a job: it is occa_prof and leads no session, but is in one of its own."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+            stat = (process / "stat").read_text().rpartition(")")[2].split()
+            parent = (Path("/proc") / stat[1] / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in words and b"occatrace.cli" in words and b"mpirun" not in words:
+            own_session = stat[3] != stat[1] and str(folder).encode() not in parent
+            if own_session and stat[1] == "1":
+                return int(process.name)
+    return None
+
+
+def test_a_folder_that_is_there_already(job: Job) -> None:
+    (job.folder / "run").mkdir()
+    (job.folder / "run" / "precious").touch()
+    done = job.occa_prof(3, job.program)
+    assert done.returncode != 0 and done.stderr.count("exists already") == 1, done.stderr
+    assert [p.name for p in (job.folder / "run").iterdir()] == ["precious"]
+    job.nothing_left()

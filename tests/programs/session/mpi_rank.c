@@ -1,0 +1,49 @@
+/* A rank of an MPI job that ends as it is told, rank by rank.
+ * usage: mpi_rank [RANK:WHAT]...   WHAT: exit=N (after MPI_Finalize), kill=SIGNAL, abort=N, sleep=SECONDS (before
+ * MPI_Init), run=SECONDS, quit=N (without MPI_Finalize); rank * is every rank. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *told(int argc, char **argv, int rank, const char *what) {
+  for (int i = 1; i < argc; i++) {
+    const char *colon = strchr(argv[i], ':');
+    if (!colon || (argv[i][0] != '*' && atoi(argv[i]) != rank)) continue;
+    size_t n = strlen(what);
+    if (strncmp(colon + 1, what, n) == 0 && colon[1 + n] == '=') return colon + 2 + n;
+  }
+  return NULL;
+}
+
+static int rank_before_init(void) {
+  const char *names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+  for (int i = 0; i < 2; i++)
+    if (getenv(names[i])) return atoi(getenv(names[i]));
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  const char *value;
+  int rank = rank_before_init(), size;
+  if ((value = told(argc, argv, rank, "sleep"))) usleep((useconds_t)(atof(value) * 1e6));
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int (*start)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "occatrace_start");
+  void *(*announce)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "occatrace_thread_start");
+  if (start && announce && start()) announce();
+  if ((value = told(argc, argv, rank, "run"))) usleep((useconds_t)(atof(value) * 1e6));
+  if ((value = told(argc, argv, rank, "kill"))) kill(getpid(), atoi(value));
+  if ((value = told(argc, argv, rank, "abort"))) MPI_Abort(MPI_COMM_WORLD, atoi(value));
+  if ((value = told(argc, argv, rank, "quit"))) _exit(atoi(value));
+  int sum = 0;
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("%d ranks, sum %d\n", size, sum);
+  MPI_Finalize();
+  return (value = told(argc, argv, rank, "exit")) ? atoi(value) : 0;
+}
