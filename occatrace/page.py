@@ -43,6 +43,10 @@ def collect(store: Store, facts: Mapping[str, Any], selection: Selection | None 
             continue
         if report.rows:
             made[name] = report
+    if not made:
+        remarks.append(
+            "Nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)."
+        )
     if "occa_kern_sum" in made:
         # They are its indented rows.
         made.pop("gpu_kern_sum", None)
@@ -132,7 +136,10 @@ def _facts(store: Store, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         "SELECT pid, host, exe, end_ns::BIGINT - start_ns::BIGINT, exit FROM processes ORDER BY process LIMIT 20"
     ).fetchall()
     out += [
-        (f"Process {pid}", f"{exe} on {host}, {duration(ns)}, ended by {how or 'nobody knows what'}")
+        (
+            f"Process {pid}",
+            f"{exe} on {host}, {duration(ns)}, {f'ended by {how}' if how else 'how it ended is not known'}",
+        )
         for pid, host, exe, ns, how in processes
     ]
     return out

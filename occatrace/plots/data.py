@@ -26,7 +26,7 @@ CREATE OR REPLACE TEMP VIEW held_memory AS
     SELECT coalesce(d.name, CASE WHEN a.api = 'occa' THEN 'OCCA ' || coalesce(a.mode, '') ELSE api_title(a.api) END)
                || CASE WHEN a.kind = 'device' OR host_mode(a.mode) THEN '' ELSE ', ' || a.kind END AS name,
            a.process, a.thread, a.seq, a.function, a.bytes::BIGINT AS bytes,
-           a.start_ns AS since, greatest(a.end_ns, a.start_ns) AS until
+           a.start_ns AS since, CASE WHEN a.end_ns IS NOT NULL THEN greatest(a.end_ns, a.start_ns) END AS until
     FROM allocations a LEFT JOIN devices d USING (device)
     WHERE a.bytes > 0 AND a.parent IS NULL AND a.kind <> 'slice'
       AND (a.api <> 'occa' OR (a.process, lower(a.mode)) NOT IN (SELECT (process, api) FROM allocations WHERE api <> 'occa'))
@@ -137,7 +137,7 @@ def extent(store: Store) -> tuple[int, int] | None:
     begin, end = store.con.execute(f"""
         SELECT min(s)::BIGINT - {_origin(store)}, max(e)::BIGINT - {_origin(store)} FROM (
             SELECT min(s) AS s, max(e) AS e FROM busy_places
-            UNION ALL SELECT min(since), greatest(max(until), max(since)) FROM held_memory)
+            UNION ALL SELECT min(since), max(greatest(since, coalesce(until, since))) FROM held_memory)
         """).fetchall()[0]
     return None if begin is None else (int(begin), max(int(end), int(begin) + 1))
 
@@ -208,7 +208,7 @@ def busy(store: Store) -> Busy | None:
         WITH islands AS (SELECT place, s - {origin + begin} AS s, e - {origin + begin} AS e FROM busy_islands WHERE place IN ?),
         pieces AS (
             SELECT place, s, e, unnest(range(least(s * {PARTS} // {length}, {PARTS - 1}),
-                                             least(greatest(e - 1, s) * {PARTS} // {length} + 1, {PARTS}))) AS part
+                                             least((e * {PARTS} + {length - 1}) // {length}, {PARTS}))) AS part
             FROM islands
         )
         SELECT place, part,
