@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from occatrace import losses, plots, reports
 from occatrace.plots import charts, data, draw
 from occatrace.render import Document, Figure, Tile
-from occatrace.render.text import duration, size
-from occatrace.reports import Report, Selection
+from occatrace.reports import Report
 from occatrace.tables import StoreError
+from occatrace.units import duration, size
 
 if TYPE_CHECKING:
+    from occatrace.reports.scope import Scoped
     from occatrace.tables import Store
+
+Select = Callable[[Sequence[Report]], Sequence[Report]]
 
 # Reports in the order of the page; others that there are follow. Left out are lists of single events, and what is plotted.
 FIRST = (
@@ -30,13 +33,15 @@ def names() -> Sequence[str]:
     return [name for name in dict.fromkeys((*FIRST, *there)) if name in there and name not in (*lists, *_WITHOUT)]
 
 
-def collect(store: Store, facts: Mapping[str, Any], selection: Selection | None = None) -> Document:
-    """The whole page; the selection is of the rows of its tables."""
+def collect(
+    store: Store, facts: Mapping[str, Any], scoped: Scoped | None = None, select: Select | None = None
+) -> Document:
+    """The whole page; of its tables only the part that is wanted, and the rows. The plots are of the whole run."""
     remarks: list[str] = []
     made: dict[str, Report] = {}
     for name in names():
         try:
-            report = reports.make(store, name)
+            report = reports.make(store, name, scoped)
         except StoreError as error:
             if str(error) not in remarks:
                 remarks.append(str(error))
@@ -57,7 +62,7 @@ def collect(store: Store, facts: Mapping[str, Any], selection: Selection | None 
     return Document(
         facts,
         losses.read(store.con, store.problems, facts),
-        [selection.apply(report) if selection else report for report in made.values()],
+        select(list(made.values())) if select else list(made.values()),
         _tiles(store, made),
         [_figure(plot) for plot in found],
         _facts(store, facts),

@@ -18,13 +18,13 @@ from typing import Any
 
 import duckdb
 
+from occatrace import __version__, reports
 from occatrace import model as model_module
-from occatrace import reports
 from occatrace.calls import CallsWriter
 from occatrace.ingest import FirstPass, HostTrace, Reader
 from occatrace.model import Model
 from occatrace.run import RunError
-from occatrace.schema import CALLS, SCHEMA_VERSION, TABLES
+from occatrace.schema import CALLS, SCHEMA_VERSION, TABLES, Table
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 
@@ -116,24 +116,28 @@ class Store:
                 )
             empty = f"SELECT NULL::VARCHAR AS api, NULL::VARCHAR AS function, {_nulls(CALLS.columns)} WHERE false"
             self.con.execute(f"CREATE OR REPLACE VIEW calls AS {' UNION ALL '.join(parts or [empty])}")
-            self._memory_views(self._calls)
+            for view, sql in self.memory_views.items():
+                self.con.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS {sql}")
         return self._calls
 
-    def _memory_views(self, there: Sequence[str]) -> None:
-        """OCCA's allocations and frees, from whichever of the functions the program used."""
+    @property
+    def memory_views(self) -> Mapping[str, str]:
+        """OCCA's allocations and frees, from whichever of the functions the program used. After `functions`."""
+        out = {}
         for view, functions in (("occa_allocations", _ALLOCATING), ("occa_frees", _FREEING)):
             parts = [
                 f"SELECT process, thread, seq, start_ns, end_ns, {sql_text(name)} AS function, args.handle AS handle,"
                 f" args.bytes AS bytes, args.mode AS mode FROM {sql_name(name)} WHERE NOT failed AND args.bytes > 0"
                 for name in functions
-                if name in there
+                if name in (self._calls or ())
             ]
             empty = (
                 "SELECT NULL::UINTEGER AS process, NULL::UINTEGER AS thread, NULL::UINTEGER AS seq, NULL::UBIGINT AS start_ns,"
                 " NULL::UBIGINT AS end_ns, NULL::VARCHAR AS function, NULL::UBIGINT AS handle, NULL::UBIGINT AS bytes,"
                 " NULL::VARCHAR AS mode WHERE false"
             )
-            self.con.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS {' UNION ALL '.join(parts or [empty])}")
+            out[view] = " UNION ALL ".join(parts or [empty])
+        return out
 
     def _write_calls(self, folder: Path) -> None:
         traces = _host_traces(self.run, self._open_trace)
@@ -174,29 +178,32 @@ def _locked(run: Path) -> Iterator[None]:
 def _manifest(path: Path) -> Mapping[str, Any] | None:
     try:
         manifest: Mapping[str, Any] = json.loads((path / "tables.json").read_text(encoding="utf-8"))
+        schema = manifest["schema"] + 0
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except NotADirectoryError:
+        raise StoreError(f"{path} is a file, where the tables of the run should be: remove it") from None
+    except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{path}: tables.json is damaged ({error}); remove {path} to make the tables again") from error
-    return manifest
+    return {**manifest, "schema": schema}
 
 
 def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace = native_reader) -> Store:
-    """The tables of a run; made from its trace where they are not there yet."""
+    """The tables of a run; made from its trace where they are not there yet, or are those of an older version."""
     model = model or model_module.load()
     path = run / "tables"
     temporary = Path(tempfile.mkdtemp(prefix="occatrace-"))
     try:
         con = connect(temporary)
         problems = None
-        if _manifest(path) is None:
+        if _to_be_made(run, path):
             if not os.access(run, os.W_OK):
                 # Somebody else's run: work on a private copy of the tables, gone when we are.
                 path = temporary / "tables"
                 problems = _build(run, path, con, model, open_trace)
             else:
                 with _locked(run):
-                    if _manifest(path) is None:
+                    if _to_be_made(run, path):
                         problems = _build(run, path, con, model, open_trace)
         if problems is None:
             problems = _reopen(path, con)
@@ -205,6 +212,25 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _to_be_made(run: Path, path: Path) -> bool:
+    """Whether there are no tables, or older ones that can be made again. Raises a StoreError for newer ones."""
+    manifest = _manifest(path)
+    if manifest is None:
+        return True
+    schema = manifest["schema"]
+    if schema > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: made by {_maker(manifest)} (tables of version {schema}; this one, {__version__}, reads up to"
+            f" {SCHEMA_VERSION}): update occatrace, or remove {path} to make them again from the trace"
+        )
+    return bool(schema < SCHEMA_VERSION and (run / "trace").is_dir() and any((run / "trace").iterdir()))
+
+
+def _maker(manifest: Mapping[str, Any]) -> str:
+    version = manifest.get("version")
+    return f"occatrace {version}" if version else "an occatrace that does not say its version"
 
 
 def _build(
@@ -227,9 +253,13 @@ def _build(
         for table in TABLES:
             file = sql_text(str(partial / f"{table.name}.parquet"))
             con.execute(f"COPY {table.name} TO {file} (FORMAT parquet, COMPRESSION zstd)")
-        manifest = {"schema": SCHEMA_VERSION, "problems": list(problems)}
+        manifest = {"schema": SCHEMA_VERSION, "version": __version__, "problems": list(problems)}
         (partial / "tables.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        older = path.with_name(f"tables.older-{os.getpid()}")
+        if path.exists():
+            path.rename(older)
         partial.rename(path)
+        shutil.rmtree(older, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return problems
@@ -246,17 +276,34 @@ def build_node(run: Path, host: str, path: Path) -> None:
 
 
 def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
+    """Open the tables that are there; those of an older version, without a trace to make them again, as far as they go."""
     manifest = _manifest(path) or {}
-    if manifest.get("schema") != SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: written by schema version {manifest.get('schema')}, this occatrace reads {SCHEMA_VERSION};"
-            f" remove {path} to make the tables again from the trace"
-        )
+    older = manifest.get("schema", 0) < SCHEMA_VERSION
+    lacking = []
     for table in TABLES:
         file = path / f"{table.name}.parquet"
+        if older and not file.exists():
+            lacking.append(table.name)
+            con.execute(f"CREATE TABLE {table.name} ({table.ddl()})")
+            continue
         try:
-            con.execute(f"CREATE VIEW {table.name} AS SELECT * FROM read_parquet({sql_text(str(file))})")
+            con.execute(f"CREATE VIEW {table.name} AS {_columns_of(con, table, file)}")
         except duckdb.Error as error:
             reason = "is missing" if not file.exists() else f"is damaged ({str(error).splitlines()[0]})"
             raise StoreError(f"{file} {reason}; remove {path} to make the tables again from the trace") from error
-    return list(manifest.get("problems", ()))
+    problems = list(manifest.get("problems", ()))
+    if older:
+        empty = f": nothing is known of {', '.join(lacking)}" if lacking else ""
+        problems.append(
+            f"the tables were made by {_maker(manifest)}, of version {manifest.get('schema')} (now {SCHEMA_VERSION}), and the"
+            f" trace is gone{empty}"
+        )
+    return problems
+
+
+def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path) -> str:
+    """SELECT of a table's columns from its file; one that the file does not have is null."""
+    source = f"read_parquet({sql_text(str(file))})"
+    there = {row[0] for row in con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    columns = (sql_name(c.name) if c.name in there else f"NULL::{c.type} AS {sql_name(c.name)}" for c in table.columns)
+    return f"SELECT {', '.join(columns)} FROM {source}"

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from occatrace.cli import choice
 from occatrace.run import RunError, open_run
 
 FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")
@@ -35,10 +36,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", metavar="NAME", help="a single plot (kernels, util, mem, durations) to RUN/NAME.svg, or -o FILE.png"
     )
-    choose = parser.add_argument_group("which rows")
-    choose.add_argument("--rows", metavar="N", type=int, help="only the first N rows of each report")
-    choose.add_argument("--sort", metavar="COLUMN", help="sort by this column, the largest first")
-    choose.add_argument("--filter-name", metavar="REGEX", help="only rows whose name this is found in")
+    choice.add_options(parser.add_argument_group("what of the run, and how it is shown"))
     add_output(parser)
 
 
@@ -61,42 +59,47 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("which run? occa_prof report RUN (occa_prof report --list tells the reports)")
     for name in args.report:
         reports.definition(name)
-    selection = reports.Selection(args.rows, args.sort, args.filter_name)
+    chosen = choice.Choice.of(args)
     folder = open_run(args.run).path
     if args.plot or args.format in PICTURES:
         return _picture(folder, args)
     if args.format == "html" and args.output is None and sys.stdout.isatty():
         raise BadInput("a page is not for the terminal: name a file, as in -o report.html")
     with output(args.output, args.force) as out:
-        print_reports(folder, out, args.report, args.format, selection)
+        print_reports(folder, out, args.report, args.format, chosen)
     return 0
 
 
-def print_reports(run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = "table", selection: Any = None) -> None:
+def print_reports(
+    run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = "table", chosen: choice.Choice | None = None
+) -> None:
     """Write the given reports of a run, or its summary. Raises a RunError where the run cannot be read."""
-    from occatrace import losses, reports
+    from occatrace import losses
     from occatrace.render import Document, renderer
     from occatrace.tables import open_store
 
+    chosen = chosen or choice.Choice()
     with open_store(run) as store:
-        made = [reports.make(store, name) for name in names] if names else reports.summary(store)
-        if selection:
-            made = [selection.apply(report) for report in made]
+        made = chosen.reports(store, names)
         facts = run_facts(run)
         if fmt == "html" and not names:
             from occatrace import page
 
-            renderer(fmt)(page.collect(store, facts, selection), out)
+            renderer(fmt)(page.collect(store, facts, chosen.scoped(store), chosen.rows_of), out)
             return
         document = Document(facts, losses.read(store.con, store.problems, facts), made)
         if fmt in ("csv", "tsv"):
             for line in document.losses.lines():
                 print(f"! {line}", file=sys.stderr)
+            for report in made:
+                for note in report.notes:
+                    print(f"! {report.name}: {note}", file=sys.stderr)
         renderer(fmt)(document, out)
         if fmt == "table" and not made:
-            out.write(
-                "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"
-            )
+            out.write(NOTHING if chosen.window is None else "nothing was recorded in this part of the run\n")
+
+
+NOTHING = "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"
 
 
 def _picture(folder: Path, args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from occatrace.schema import BY_NAME, NO_SEQ
 Index = npt.NDArray[np.int64]
 
 
-_ALONE = (None, None, None, "")  # rank, size, local rank, job
+_ALONE = (None, None, None, "", None)  # rank, size, local rank, job, first call
 _DEEPEST = 4  # calls within calls
 _ENCLOSING = 2
 _STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
@@ -71,6 +71,7 @@ class Assembly:
         rows: list[list[Any]] = []
         threads: list[tuple[Any, ...]] = []
         for host in self._hosts:
+            begin = len(rows)
             images: dict[int, list[tuple[int, int]]] = {}  # pid: (start, process), in time order
             records = sorted(host.records.get("process", ()), key=lambda r: int(r["start"]))
             for r in records:
@@ -80,7 +81,7 @@ class Assembly:
                     + [text_of(r[name]) for name in ("exe", "cmdline", "run", "mode", "version")]
                     + [r["start"], r["start"], r["realtime"], r["mono"], None, host.name]
                     + [None if r.get(name, -1) < 0 else r[name] for name in ("rank", "size", "local_rank")]
-                    + [text_of(r.get("job", ""))]
+                    + [text_of(r.get("job", "")), None]
                 )
             known = {r["slot"]: r for r in host.records.get("thread", ())}
             first = host.threads.end - len(host.threads.tids)
@@ -95,7 +96,7 @@ class Assembly:
                 pid = record["pid"] if record else tid
                 entries = images.get(pid)
                 if entries:
-                    process = next((p for begin, p in reversed(entries) if begin <= start), entries[0][1])
+                    process = next((p for since, p in reversed(entries) if since <= start), entries[0][1])
                 elif len(own) == 1 and not record:
                     process = own[0]
                 else:
@@ -120,6 +121,8 @@ class Assembly:
                 rows[self._process_of[r["slot"]] - 1][13] = self._model.texts("process", "exit_reason").get(
                     r["reason"], str(r["reason"])
                 )
+            for row in rows[begin:]:
+                row[-1] = host.first_ns
         self._killed = {row[0] for row in rows if row[13] is None}
         self._fill("processes", rows)
         self._fill("threads", threads)

@@ -73,9 +73,21 @@ class FirstPass:
                 continue
             slots = threads.of(columns["tid"], columns["ts"])
             host.stats.add(slots, columns["seq"], columns["ts"])
+            host.begins(self._begin(batch.event, columns))
             self._dispatch(host, batch.event, columns, slots, reader)
         host.problems = [text_of(p) for p in reader.problems]
         return host
+
+    def _begin(self, event: str, columns: Columns) -> int | None:
+        """When the first call or work of a batch begins; None: there is none in it."""
+        if event in self._model.by_event:
+            return int(columns["start"].min())
+        if event in self._model.begin_events:
+            return int(columns["ts"].min())
+        if event == "occatrace_device:activity":
+            queued = columns["queued"]
+            return int(np.where(queued > 0, np.minimum(queued, columns["start"]), columns["start"]).min())
+        return None
 
     def _dispatch(self, host: Host, event: str, columns: Columns, slots: Slots, reader: Reader) -> None:
         function = self._model.by_event.get(event)

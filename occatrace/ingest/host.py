@@ -35,6 +35,12 @@ class Host:
     tallies: dict[tuple[int, int], Tally] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
+    first_ns: int | None = None  # its first call or work begins
+
+    def begins(self, moment: int | None) -> None:
+        """A call or work begins then."""
+        if moment is not None and (self.first_ns is None or moment < self.first_ns):
+            self.first_ns = moment
 
     def reused(self) -> dict[int, list[int]]:
         """Thread ids that several threads had, with the times at which each began."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from occatrace.plots import charts, data
-from occatrace.render.text import duration, size
 from occatrace.run import RunError
+from occatrace.units import duration, size
 
 if TYPE_CHECKING:
     from occatrace.tables import Store

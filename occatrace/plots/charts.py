@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from occatrace.plots.data import Busy, Distribution, Memory, Shares
-from occatrace.render.text import duration, printable, size
+from occatrace.render.text import printable
+from occatrace.units import duration, size
 
 Spec = dict[str, Any]
 

@@ -159,6 +159,8 @@ def table(
     share = f" % is {definition.share}." if definition.share else ""
     yield f'<section id="t{number}" class="{"tall" if len(shown) > 12 else ""}" data-report="{text(definition.name)}">'
     yield f'<h2>{text(title)}</h2>\n<p class="about" id="about{number}">{text(about)}{text(share)}</p>\n'
+    for note in report.notes:
+        yield f'<p class="about">{text(note)}</p>\n'
     yield f'<div class="wide"><table class="sortable" aria-describedby="about{number}">'
     yield f"<caption>{text(title)}</caption>\n<thead><tr>"
     for column in columns:

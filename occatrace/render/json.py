@@ -1,4 +1,5 @@
-"""JSON: `{"schema": 1, "run": …, "losses": …, "reports": [{"name", "columns": [{"name", "unit"}], "rows": [{…}]}]}`."""
+"""JSON: `{"schema": 1, "run": …, "losses": …, "reports": [{"name", "columns": [{"name", "unit"}], "rows": [{…}]}]}`;
+a report has "notes" where something must be said beside it."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ def render(document: Document, out: TextIO) -> None:
         reports.append(
             {
                 "name": report.name,
+                **({"notes": list(report.notes)} if report.notes else {}),
                 "columns": [{"name": column.name, "unit": column.unit} for column in report.columns],
                 "rows": [dict(zip(names, row, strict=True)) for row in report.rows],
             }

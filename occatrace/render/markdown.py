@@ -20,6 +20,8 @@ def render(document: Document, out: TextIO) -> None:
         out.write(("\n" if number else "") + f"### {report.definition.title}\n\n")
         if report.definition.share:
             out.write(f"% is {report.definition.share}\n\n")
+        for note in report.notes:
+            out.write(f"{' '.join(note.split()).translate(_ESCAPES)}\n\n")
         out.write("| " + " | ".join(column.title for _, column in columns) + " |\n")
         out.write("|" + "|".join("--:" if column.unit in NUMERIC else "---" for _, column in columns) + "|\n")
         for row in report.rows:

@@ -12,40 +12,16 @@ from rich.text import Text
 
 from occatrace.render import Document
 from occatrace.reports import Column, Report
+from occatrace.units import SIZES, TIMES, duration, fixed, size
 
 # Left out one after another where the terminal is too narrow, least important first.
 _DISPENSABLE = ("stddev", "max", "min", "med", "busy", "source", "bytes", "device", "mode", "avg")
 _API_TITLES = {"occa": "OCCA", "opencl": "OpenCL", "cuda": "CUDA", "hip": "HIP", "openmp": "OpenMP", "mpi": "MPI"}
-NUMERIC = ("percent", "ns", "bytes", "count", "number")
+NUMERIC = ("percent", "ns", "bytes", "count", "number", *(u for u in (*TIMES, *SIZES) if u != "ns"))
 _NAME_WIDTH = 24
 _NARROWEST = 6
 _GAP = 2
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
-
-
-def duration(ns: float) -> str:
-    """Four digits and the unit that fits."""
-    for limit, scale, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
-        if abs(ns) < limit * 0.9995:
-            return f"{_digits(ns / scale, whole=scale == 1.0)} {unit}"
-    return f"{_digits(ns / 1e9)} s"
-
-
-def size(count: float) -> str:
-    """Four digits and the unit that fits."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1023.95 or unit == "TiB":
-            return f"{_digits(value, whole=unit == 'B')} {unit}"
-        value /= 1024
-    raise AssertionError
-
-
-def _digits(value: float, whole: bool = False) -> str:
-    if whole and float(value).is_integer():
-        return f"{value:.0f}"
-    before = len(f"{abs(value):.0f}")
-    return f"{value:,.{max(0, 4 - before)}f}"
 
 
 def printable(text: str) -> str:
@@ -59,10 +35,12 @@ def cell(value: Any, column: Column) -> str:
     """One value as text."""
     if value is None:
         return "-" if column.unit in NUMERIC else ""
-    if column.unit == "ns":
+    if column.unit == "ns" and not column.fixed:
         return duration(value)
-    if column.unit == "bytes":
+    if column.unit == "bytes" and not column.fixed:
         return size(value) if value else "-"
+    if column.fixed:
+        return fixed(value)
     if column.unit == "percent":
         return f"{value:.1f} %"
     if column.unit == "count":
@@ -121,6 +99,8 @@ def _print_table(
     columns, left_out = _fit(columns, cells, width)
     console.print(Text(f"{title} ({definition.name})", style="bold"), end="")
     console.print(Text(f"  % is {definition.share}" if definition.share else ""))
+    for note in report.notes:
+        console.print(Text(f"  {printable(note)}", style="italic"), soft_wrap=width is None)
     if not rows:
         console.print(Text("  nothing recorded", style="dim"))
         return

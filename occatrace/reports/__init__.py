@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from occatrace.reports.scope import KEYS, Scoped, can_split, tables_of
 from occatrace.run import RunError
+from occatrace.units import SIZES, TIMES, Units
 
 if TYPE_CHECKING:
     from occatrace.tables import Store
@@ -39,6 +41,7 @@ class Column:
     unit: str
     title: str
     help: str
+    fixed: bool = False  # in this very unit for people too, not in one that fits
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Definition:
     needs_calls: bool  # it is about single calls, which are opened only for those who ask
     columns: tuple[Column, ...]
     sql: str
+    counts: frozenset[str] = frozenset()  # tables of what is counted, where others are only looked up; empty: all
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Report:
 
     definition: Definition
     rows: Sequence[tuple[Any, ...]]
+    notes: Sequence[str] = ()  # what must be said beside it
+    split: int | None = None  # place of the column by which it is split
 
     @property
     def name(self) -> str:
@@ -106,6 +112,7 @@ def parse(name: str, text: str) -> Definition:
         single.get("needs") == "calls",
         tuple(columns),
         "\n".join(lines[at:]),
+        frozenset(single.get("counts", "").split()),
     )
 
 
@@ -128,8 +135,8 @@ def definition(name: str) -> Definition:
 class Selection:
     """Which rows of a report are wanted, and in which order."""
 
-    rows: int | None = None
-    sort: str | None = None
+    rows: int | None = None  # of a report that is split and not sorted: of each part
+    sort: str | None = None  # `column`, `column:asc`, `column:desc`, several with commas
     name: str | None = None
 
     def apply(self, report: Report) -> Report:
@@ -142,23 +149,82 @@ class Selection:
             else:
                 blocks.append([row])
         if self.name is not None and "name" in places:
-            try:
-                pattern = re.compile(self.name)
-            except re.error as error:
-                raise RunError(f"--filter-name {self.name!r} is not a regular expression: {error}") from None
+            pattern = regex(self.name)
             at = places["name"]
             blocks = [block for block in blocks if any(pattern.search(str(row[at])) for row in block)]
         if self.sort is not None:
-            if self.sort not in places:
-                raise RunError(f"{report.name} has no column {self.sort!r}; it has {', '.join(places)}")
-            by = places[self.sort]
-            there = [block for block in blocks if block[0][by] is not None]
-            missing = [block for block in blocks if block[0][by] is None]
-            text = report.columns[by].unit in ("text", "source", "parent")
-            blocks = sorted(there, key=lambda block: block[0][by], reverse=not text) + missing
+            for by, descending in reversed(self._order(report)):
+                there = [block for block in blocks if block[0][by] is not None]
+                missing = [block for block in blocks if block[0][by] is None]
+                blocks = sorted(there, key=lambda block: block[0][by], reverse=descending) + missing
         if self.rows is not None:
-            blocks = blocks[: max(self.rows, 0)]
-        return Report(report.definition, [row for block in blocks for row in block])
+            blocks = self._first(report, blocks)
+        return replace(report, rows=[row for block in blocks for row in block])
+
+    def _order(self, report: Report) -> list[tuple[int, bool]]:
+        """Places of the columns to sort by, and whether the largest come first: unless told otherwise, those of numbers."""
+        places = {column.name: place for place, column in enumerate(report.columns)}
+        titles = {column.title.lower(): place for place, column in enumerate(report.columns)}
+        out = []
+        for word in (self.sort or "").split(","):
+            name, _, way = word.strip().partition(":")
+            at = places.get(name, titles.get(name.lower()))
+            if at is None:
+                raise NoColumn(f"{report.name} has no column {name!r}; it has {', '.join(places)}")
+            if way not in ("", "asc", "desc"):
+                raise RunError(f"--sort {word}: write {name}:asc or {name}:desc")
+            text = report.columns[at].unit in ("text", "source", "parent")
+            out.append((at, way == "desc" or (way == "" and not text)))
+        return out
+
+    def _first(self, report: Report, blocks: list[list[tuple[Any, ...]]]) -> list[list[tuple[Any, ...]]]:
+        limit = max(self.rows or 0, 0)
+        if report.split is None or self.sort is not None:
+            return blocks[:limit]
+        counts: dict[Any, int] = {}
+        out = []
+        for block in blocks:
+            key = block[0][report.split]
+            counts[key] = counts.get(key, 0) + 1
+            if counts[key] <= limit:
+                out.append(block)
+        return out
+
+
+class NoColumn(RunError):
+    """A report has no column of this name."""
+
+
+def regex(text: str, option: str = "--filter-name") -> re.Pattern[str]:
+    """The regular expression of an option."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise RunError(f"{option} {text!r} is not a regular expression: {error}") from None
+
+
+def in_units(report: Report, units: Units) -> Report:
+    """Times and sizes in fixed units, which are in the columns' names and headings then."""
+    columns = list(report.columns)
+    factors: dict[int, int] = {}
+    for at, column in enumerate(columns):
+        unit = {"ns": units.time, "bytes": units.size}.get(column.unit)
+        if unit is None:
+            continue
+        name, base = column.name, "ns" if column.unit == "ns" else "bytes"
+        if (column.unit, unit) not in (("ns", "ns"), ("bytes", "B")):
+            factors[at] = TIMES[unit] if column.unit == "ns" else SIZES[unit]
+            head = re.sub(rf"_?{base}(?=_\d+$|$)", "", name)
+            match = re.fullmatch(r"(.*?)(_\d+)?", head)
+            assert match
+            name = "_".join(filter(None, (match[1], unit.lower()))) + (match[2] or "")
+        title = f"{column.title} ({'µs' if unit == 'us' else unit})"
+        columns[at] = replace(column, name=name, unit=unit, title=title, fixed=True)
+    rows = [
+        tuple(v / factors[at] if at in factors and v is not None else v for at, v in enumerate(row))
+        for row in report.rows
+    ]
+    return replace(report, definition=replace(report.definition, columns=tuple(columns)), rows=rows)
 
 
 def macros(con: duckdb.DuckDBPyConnection) -> None:
@@ -172,27 +238,86 @@ def prepare(con: duckdb.DuckDBPyConnection) -> None:
     con.execute((_FOLDER / "_views.sql").read_text(encoding="utf-8"))
 
 
-def make(store: Store, name: str) -> Report:
-    """Run a report on the tables of a run."""
+def make(store: Store, name: str, scoped: Scoped | None = None) -> Report:
+    """Run a report on the tables of a run, or on a part of them."""
     entry = definition(name)
     if entry.needs_calls:
         store.functions()
-    result = store.con.execute(entry.sql)
+    try:
+        if scoped is None or scoped.plain:
+            return Report(entry, _rows(store.con, entry))
+        return _scoped(entry, scoped)
+    except duckdb.Error as error:
+        raise RunError(f"{name}: {_reason(store, error)}") from error
+
+
+def _reason(store: Store, error: duckdb.Error) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, duckdb.IOException | duckdb.InvalidInputException | duckdb.SerializationException):
+        return f"a table cannot be read ({text}); remove {store.path} to make the tables again from the trace"
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return (
+            f"too little memory or temporary space ({text}); --filter-time makes it smaller, TMPDIR names another place"
+        )
+    return f"cannot be made of these tables ({text})"
+
+
+def _rows(con: duckdb.DuckDBPyConnection, entry: Definition) -> list[tuple[Any, ...]]:
+    result = con.execute(entry.sql)
     order = {column[0]: i for i, column in enumerate(result.description or ())}
     picked = [(order[column.name], column) for column in entry.columns]
-    return Report(entry, [tuple(_plain(row[i], column) for i, column in picked) for row in result.fetchall()])
+    return [tuple(_plain(row[i], column) for i, column in picked) for row in result.fetchall()]
 
 
-def summary(store: Store) -> list[Report]:
+def _scoped(entry: Definition, scoped: Scoped) -> Report:
+    tables = tables_of(entry.sql)
+    counted = entry.counts or tables
+    notes = scoped.notes(counted)
+    by = scoped.scope.by
+    if by is not None and not can_split(entry.sql, by):
+        ways = [key for key in KEYS if can_split(entry.sql, key)]
+        there = f"it can be by {' or '.join(ways)}" if ways else "nor by anything else"
+        notes.append(f"not split by {by}: not all that it is made of belongs to one; {there}")
+        by = None
+    if by is None:
+        with scoped.connection(tables, counted) as con:
+            report = Report(entry, _rows(con, entry), notes)
+    else:
+        report = _split(entry, scoped, by, notes)
+    at = next((place for place, column in enumerate(report.columns) if column.unit == "parent"), None)
+    if scoped.scope.names == "okl" and at is not None:
+        report = replace(report, rows=[row for row in report.rows if row[at] is None])
+    return report
+
+
+def _split(entry: Definition, scoped: Scoped, by: str, notes: Sequence[str]) -> Report:
+    """The report of each rank, thread, device or stream, with its key in the first column."""
+    tables = tables_of(entry.sql)
+    kept = [place for place, column in enumerate(entry.columns) if column.name != by]
+    rows = []
+    for part in scoped.parts(tables):
+        with scoped.connection(tables, entry.counts or tables, part) as con:
+            rows += [(part.title, *(row[place] for place in kept)) for row in _rows(con, entry)]
+    columns = (Column(by, "text", KEYS[by][1], ""), *(entry.columns[place] for place in kept))
+    if entry.group:
+        at = [column.name for column in columns].index(entry.group)
+        first = {row[at]: number for number, row in reversed(list(enumerate(rows)))}
+        rows.sort(key=lambda row: first[row[at]])
+    share = f"{entry.share}, of this {by}" if entry.share else ""
+    title = f"{entry.title} by {by}"
+    return Report(replace(entry, title=title, share=share, columns=columns), rows, notes, 0)
+
+
+def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
     """The reports of the end of a run: OCCA's kernels (or the device's, where there is no OCCA), memory, calls."""
-    made = [make(store, name) for name in SUMMARY]
+    made = [make(store, name, scoped) for name in SUMMARY]
     if not made[0].rows:
-        made[0] = make(store, WITHOUT_OCCA)
+        made[0] = make(store, WITHOUT_OCCA, scoped)
     ranks = store.con.execute("SELECT count(DISTINCT rank) FROM processes").fetchall()[0][0]
     if ranks > 1:
         if ranks <= RANKS_SHOWN:
-            made.append(make(store, "rank_sum"))
-        made.append(Selection(rows=BALANCE_ROWS).apply(make(store, "rank_balance")))
+            made.append(make(store, "rank_sum", scoped))
+        made.append(Selection(rows=BALANCE_ROWS).apply(make(store, "rank_balance", scoped)))
     return [report for report in made if report.rows]
 
 

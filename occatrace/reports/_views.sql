@@ -1,4 +1,7 @@
--- Views that several reports stand on.
+-- Views that several reports stand on, and what they know of the run.
+
+-- The moment that all views call zero: the first call or work of the run. (Runs of before schema 2 do not have it.)
+CREATE OR REPLACE MACRO run_zero() AS (SELECT coalesce(min(coalesce(first_ns, start_ns)), 0) FROM processes);
 
 -- Memory operations by kind and mode, with a number for each pair.
 CREATE OR REPLACE TEMP VIEW memory_groups AS

@@ -1,6 +1,7 @@
 -- title: Kernel launches: call, queue, kernel
 -- about: how long the launching call took, how long the kernel waited in its queue, and how long it ran
 -- needs: calls
+-- counts: activities
 -- share: of the time of all of these calls, waits and kernels
 -- column: share percent Time
 -- column: calls count Calls

@@ -2,7 +2,7 @@
 -- about: allocations by OCCA that were not freed before the end of the program
 -- needs: calls
 -- column: bytes bytes Bytes
--- column: at_ns ns Allocated (since tracing of the first process began)
+-- column: at_ns ns Allocated (since the first call or work of the run)
 -- column: handle text Memory
 -- column: mode text Mode
 -- column: thread text Thread
@@ -11,7 +11,7 @@ WITH freed AS (
     SELECT a.*, f.start_ns AS freed_ns
     FROM occa_allocations a ASOF LEFT JOIN occa_frees f ON f.process = a.process AND f.handle = a.handle AND f.start_ns >= a.end_ns
 )
-SELECT bytes, f.end_ns - (SELECT min(start_ns) FROM processes) AS at_ns, printf('0x%x', handle) AS handle, f.mode AS mode,
+SELECT bytes, f.end_ns - run_zero() AS at_ns, printf('0x%x', handle) AS handle, f.mode AS mode,
        p.pid || ':' || t.tid AS thread, function AS name
 FROM freed f JOIN processes p ON p.process = f.process JOIN threads t ON t.thread = f.thread
 WHERE freed_ns IS NULL ORDER BY bytes DESC, at_ns

@@ -2,7 +2,7 @@
 -- about: memory that OCCA allocated, by mode: how much was in use at most, when, and at the end
 -- needs: calls
 -- column: high_water_bytes bytes High water
--- column: high_water_at_ns ns At (since tracing of the first process began)
+-- column: high_water_at_ns ns At (since the first call or work of the run)
 -- column: in_use_bytes bytes At the end
 -- column: allocations count Allocations
 -- column: bytes bytes Allocated
@@ -18,7 +18,7 @@ WITH changes AS (
 curve AS (
     SELECT mode, moment, sum(change) OVER (PARTITION BY mode ORDER BY moment, change DESC ROWS UNBOUNDED PRECEDING) AS in_use FROM changes
 )
-SELECT max(c.in_use) AS high_water_bytes, arg_max(c.moment, c.in_use) - (SELECT min(start_ns) FROM processes) AS high_water_at_ns,
+SELECT max(c.in_use) AS high_water_bytes, arg_max(c.moment, c.in_use) - run_zero() AS high_water_at_ns,
        (SELECT sum(change) FROM changes x WHERE x.mode = c.mode) AS in_use_bytes,
        (SELECT count(*) FROM occa_allocations a WHERE a.mode = c.mode) AS allocations,
        (SELECT sum(bytes) FROM occa_allocations a WHERE a.mode = c.mode) AS bytes,

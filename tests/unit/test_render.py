@@ -13,8 +13,9 @@ import pytest
 
 from occatrace.losses import Losses
 from occatrace.render import Document, renderer
-from occatrace.render.text import duration, printable, size
+from occatrace.render.text import printable
 from occatrace.reports import Report, parse
+from occatrace.units import duration, size
 
 HOSTILE = [
     "plain",

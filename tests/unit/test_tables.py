@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import occatrace
 from occatrace import losses, reports
 from occatrace.histogram import bucket
-from occatrace.schema import TABLES
-from occatrace.tables import Store, StoreError, open_store
+from occatrace.schema import SCHEMA_VERSION, TABLES
+from occatrace.tables import Store, StoreError, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 
 
@@ -260,10 +262,62 @@ def test_bad_stores(tmp_path: Path) -> None:
     kernels.unlink()
     with pytest.raises(StoreError, match=r"is missing.*remove"):
         open_store(run, model=MODEL)
-    (run / "tables" / "tables.json").write_text('{"schema": 0}', encoding="utf-8")
-    with pytest.raises(StoreError, match="schema version 0"):
-        open_store(run, model=MODEL)
+    for text, said in (("{", "damaged"), ("{}", "damaged"), ('{"schema": "two"}', "damaged"), ("[]", "damaged")):
+        (run / "tables" / "tables.json").write_text(text, encoding="utf-8")
+        with pytest.raises(StoreError, match=f"{said}.*remove"):
+            open_store(run, model=MODEL)
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(StoreError, match="neither tables nor a trace"):
         open_store(empty, model=MODEL)
+
+
+def make_older(run: Path) -> None:
+    """The tables as version 1 had them: without some tables, and without some columns."""
+    tables = run / "tables"
+    for name in ("allocations", "ranges", "counters"):
+        (tables / f"{name}.parquet").unlink()
+    con = connect()
+    columns = "process, host, pid, ppid, exe, cmdline, run, mode, version, start_ns, end_ns, realtime_ns, mono_ns, exit, trace"
+    con.execute(f"CREATE TABLE p AS SELECT {columns} FROM '{tables}/processes.parquet'")
+    con.execute(f"COPY p TO '{tables}/processes.parquet'")
+    (tables / "tables.json").write_text('{"schema": 1, "problems": ["told then"]}', encoding="utf-8")
+
+
+def test_older_tables_are_made_again_from_the_trace(tmp_path: Path) -> None:
+    run = run_folder(tmp_path)
+    open_store(run, model=MODEL, open_trace=demo_trace().open).close()
+    make_older(run)
+    with open_store(run, model=MODEL, open_trace=demo_trace().open) as store:
+        assert rows(store, "SELECT first_ns IS NOT NULL FROM processes") == [(True,)]
+        assert store.problems == []
+    manifest = json.loads((run / "tables" / "tables.json").read_text(encoding="utf-8"))
+    assert manifest["schema"] == SCHEMA_VERSION and manifest["version"] == occatrace.__version__
+    assert [p.name for p in run.iterdir() if p.name.startswith("tables")] == ["tables"]
+
+
+def test_older_tables_without_a_trace_open_as_far_as_they_go(tmp_path: Path) -> None:
+    run = run_folder(tmp_path)
+    with open_store(run, model=MODEL, open_trace=demo_trace().open) as store:
+        before = reports.make(store, "gpu_kern_sum").rows
+    make_older(run)
+    shutil.rmtree(run / "trace")
+    with open_store(run, model=MODEL) as store:
+        assert rows(store, "SELECT count(*) FROM allocations") == [(0,)]
+        assert rows(store, "SELECT first_ns, rank FROM processes") == [(None, None)]
+        assert store.problems[0] == "told then"
+        assert (
+            "version 1" in store.problems[1]
+            and "nothing is known of allocations, ranges, counters" in store.problems[1]
+        )
+        assert reports.make(store, "gpu_kern_sum").rows == before
+        with pytest.raises(StoreError, match="the trace is gone"):
+            reports.make(store, "api_trace")
+
+
+def test_newer_tables_say_who_made_them(tmp_path: Path) -> None:
+    run = run_folder(tmp_path)
+    open_store(run, model=MODEL, open_trace=demo_trace().open).close()
+    (run / "tables" / "tables.json").write_text('{"schema": 99, "version": "7.1"}', encoding="utf-8")
+    with pytest.raises(StoreError, match=r"made by occatrace 7\.1 \(tables of version 99.*update occatrace"):
+        open_store(run, model=MODEL)

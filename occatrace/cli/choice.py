@@ -1,0 +1,119 @@
+"""Which part of a run is wanted and how it is shown: options that `report` and `run` share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from occatrace import naming, units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from occatrace.reports import Report
+    from occatrace.reports.scope import Scoped
+    from occatrace.tables import Store
+
+BY = ("rank", "thread", "device", "stream")
+
+
+def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """--names, --units, --rows, --sort, --filter-name, --filter-time, --by."""
+    add_names(parser)
+    parser.add_argument(
+        "--units",
+        metavar="UNITS",
+        help="of times (ns, us, ms, s) and sizes (B, KiB, MiB, GiB, kB, MB, GB), as in ms,MiB; base: ns and B; auto: what"
+        " fits (default: auto in tables for people, base in csv, tsv and json)",
+    )
+    parser.add_argument(
+        "--rows", metavar="N", type=int, help="only the first N rows of each report, or of each of --by"
+    )
+    parser.add_argument(
+        "--sort",
+        metavar="COLUMN",
+        help="sort by this column: numbers the largest first, texts from A; COLUMN:asc and COLUMN:desc say otherwise",
+    )
+    parser.add_argument(
+        "--filter-name", metavar="REGEX", help="only rows whose name this is found in; percentages stay those of all"
+    )
+    parser.add_argument(
+        "--filter-time",
+        metavar="BEGIN:END",
+        help="only what begins within this part of the run, with its whole duration: 1.2s:1.4s from its first call, :25%%,"
+        " end-500ms:, or times of day like 2026-11-21T14:03:05",
+    )
+    parser.add_argument("--by", choices=BY, help="each report for each of them")
+
+
+def add_names(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """--names."""
+    parser.add_argument(
+        "--names",
+        choices=naming.NAMES,
+        default=naming.DEFAULT,
+        help="of kernels: okl: as in the source, with file and line; short: C++ names alone; demangled: with parameters and"
+        " template arguments; raw: as recorded (default: %(default)s)",
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the options say, checked as far as it can be without the run."""
+
+    names: str = naming.DEFAULT
+    fixed: units.Units | None = None
+    by: str | None = None
+    window: units.Range | None = None
+    rows: int | None = None
+    sort: str | None = None
+    name: str | None = None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Choice:
+        """From parsed options. Raises a RunError for what cannot be understood."""
+        from occatrace.reports import regex
+        from occatrace.run import RunError
+
+        if args.filter_name is not None:
+            regex(args.filter_name)
+        if args.rows is not None and args.rows < 0:
+            raise RunError(f"--rows {args.rows}: write a number of rows, as in --rows 10")
+        fixed = units.parse_units(args.units) if args.units else None
+        window = units.parse_range(args.filter_time) if args.filter_time is not None else None
+        return cls(args.names, fixed, args.by, window, args.rows, args.sort, args.filter_name)
+
+    def scoped(self, store: Store) -> Scoped:
+        """The part of the run that is wanted."""
+        from occatrace.reports.scope import Scope, Scoped
+
+        return Scoped(store, Scope(self.window, self.by, self.names))
+
+    def reports(self, store: Store, names: Sequence[str]) -> list[Report]:
+        """The reports of these names, or the summary, as they were asked for."""
+        from occatrace import reports
+
+        scoped = self.scoped(store)
+        made = [reports.make(store, name, scoped) for name in names] if names else reports.summary(store, scoped)
+        return self.rows_of(made)
+
+    def rows_of(self, made: Sequence[Report]) -> list[Report]:
+        """Of each report the rows that are wanted, in their units. One that lacks the column to sort by stays as it is."""
+        from occatrace import reports
+
+        selection = reports.Selection(self.rows, self.sort, self.name)
+        unsorted = reports.Selection(self.rows, None, self.name)
+        out, failed = [], []
+        for report in made:
+            try:
+                out.append(selection.apply(report))
+            except reports.NoColumn as error:
+                failed.append(error)
+                out.append(unsorted.apply(report))
+        if failed and len(failed) == len(made):
+            raise failed[0]
+        for unknown in failed:
+            print(f"! not sorted: {unknown}", file=sys.stderr)
+        return [reports.in_units(report, self.fixed) for report in out] if self.fixed else out

@@ -1,0 +1,343 @@
+"""What of a run a report is made of: a part of the time, one rank, thread, device or stream, and kernels' names.
+
+A report is SQL over tables. A scope puts views of the same names in front of them, in a connection of its own, so that
+every report can be narrowed and split without knowing of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+
+from occatrace import naming
+from occatrace.schema import CALLS, TABLES
+from occatrace.sql import name as sql_name
+from occatrace.units import Range, UnitError, duration
+
+if TYPE_CHECKING:
+    from occatrace.tables import Store
+
+_VIEWS = Path(__file__).parent / "_views.sql"
+
+# By what reports can be split: the column of the tables that tells it, and the heading.
+KEYS: Mapping[str, tuple[str, str]] = {
+    "rank": ("process", "Rank"),
+    "thread": ("thread", "Thread"),
+    "device": ("device", "Device"),
+    "stream": ("queue", "Stream"),
+}
+# Tables about what there is; all others are about what happened, and can be narrowed.
+_THINGS = ("processes", "threads", "names", "kernels", "devices", "queues", "clocks", "clock_warnings", "losses")
+_COLUMNS = {table.name: tuple(c.name for c in table.columns) for table in TABLES if table.name not in _THINGS}
+_COLUMNS |= {
+    "calls": tuple(c.name for c in CALLS.columns),
+    "occa_allocations": ("process", "thread", "start_ns"),
+    "occa_frees": ("process", "thread", "start_ns"),
+}
+# Calls of OCCA's kernels and copies are where their device work is.
+_WITH_WORK = ("kernel_runs", "occa_copies")
+_ON_HOST = "host"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What of a run is wanted."""
+
+    window: Range | None = None
+    by: str | None = None
+    names: str = "raw"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a split run: its title, and what belongs to it. `None` in `ids`: what belongs to nothing of the kind."""
+
+    title: str
+    ids: Sequence[int | None]
+
+
+@cache
+def _views() -> Mapping[str, str]:
+    """The views that reports share, by name."""
+    text = _VIEWS.read_text(encoding="utf-8")
+    return dict(re.findall(r"CREATE OR REPLACE TEMP VIEW (\w+) AS\s+(.*?);\n", text + "\n", re.DOTALL))
+
+
+@cache
+def tables_of(sql: str) -> frozenset[str]:
+    """The tables of what happened that a query reads, itself or through views."""
+    read: set[str] = set()
+    named: set[str] = set()  # by WITH
+    waiting: list[Any] = [json.loads(_parser().execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                read.add(node["table_name"])
+            named |= {entry["key"] for entry in (node.get("cte_map") or {}).get("map", ())}
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    read -= named
+    through = (tables_of(_views()[view]) for view in read & set(_views()))
+    return frozenset(read & set(_COLUMNS)).union(*through)
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+def _splits(table: str, key: str) -> bool:
+    return KEYS[key][0] in _COLUMNS[table] or (key in ("device", "stream") and table in _WITH_WORK)
+
+
+def can_split(sql: str, key: str) -> bool:
+    """Whether a report can be told for each rank, thread, device or stream."""
+    tables = tables_of(sql)
+    return bool(tables) and all(_splits(table, key) for table in tables)
+
+
+class Scoped:
+    """The tables of a run, narrowed to a window and with names as wanted, for any number of reports."""
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store = store
+        self.scope = scope
+        self._begin: int | None = None
+        self._end: int | None = None
+        con = store.con
+        database, schema = con.execute("SELECT current_database(), current_schema()").fetchall()[0]
+        self._main = f"{sql_name(database)}.{sql_name(schema)}"
+        if scope.window:
+            self._resolve(scope.window)
+
+    def _resolve(self, window: Range) -> None:
+        zero, end, clock = self._store.con.execute(
+            "SELECT run_zero(), coalesce(max(end_ns), 0), coalesce(min(realtime_ns::BIGINT - mono_ns::BIGINT), 0) FROM processes"
+        ).fetchall()[0]
+        self._zero, self._length = int(zero), max(int(end) - int(zero), 0)
+        if window.begin:
+            self._begin = max(window.begin.at(int(zero), int(end), int(clock)), 0)
+        if window.end:
+            self._end = max(window.end.at(int(zero), int(end), int(clock)), 0)
+        if self._begin is not None and self._end is not None and self._end < self._begin:
+            raise UnitError(f"--filter-time {window.text}: ends before it begins")
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the whole run as it is."""
+        return not (self._timed or self.scope.by or self._names_differ())
+
+    def _names_differ(self) -> bool:
+        if self.scope.names in ("raw", "okl", "short"):
+            return self.scope.names != "raw"
+        sql = f"SELECT 1 FROM {self._main}.activities WHERE kind = 'kernel' AND regexp_matches(name, '^__?Z') LIMIT 1"
+        return bool(self._store.con.execute(sql).fetchall())
+
+    @contextmanager
+    def connection(
+        self, tables: frozenset[str], counted: frozenset[str], part: Part | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection in which the tables that a report reads are narrowed; to a window only those that it counts."""
+        con = self._store.con.cursor()
+        try:
+            if "calls" in tables or (self._timed and tables & {"call_stats", "call_hist", "failures"}):
+                self._store.functions()
+            tables = tables | {t for t in ("activities",) if tables & set(_WITH_WORK)}
+            if self._timed and tables & {"activities", *_WITH_WORK}:
+                self._place_runs(con)
+            self._rename(con)
+            for table in sorted(tables):
+                sql = self._narrowed(table, part, timed=self._timed and table in counted)
+                if sql:
+                    con.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {sql}")
+            con.execute(_VIEWS.read_text(encoding="utf-8"))
+            yield con
+        finally:
+            con.close()
+
+    @property
+    def _timed(self) -> bool:
+        return self._begin is not None or self._end is not None
+
+    def _within(self, column: str) -> str:
+        """SQL: whether a moment lies in the window."""
+        out = [f"{column} >= {self._begin}"] if self._begin is not None else []
+        out += [f"{column} < {self._end}"] if self._end is not None else []
+        return " AND ".join(out) or "true"
+
+    def _place_runs(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Where each OCCA kernel call counts: where its first device work begins, so that its parts stay together."""
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE run_begins AS SELECT thread, run_seq, min(start_ns) AS begins"
+            f" FROM {self._main}.activities WHERE run_seq IS NOT NULL GROUP BY ALL"
+        )
+
+    def _rename(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Names of kernels as they are wanted, by the names as recorded."""
+        if self.scope.names == "raw":
+            return
+        rename = naming.demangled if self.scope.names == "demangled" else naming.short
+        raw = con.execute(f"SELECT DISTINCT name FROM {self._main}.activities WHERE kind = 'kernel'").fetchall()
+        names = [name for (name,) in raw if name is not None]
+        con.register(
+            "_renamed", {"raw": np.array(names, object), "shown": np.array([rename(n) for n in names], object)}
+        )
+        con.execute("CREATE OR REPLACE TEMP TABLE renamed AS SELECT * FROM _renamed")
+        con.unregister("_renamed")
+
+    def _narrowed(self, table: str, part: Part | None, timed: bool) -> str | None:
+        """SQL of one table in this scope; None: as it is."""
+        source, joins, columns = f"{self._main}.{table}", "", "t.*"
+        conditions: list[str] = []
+        if table in ("occa_allocations", "occa_frees"):
+            # Views of the store's own connection, which this one does not see.
+            self._store.functions()
+            source = f"({self._store.memory_views[table]})"
+        if timed and table in ("call_stats", "call_hist"):
+            query = _STATS if table == "call_stats" else _HIST
+            source = f"({query.format(calls=f'{self._main}.calls', within=self._within('start_ns'))})"
+        elif timed and table == "failures":
+            joins = f" JOIN {self._main}.calls c USING (thread, seq)"
+            conditions.append(self._within("c.start_ns"))
+        elif timed and table in ("activities", *_WITH_WORK):
+            seq = "run_seq" if table == "activities" else "seq"
+            joins = f" LEFT JOIN run_begins b ON b.thread = t.thread AND b.run_seq = t.{seq}"
+            conditions.append(self._within("coalesce(b.begins, t.start_ns)"))
+        elif timed:
+            moment = next((c for c in ("start_ns", "time_ns") if c in _COLUMNS[table]), None)
+            conditions += [self._within(f"t.{moment}")] if moment else []
+        if table == "activities" and self.scope.names != "raw":
+            joins += " LEFT JOIN renamed n ON n.raw = t.name"
+            shown = "coalesce(n.shown, t.name)"
+            if self.scope.names == "okl":
+                joins += f" LEFT JOIN {self._main}.kernels k ON k.kernel = t.kernel"
+                shown = f"coalesce({_AUTHOR}, {shown})"
+            columns = f"t.* REPLACE (CASE WHEN t.kind = 'kernel' THEN {shown} ELSE t.name END AS name)"
+        if part is not None and self.scope.by and _splits(table, self.scope.by):
+            conditions.append(self._belongs(table, KEYS[self.scope.by][0], part))
+        if not joins and not conditions and not source.startswith("("):
+            return None
+        return f"SELECT {columns} FROM {source} t{joins}" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+
+    def _belongs(self, table: str, column: str, part: Part) -> str:
+        numbers = ", ".join(str(i) for i in part.ids if i is not None)
+        if column in _COLUMNS[table]:
+            tests = [f"t.{column} IN ({numbers})"] if numbers else []
+            tests += [f"t.{column} IS NULL"] if None in part.ids else []
+            return f"({' OR '.join(tests)})"
+        work = f"SELECT 1 FROM {self._main}.activities w WHERE w.thread = t.thread AND w.run_seq = t.seq"
+        tests = [f"EXISTS ({work} AND w.{column} IN ({numbers}))"] if numbers else []
+        tests += [f"NOT EXISTS ({work} AND w.{column} IS NOT NULL)"] if None in part.ids else []
+        return f"({' OR '.join(tests)})"
+
+    def parts(self, tables: frozenset[str]) -> list[Part]:
+        """The ranks, threads, devices or streams of which these tables tell something."""
+        by = self.scope.by
+        assert by
+        column = KEYS[by][0]
+        if "calls" in tables:
+            self._store.functions()
+        con = self._store.con
+        found: set[int | None] = set()
+        for table in tables:
+            if column in _COLUMNS[table]:
+                found |= {row[0] for row in con.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall()}
+            else:
+                found.add(None)
+        titles: dict[str, list[int | None]] = {}
+        for number, title in _titles(con, by):
+            if number in found:
+                titles.setdefault(title, []).append(number)
+                found.discard(number)
+        if None in found:
+            titles.setdefault(_ON_HOST if by in ("device", "stream") else "none", []).append(None)
+        return [Part(title, ids) for title, ids in titles.items()]
+
+    def notes(self, tables: frozenset[str]) -> list[str]:
+        """What must be said beside a report in this scope."""
+        if not self._timed or not tables:
+            return []
+        zero = self._zero
+        begin = "the beginning" if self._begin is None else duration(self._begin - zero)
+        end = "the end" if self._end is None else duration(self._end - zero)
+        out = [
+            f"only {begin} to {end} of the run's {duration(self._length)}: what begins then, whole. {self._crossing(tables)}"
+        ]
+        if tables & {"call_stats", "call_hist"} and (n := self._tallied()):
+            out.append(f"calls that were only counted have no time: those of {n} function{'s' * (n > 1)} are left out")
+        return out
+
+    def _tallied(self) -> int:
+        sql = "SELECT count(DISTINCT (api, function)) FROM call_stats WHERE source = 'tally'"
+        return int(self._store.con.execute(sql).fetchall()[0][0])
+
+    def _crossing(self, tables: frozenset[str]) -> str:
+        """How many calls and pieces of work cross the borders."""
+        spans = {table for table in tables if {"start_ns", "end_ns"} <= set(_COLUMNS[table])}
+        if tables & {"call_stats", "call_hist"}:
+            spans.add("calls")
+        if "calls" in spans:
+            self._store.functions()
+        counts = [0, 0]
+        for table in sorted(spans):
+            for at, border in enumerate((self._begin, self._end)):
+                if border is not None:
+                    sql = f"SELECT count(*) FROM {self._main}.{table} WHERE start_ns < {border} AND end_ns > {border}"
+                    if at and self._begin is not None:
+                        sql += f" AND start_ns >= {self._begin}"
+                    counts[at] += int(self._store.con.execute(sql).fetchall()[0][0])
+        return f"{counts[0]:,} that began earlier and reach into it are left out; {counts[1]:,} end after it"
+
+
+def _titles(con: duckdb.DuckDBPyConnection, by: str) -> list[tuple[int, str]]:
+    """Number and title of all ranks' processes, threads, devices or streams, in order."""
+    rows: list[tuple[Any, ...]] = con.execute(_TITLES[by]).fetchall()
+    often = [row[1] for row in rows]
+    if by in ("device", "stream"):
+        # The same device of several processes: each says whose it is.
+        return [(n, f"{title} ({whose})" if often.count(title) > 1 else title) for n, title, whose in rows]
+    return [(row[0], row[1]) for row in rows]
+
+
+_WHOSE = "CASE WHEN p.rank IS NULL THEN 'process ' || p.pid ELSE 'rank ' || p.rank END"
+_TITLES = {
+    "rank": "SELECT process, coalesce(rank::VARCHAR, 'none') FROM processes ORDER BY rank NULLS LAST, process",
+    "thread": """
+        SELECT t.thread, CASE WHEN (SELECT count(DISTINCT rank) FROM processes) > 1 THEN coalesce(p.rank || ': ', '') ELSE '' END
+                         || p.pid || ':' || t.tid
+        FROM threads t JOIN processes p USING (process) ORDER BY t.thread""",
+    "device": f"""
+        SELECT d.device, d.name || CASE WHEN d.id > 1 AND n > 1 THEN ' #' || d.id ELSE '' END, {_WHOSE}
+        FROM (SELECT *, count(*) OVER (PARTITION BY process, name) AS n FROM devices) d
+        JOIN processes p USING (process) ORDER BY d.device""",
+    "stream": f"""
+        SELECT q.queue, coalesce(d.name, 'unknown device') || ', queue ' || q.id, {_WHOSE}
+        FROM queues q LEFT JOIN devices d USING (device) JOIN processes p ON p.process = q.process ORDER BY q.queue""",
+}
+
+_PLACE = "parse_filename(k.source) || CASE WHEN k.line > 0 THEN ':' || k.line ELSE '' END"
+_AUTHOR = f"k.name || CASE WHEN k.source <> '' THEN ' (' || {_PLACE} || ')' ELSE '' END"
+
+# Statistics as the first pass makes them, of the single calls of a window.
+_STATS = """
+    SELECT process, thread, api, function, 'event' AS source, count(*) AS calls, count(*) FILTER (failed) AS failed,
+           sum(span(start_ns, end_ns)) AS total_ns, avg(span(start_ns, end_ns)) AS mean_ns,
+           coalesce(var_pop(span(start_ns, end_ns)), 0) * count(*) AS m2, min(span(start_ns, end_ns)) AS min_ns,
+           max(span(start_ns, end_ns)) AS max_ns, sum(bytes) FILTER (failed IS NOT true) AS bytes
+    FROM {calls} WHERE {within} GROUP BY ALL
+"""
+_HIST = """
+    SELECT process, thread, api, function, bucket_middle(bucket(span(start_ns, end_ns))) AS value_ns, count(*) AS calls
+    FROM {calls} WHERE {within} GROUP BY ALL
+"""

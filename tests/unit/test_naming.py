@@ -1,0 +1,74 @@
+"""Names of kernels: what C++ compilers make of them, and what people want to read."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from occatrace.naming import demangled, short
+
+
+@pytest.mark.parametrize(
+    ("raw", "full", "brief"),
+    [
+        ("_Z3addPfS_S_", "add(float*, float*, float*)", "add"),
+        (
+            "_ZN6thrust8cuda_cub6launchIiNS_4plusIiEEEEvT_T0_",
+            "void thrust::cuda_cub::launch<int, thrust::plus<int> >(int, thrust::plus<int>)",
+            "thrust::cuda_cub::launch",
+        ),
+        ("_ZN12_GLOBAL__N_13fooEi", "(anonymous namespace)::foo(int)", "(anonymous namespace)::foo"),
+        ("_ZN1AclEi", "A::operator()(int)", "A::operator()"),
+        ("_ZN1AltERKS_", "A::operator<(A const&)", "A::operator<"),
+        ("_ZN1AlsIiEERS_T_", "A& A::operator<< <int>(int)", "A::operator<<"),
+        ("_ZNK1AcvbEv", "A::operator bool() const", "A::operator bool"),
+        ("_ZZ3foovENKUlvE_clEv", "foo()::{lambda()#1}::operator()() const", "foo::{lambda()#1}::operator()"),
+        ("_Z3addPf.kd", "add(float*)", "add"),
+        ("scale", "scale", "scale"),
+        ("_occa_add_0", "_occa_add_0", "_occa_add_0"),
+        ("my kernel (fast)", "my kernel (fast)", "my kernel (fast)"),
+        ("k<int>(float*)", "k<int>(float*)", "k"),
+        ("decltype(auto) foo<int>(int)", "decltype(auto) foo<int>(int)", "foo"),
+        ("enable_if<(3>2), void>::type foo<3>(int)", "enable_if<(3>2), void>::type foo<3>(int)", "foo"),
+        ("_Z", "_Z", "_Z"),
+        ("", "", ""),
+    ],
+)
+def test_names(raw: str, full: str, brief: str) -> None:
+    assert demangled(raw) == full
+    assert short(raw) == brief
+
+
+def test_against_cxxfilt() -> None:
+    """The names in a real C++ library, against binutils."""
+    if not shutil.which("c++filt") or not shutil.which("nm"):
+        pytest.skip("needs binutils")
+    from occatrace import _native
+
+    command = ["nm", "-D", "--format=posix", _native.__file__]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = [line.split("@")[0].split()[0] for line in listed.splitlines() if line.startswith("_Z")]
+    assert len(names) > 20
+    told = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    assert [demangled(name) for name in names] == told.splitlines()
+
+
+@given(st.text("_Z<>(){}[]:ab operator,&*", max_size=40))
+def test_any_text_has_a_name(text: str) -> None:
+    assert isinstance(short(text), str) and (short(text) or not text)
+
+
+def test_long_names() -> None:
+    assert short("x" * 524_288 + "<int>(int)") == "x" * 524_288
+    # GCC's runtime unfolds no more than 1024 bytes: such names stay as they are, but a short one can be told.
+    for mangled, brief in (
+        (f"_Z500000{'k' * 500_000}i", "k" * 500_000),
+        ("_ZN6Kokkos4Impl8parallelI" + "f" * 2000 + "EEvv", "Kokkos::Impl::parallel"),
+        ("_ZN12_GLOBAL__N_11kE" + "f" * 2000, "(anonymous namespace)::k"),
+        ("_Z9k" + "f" * 5, "_Z9kfffff"),
+    ):
+        assert demangled(mangled) == mangled and short(mangled) == brief
