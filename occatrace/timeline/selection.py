@@ -1,27 +1,25 @@
-"""Which slices, flows and counter values a timeline has, in SQL; sorted and numbered on disk, in bounded memory."""
+"""Which slices and flows a timeline has, in SQL; sorted and numbered on disk, in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy.typing as npt
 
+from occatrace.model import Function
 from occatrace.schema import HOST_MODES, MEMORY_KINDS
-from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 from occatrace.tables import Store
 
 WINDOW_ROWS = 1 << 17
-_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {WINDOW_ROWS})"
+FILE_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {WINDOW_ROWS})"
 DEVICE = "device"  # in Options.apis: the work on devices
 
 # Kinds of tracks, in the order in which they are written, and so sorted.
-THREAD, QUEUE, MEMORY, PROBLEMS = range(4)
-# Kinds of counters.
-IN_FLIGHT, ALLOCATED = range(2)
+THREAD, QUEUE, MEMORY, RANGES, PROBLEMS = range(5)
 # The track of device work whose queue or device is not known is that of its process, beyond all real numbers.
 UNKNOWN = 1 << 31
 
@@ -47,7 +45,9 @@ class Options:
     apis: tuple[str, ...] = ()
     min_duration: int = 0  # ns
     names: str = ""  # a regular expression
+    ranks: tuple[int, ...] = ()
     counters: bool = True
+    split: int | Literal["rank"] | None = None  # a file per rank, or per so many ns
 
 
 # Calls of threads. An OCCA kernel call carries the name that its author gave the kernel.
@@ -57,7 +57,7 @@ SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, c.end_ns, c.seq AS numbe
        c.process, c.thread, c.seq, l.id AS correlation,
        CASE WHEN k.name IS NOT NULL THEN c.function END AS function, k.source,
        coalesce(k.mode, o.mode) AS mode, o.kind AS direction,
-       CASE WHEN c.failed THEN coalesce(c.error, 'failed') END AS error, nullif(c.bytes, 0) AS bytes,
+       CASE WHEN c.failed THEN coalesce(c.error, 'failed') END AS error, f.code, nullif(c.bytes, 0) AS bytes,
        CASE WHEN o.mode IN {HOST_MODES} AND NOT c.failed AND c.end_ns > c.start_ns
             THEN o.bytes / (c.end_ns - c.start_ns) END AS rate
 FROM calls c
@@ -65,6 +65,7 @@ LEFT JOIN (SELECT r.thread, r.seq, k.name, k.mode, source_line(k.source, k.line)
            FROM kernel_runs r JOIN kernels k USING (kernel)) k
        ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
 LEFT JOIN occa_copies o ON c.api = 'occa' AND o.thread = c.thread AND o.seq = c.seq
+LEFT JOIN codes f ON f.thread = c.thread AND f.seq = c.seq
 LEFT JOIN (SELECT thread, seq, min(id) AS id FROM work WHERE thread IS NOT NULL GROUP BY ALL) l
        ON l.thread = c.thread AND l.seq = c.seq
 """
@@ -82,22 +83,32 @@ SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind
        CASE WHEN a.status < 0 THEN '{FAILED}' ELSE '' END || a.name AS name, a.kind AS category, a.status < 0 AS failed,
        a.process, a.thread, a.seq, a.run_seq, a.id, min(a.id) OVER (PARTITION BY a.thread, a.seq) AS correlation,
        k.name AS kernel, source_line(k.source, k.line) AS source,
-       CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error, nullif(a.bytes, 0) AS bytes,
+       CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error,
+       CASE WHEN a.status < 0 THEN a.status END AS code, nullif(a.bytes, 0) AS bytes,
        CASE WHEN a.bytes > 0 AND a.end_ns > a.start_ns THEN a.bytes / (a.end_ns - a.start_ns) END AS rate,
        CASE WHEN a.gx > 0 THEN concat_ws(' × ', a.gx, nullif(a.gy, 0), nullif(a.gz, 0)) END AS grid,
        CASE WHEN a.lx > 0 THEN concat_ws(' × ', a.lx, nullif(a.ly, 0), nullif(a.lz, 0)) END AS block,
        CASE WHEN a.start_ns > a.queued_ns AND a.queued_ns > 0 THEN a.start_ns - a.queued_ns END AS waited
 FROM work a LEFT JOIN kernels k USING (kernel)
 """
+# What the program marked. What is pushed is nested among the calls of its thread; what is started may overlap anything.
+_RANGES = f"""
+SELECT CASE WHEN r.kind = 'start' THEN {RANGES} ELSE {THREAD} END AS kind,
+       CASE WHEN r.kind = 'start' THEN r.process ELSE r.thread END AS track, r.start_ns,
+       CASE WHEN r.kind = 'mark' THEN r.start_ns ELSE greatest(coalesce(r.end_ns, p.end_ns), r.start_ns) END AS end_ns,
+       r.seq AS number, r.name, r.api AS category, false AS failed, r.process, r.thread, r.kind = 'mark' AS instant,
+       nullif(r.domain, '') AS domain, r.category AS topic, r.payload, format('#{{:06x}}', r.color & 16777215) AS color,
+       CASE WHEN r.kind <> 'mark' AND r.end_ns IS NULL THEN 'never ended' END AS note
+FROM ranges r JOIN processes p USING (process)
+"""
 
 
 # What a reader must know before trusting the rest: it stands on a track of its own, over the time that it concerns.
 def _problems(origin: int) -> str:
     return f"""
-SELECT {PROBLEMS} AS kind, p.process AS track, greatest(p.start_ns, {origin}) AS start_ns,
-       greatest(p.end_ns, p.start_ns, {origin}) AS end_ns, 0 AS number,
-       n.name, 'problem' AS category, p.process, false AS failed
-FROM processes p JOIN (
+SELECT {PROBLEMS} AS kind, l.process AS track, greatest(l.start_ns, {origin}) AS start_ns,
+       greatest(l.end_ns, {origin}) AS end_ns, 0 AS number, n.name, 'problem' AS category, l.process, false AS failed
+FROM lives l JOIN (
     SELECT process, format('{{:,}} of {{:,}} events were lost', sum(lost)::BIGINT, sum(expected)::BIGINT) AS name
     FROM losses WHERE lost > 0 GROUP BY process
     UNION ALL
@@ -108,15 +119,11 @@ FROM processes p JOIN (
     SELECT (SELECT min(process) FROM processes), text FROM damages
 ) n USING (process)
 UNION ALL BY NAME
-SELECT {PROBLEMS} AS kind, process AS track, end_ns AS start_ns, end_ns, 1 AS number,
-       'ended without notice (killed or crashed)' AS name, 'problem' AS category, process, false AS failed
-FROM processes WHERE exit IS NULL AND end_ns >= {origin}
+SELECT {PROBLEMS} AS kind, l.process AS track, l.end_ns AS start_ns, l.end_ns, 1 AS number,
+       'ended without notice (killed or crashed)' AS name, 'problem' AS category, l.process, false AS failed
+FROM lives l JOIN processes USING (process) WHERE exit IS NULL AND l.end_ns >= {origin}
 """
 
-
-_FAILED = (
-    f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track, NULL AS id, NULL AS thread) FROM chosen WHERE failed"
-)
 
 # Arguments of slices: column, kind for the encoder, name in the trace.
 ARGUMENTS = (
@@ -126,6 +133,12 @@ ARGUMENTS = (
     ("mode", "text", "OCCA mode"),
     ("source", "text", "source"),
     ("direction", "text", "direction"),
+    ("code", "int", "return value"),
+    ("domain", "text", "domain"),
+    ("topic", "text", "range category"),
+    ("payload", "text", "payload"),
+    ("color", "text", "colour"),
+    ("note", "text", "note"),
     ("bytes", "uint", "bytes"),
     ("rate", "float", "GB/s"),
     ("grid", "text", "grid (threads)"),
@@ -133,52 +146,58 @@ ARGUMENTS = (
     ("waited", "uint", "waited ns"),
     ("correlation", "uint", "correlation"),
 )
-_TYPES = {"text": "VARCHAR", "uint": "UBIGINT", "float": "DOUBLE"}
+_TYPES = {"text": "VARCHAR", "uint": "UBIGINT", "int": "BIGINT", "float": "DOUBLE"}
 # The columns of a slice on its way. `thread`, `seq`, `run_seq` and `id` tell which call, or which work of which calls.
 _COLUMNS = {
     **{"kind": "UTINYINT", "track": "UBIGINT", "start_ns": "UBIGINT", "end_ns": "UBIGINT", "number": "UBIGINT"},
     **{"name": "VARCHAR", "category": "VARCHAR", "failed": "BOOLEAN", "process": "UINTEGER", "thread": "UINTEGER"},
-    **{"seq": "UINTEGER", "run_seq": "UINTEGER", "id": "UBIGINT"},
+    **{"seq": "UINTEGER", "run_seq": "UINTEGER", "id": "UBIGINT", "instant": "BOOLEAN", "part": "UINTEGER"},
     **{column: _TYPES[kind] for column, kind, _ in ARGUMENTS},
 }
 TEXTS = ("name", "category", *(column for column, kind, _ in ARGUMENTS if kind == "text"))
 NUMBERS = tuple(column for column, kind, _ in ARGUMENTS if kind != "text")
 
-_IN_FLIGHT = f"""
-SELECT {IN_FLIGHT} AS kind, process, device, '' AS mode, t, sum(d) AS d
-FROM (SELECT process, coalesce(device, 0) AS device,
-             CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END AS t, 1 AS d FROM activities
-      UNION ALL SELECT process, coalesce(device, 0), greatest(end_ns, start_ns), -1 FROM activities)
-GROUP BY ALL
-"""
-# OCCA's calls that take memory and give it back; `bytes` is in their arguments.
-_TAKES, _GIVES = ("device_malloc", "device_umalloc"), ("memory_free",)
+# Bytes in the file, for the estimate before it is written: of a slice, an end of an arrow, an argument of each kind.
+_SLICE, _END, _ARGUMENT = 30, 10, {"text": 7, "uint": 8, "int": 8, "float": 13}
+
+
+@dataclass(frozen=True)
+class Part:
+    """The slices of one file: all of them, or those of a rank or a piece of time."""
+
+    number: int
+    first: int  # row
+    rows: int
 
 
 class Selection:
-    """The slices of one timeline, sorted by track and time, with their flows, and the values of the counters."""
+    """The slices of one timeline, sorted by file, track and time, with their flows. Times are those of one clock."""
 
     def __init__(self, store: Store, options: Options) -> None:
         self._con = store.con
         self._store = store
         self._slices = store.scratch / "timeline-slices.parquet"
         self._flows = store.scratch / "timeline-flows.parquet"
-        self._values = store.scratch / "timeline-values.parquet"
         self.texts: Sequence[str] = ()
+        self.realtime = self._align()
         self.origin = self._beginning()
+        self.part = self._parts(options.split)
         self._choose(options)
         self._sort()
         self._tie()
-        self.counters = self._count(options)
-        self.rows = self._one(f"SELECT count(*) FROM {self._file(self._slices)}")
-        lowest = [self._one(f"SELECT min(start_ns) FROM {self._file(self._slices)}")] if self.rows else []
-        lowest += [t for _, _, _, _, _, t in self.counters]
-        self.origin = min([self.origin, *lowest])
+        rows = self._con.execute(
+            f"SELECT part, min(rn), count(*) FROM {self._file(self._slices)} GROUP BY part ORDER BY part"
+        )
+        self.parts = [Part(*map(int, row)) for row in rows.fetchall()]
+        self.rows = sum(part.rows for part in self.parts)
+        self.bytes = self._estimate()
+        if self.rows:
+            self.origin = min(self.origin, self._one(f"SELECT min(start_ns) FROM {self._file(self._slices)}"))
 
-    def slices(self) -> Iterator[tuple[Columns, Columns]]:
+    def slices(self, part: Part) -> Iterator[tuple[Columns, Columns]]:
         """Windows of slices, each with the flows (`rn`, `id`) of its rows."""
-        for first in range(0, self.rows, WINDOW_ROWS):
-            bounds = [first, first + WINDOW_ROWS]
+        for first in range(part.first, part.first + part.rows, WINDOW_ROWS):
+            bounds = [first, min(first + WINDOW_ROWS, part.first + part.rows)]
             flows = self._con.execute(
                 f"SELECT rn, id FROM {self._file(self._flows)} WHERE rn >= ? AND rn < ? ORDER BY rn, id", bounds
             ).fetchnumpy()
@@ -187,29 +206,44 @@ class Selection:
             ).fetchnumpy()
             yield rows, flows
 
-    def values(self, first: int, count: int) -> Iterator[Columns]:
-        """Windows of the values (`t`, `value`) of a counter: `count` of them, from number `first` on."""
-        for begin in range(first, first + count, WINDOW_ROWS):
-            bounds = [begin, min(begin + WINDOW_ROWS, first + count)]
-            yield self._con.execute(
-                f"SELECT t, value FROM {self._file(self._values)} WHERE rn >= ? AND rn < ? ORDER BY rn", bounds
-            ).fetchnumpy()
-
     def close(self) -> None:
         """Remove the files."""
-        for path in (self._slices, self._flows, self._values):
+        for path in (self._slices, self._flows):
             path.unlink(missing_ok=True)
+
+    def _align(self) -> int:
+        """Table `lives`: what to add to the times of each process so that all hosts' are of one clock, and CLOCK_REALTIME
+        at that clock's zero, which is given back. A single host's times stay as they are.
+        """
+        self._con.execute("""
+            CREATE OR REPLACE TEMP TABLE lives AS
+            WITH hosts AS (
+                SELECT host, arg_min(realtime_ns::HUGEINT - mono_ns, process) FILTER (realtime_ns > 0) AS boot
+                FROM processes GROUP BY host)
+            SELECT process, rank, coalesce(coalesce(boot, low) - low, 0)::BIGINT AS shift,
+                   start_ns + shift AS start_ns, greatest(end_ns, start_ns) + shift AS end_ns, coalesce(low, 0) AS low
+            FROM processes JOIN hosts USING (host), (SELECT min(boot) AS low FROM hosts)""")
+        return self._one("SELECT coalesce(min(low), 0) FROM lives")
 
     def _beginning(self) -> int:
         """The first call or work of the run, which the interface calls zero, whatever is left out."""
         times = [
-            "SELECT min(start_ns) AS t FROM unfinished",
-            "SELECT min(CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END) FROM activities",
+            "SELECT process, start_ns AS t FROM unfinished",
+            "SELECT process, start_ns FROM ranges",
+            "SELECT process, CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END FROM activities",
         ]
         if self._store.functions():
-            times.append("SELECT min(start_ns) FROM calls")
-        first = f"SELECT min(t) FROM ({' UNION ALL '.join(times)})"
-        return self._one(f"SELECT coalesce(({first}), (SELECT min(start_ns) FROM processes), 0)")
+            times.append("SELECT process, start_ns FROM calls")
+        first = f"SELECT min(t + shift) FROM ({' UNION ALL '.join(times)}) JOIN lives USING (process)"
+        return self._one(f"SELECT coalesce(({first}), (SELECT min(start_ns) FROM lives), 0)")
+
+    def _parts(self, split: int | str | None) -> str:
+        """SQL: the number of the file for a process and a time `t`."""
+        if split is None:
+            return "0"
+        if split == "rank":
+            return "(SELECT coalesce(l.rank + 1, 0) FROM lives l WHERE l.process = {process})"
+        return f"greatest((({{t}})::BIGINT - {self.origin}) // {split}, 0)"
 
     def _one(self, sql: str) -> int:
         return int(self._con.execute(sql).fetchall()[0][0])
@@ -228,20 +262,33 @@ class Selection:
         con.execute("CREATE OR REPLACE TEMP TABLE damages (text VARCHAR)")
         for problem in self._store.problems:
             con.execute("INSERT INTO damages VALUES (?)", [problem])
+        # Where a call fails by an exception, the code is the number of a text.
+        coded = [f.api for f in self._store.model.functions if f.failed and _is_code(f)]
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE codes AS SELECT thread, seq, code FROM failures"
+            f" WHERE seq IS NOT NULL AND api IN ({', '.join(map(sql_text, sorted({*coded}))) or 'NULL'})"
+        )
         con.execute(
             "CREATE OR REPLACE TEMP TABLE work AS"
             " SELECT *, row_number() OVER (ORDER BY start_ns, end_ns, thread, seq)::UBIGINT AS id FROM activities"
         )
-        parts = [_WORK, _UNFINISHED] + ([_CALLS] if self._store.functions() else [])
+        parts = [_WORK, _UNFINISHED, _RANGES] + ([_CALLS] if self._store.functions() else [])
         wanted = self._conditions(options)
         con.execute(f"CREATE OR REPLACE TEMP TABLE chosen ({', '.join(f'{c} {t}' for c, t in _COLUMNS.items())})")
-        for part in parts:
-            con.execute(f"INSERT INTO chosen BY NAME SELECT * FROM ({part}) s{wanted}")
-        problems = f"({_problems(self.origin)}) UNION ALL BY NAME ({_FAILED})"
-        within = self._conditions(Options(options.window))
-        con.execute(f"INSERT INTO chosen BY NAME SELECT * FROM ({problems}) s{within}")
-        con.execute("DROP TABLE work")
-        con.execute("DROP TABLE damages")
+        part = self.part.format(process="s.process", t="s.start_ns")
+        for given in parts:
+            con.execute(f"""
+                INSERT INTO chosen BY NAME SELECT *, {part} AS part FROM (
+                    SELECT w.* REPLACE (w.start_ns + l.shift AS start_ns, w.end_ns + l.shift AS end_ns)
+                    FROM ({given}) w JOIN lives l USING (process)) s{wanted}""")
+        failed = f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track, NULL AS id, NULL AS thread)"
+        within = self._conditions(Options(options.window, ranks=options.ranks))
+        con.execute(f"""
+            INSERT INTO chosen BY NAME
+            SELECT *, {part} AS part FROM ({_problems(self.origin)}) s{within}
+            UNION ALL BY NAME {failed} FROM chosen WHERE failed""")
+        for table in ("work", "damages", "codes"):
+            con.execute(f"DROP TABLE {table}")
 
     def _conditions(self, options: Options) -> str:
         """The WHERE clause over slices `s`."""
@@ -256,8 +303,11 @@ class Selection:
             out.append(f"regexp_matches(ltrim(s.name, '{FAILED}'), {sql_text(options.names)})")
         if options.apis:
             apis = ", ".join(sql_text(api) for api in options.apis)
-            calls = f"(s.kind = {THREAD} AND s.category IN ({apis}))"
-            out.append(f"({calls} OR s.kind <> {THREAD})" if DEVICE in options.apis else calls)
+            calls = f"(s.kind IN ({THREAD}, {RANGES}) AND s.category IN ({apis}))"
+            out.append(f"({calls} OR s.kind NOT IN ({THREAD}, {RANGES}))" if DEVICE in options.apis else calls)
+        if options.ranks:
+            ranks = ", ".join(map(str, options.ranks))
+            out.append(f"s.process IN (SELECT l.process FROM lives l WHERE l.rank IN ({ranks}))")
         if options.threads:
             either = [f"t.name GLOB {sql_text(thread)}" for thread in options.threads]
             either += [f"t.tid = {int(thread)}" for thread in options.threads if thread.isdecimal()]
@@ -277,10 +327,10 @@ class Selection:
         texts = ", ".join(f"enum_code({c}::timeline_text)::UINTEGER AS {c}" for c in TEXTS)
         con.execute(f"""
             COPY (SELECT row_number() OVER () - 1 AS rn, * EXCLUDE (number) FROM (
-                      SELECT kind, track, start_ns, end_ns, number, thread, seq, run_seq, id,
-                             {", ".join(NUMBERS)}, {texts}
-                      FROM chosen ORDER BY kind, track, start_ns, end_ns DESC, number))
-            TO {sql_text(str(self._slices))} {_FORMAT}""")
+                      SELECT part, kind, track, start_ns, end_ns, number, thread, seq, run_seq, id,
+                             coalesce(instant, false) AS instant, {", ".join(NUMBERS)}, {texts}
+                      FROM chosen ORDER BY part, kind, track, start_ns, end_ns DESC, number))
+            TO {sql_text(str(self._slices))} {FILE_FORMAT}""")
         con.execute("DROP TABLE chosen")
         con.execute("DROP TABLE texts")
         con.execute("DROP TYPE timeline_text")
@@ -288,53 +338,27 @@ class Selection:
     def _tie(self) -> None:
         """Flows to device work, from the call that launched it and from the OCCA kernel call. Never one end only."""
         ends = f"""
-            WITH slices AS (SELECT rn, kind, id, thread, seq, run_seq FROM {self._file(self._slices)}),
+            WITH slices AS (SELECT rn, part, kind, id, thread, seq, run_seq FROM {self._file(self._slices)}),
                  work AS (FROM slices WHERE kind IN ({QUEUE}, {MEMORY})),
                  calls AS (FROM slices WHERE kind = {THREAD}),
                  pairs AS (
-                     SELECT c.rn AS source, w.rn AS target, 2 * w.id AS id FROM work w JOIN calls c USING (thread, seq)
+                     SELECT c.rn AS source, w.rn AS target, 2 * w.id AS id FROM work w JOIN calls c USING (part, thread, seq)
                      UNION ALL
                      SELECT c.rn, w.rn, 2 * w.id + 1
-                     FROM work w JOIN calls c ON c.thread = w.thread AND c.seq = w.run_seq AND w.run_seq <> w.seq)
+                     FROM work w JOIN calls c
+                     ON c.part = w.part AND c.thread = w.thread AND c.seq = w.run_seq AND w.run_seq <> w.seq)
             SELECT source AS rn, id::UBIGINT AS id FROM pairs UNION ALL SELECT target, id FROM pairs ORDER BY rn, id"""
-        self._con.execute(f"COPY ({ends}) TO {sql_text(str(self._flows))} {_FORMAT}")
+        self._con.execute(f"COPY ({ends}) TO {sql_text(str(self._flows))} {FILE_FORMAT}")
 
-    def _count(self, options: Options) -> list[tuple[int, int, int, str, int, int]]:
-        """The counters in the order of their values: kind, process, device, mode, number of values, first time."""
-        con = self._con
-        parts = [_IN_FLIGHT, *self._allocations()] if options.counters else []
-        if options.apis and DEVICE not in options.apis:
-            parts = []
-        if not parts:
-            return []
-        window = self._conditions(Options(options.window)).replace("s.end_ns", "s.t").replace("s.start_ns", "s.t")
-        con.execute(f"""
-            COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (
-                      SELECT * FROM (
-                          SELECT kind, process, device, mode, t,
-                                 (sum(d) OVER (PARTITION BY kind, process, device, mode ORDER BY t))::BIGINT AS value
-                          FROM ({" UNION ALL BY NAME ".join(f"({part})" for part in parts)})) s{window}
-                      ORDER BY kind, process, device, mode, t))
-            TO {sql_text(str(self._values))} {_FORMAT}""")
-        return con.execute(
-            "SELECT kind, process, device, mode, count(*), min(t) FROM"
-            f" {self._file(self._values)} GROUP BY ALL ORDER BY min(rn)"
-        ).fetchall()
+    def _estimate(self) -> int:
+        """Bytes of the file, about."""
+        counts = ", ".join(f"count({column})" for column, _, _ in ARGUMENTS)
+        arguments = self._con.execute(f"SELECT {counts} FROM {self._file(self._slices)}").fetchall()[0]
+        total = self.rows * _SLICE + self._one(f"SELECT count(*) FROM {self._file(self._flows)}") * _END
+        return total + sum(int(n) * _ARGUMENT[kind] for n, (_, kind, _) in zip(arguments, ARGUMENTS, strict=True))
 
-    def _allocations(self) -> list[str]:
-        """Memory in use by OCCA's own account, per process and mode."""
-        functions = self._store.functions()
-        parts = []
-        for names, sign in ((_TAKES, ""), (_GIVES, "-")):
-            for name in names:
-                if f"occa.{name}" in functions:
-                    parts.append(
-                        f"SELECT process, coalesce(args.mode, '') AS mode, end_ns AS t, {sign}args.bytes::BIGINT AS d"
-                        f" FROM {sql_name(f'occa.{name}')} WHERE NOT failed AND args.bytes > 0"
-                    )
-        if not parts:
-            return []
-        return [
-            f"SELECT {ALLOCATED} AS kind, process, 0 AS device, mode, t, sum(d) AS d"
-            f" FROM ({' UNION ALL '.join(parts)}) GROUP BY ALL"
-        ]
+
+def _is_code(function: Function) -> bool:
+    """Whether a call of it fails by a value that means something in itself."""
+    assert function.failed
+    return any(arg.name == function.failed.field and arg.kind != "name" for arg in function.args)

@@ -26,7 +26,14 @@ class Track(Protocol):
     """What takes slices."""
 
     def add(
-        self, start: Array, end: Array, name: Array, category: Array, flows: Flows, arguments: Sequence[Argument]
+        self,
+        start: Array,
+        end: Array,
+        name: Array,
+        category: Array,
+        flows: Flows,
+        arguments: Sequence[Argument],
+        instant: Array | None = None,
     ) -> None: ...
     def finish(self) -> None: ...
 
@@ -143,7 +150,14 @@ class _CsvTrack:
         self._process, self._track = process, track
 
     def add(
-        self, start: Array, end: Array, name: Array, category: Array, flows: Flows, arguments: Sequence[Argument]
+        self,
+        start: Array,
+        end: Array,
+        name: Array,
+        category: Array,
+        flows: Flows,
+        arguments: Sequence[Argument],
+        instant: Array | None = None,
     ) -> None:
         """Rows."""
         timeline, texts, count = self._timeline, self._timeline.texts, len(start)
@@ -250,7 +264,14 @@ class _ChromeTrack:
         self._lanes: list[tuple[int, list[int]]] = [(first, [])]  # number, ends of what is open
 
     def add(
-        self, start: Array, end: Array, name: Array, category: Array, flows: Flows, arguments: Sequence[Argument]
+        self,
+        start: Array,
+        end: Array,
+        name: Array,
+        category: Array,
+        flows: Flows,
+        arguments: Sequence[Argument],
+        instant: Array | None = None,
     ) -> None:
         """Events."""
         timeline = self._timeline
@@ -263,6 +284,7 @@ class _ChromeTrack:
 
         starts, ends, names, categories = (a.tolist() for a in (start, end, name, category))
         given = timeline.arguments(arguments, len(starts))
+        moments = [False] * len(starts) if instant is None else instant.tolist()
         offsets, ids = (flows[0].tolist(), flows[1].tolist()) if flows else ([0] * (len(starts) + 1), [])
         for row, (s, e) in enumerate(zip(starts, ends, strict=True)):
             tid = self._lane(s, e)
@@ -270,7 +292,8 @@ class _ChromeTrack:
             present = {k: v[row] for k, v in given.items() if v[row] is not None}
             more = f',"args":{json.dumps(present, ensure_ascii=False)}' if present else ""
             what = f'"cat":{quote(categories[row])},"name":{quote(names[row])}'
-            timeline.raw(f'"ph":"X",{at},"dur":{_microseconds(e - s)},{what}{more}')
+            shape = '"ph":"i","s":"t",' if moments[row] else f'"ph":"X","dur":{_microseconds(e - s)},'
+            timeline.raw(f"{shape}{at},{what}{more}")
             kind = '"s"' if self._nested else '"f","bp":"e"'
             for flow in ids[offsets[row] : offsets[row + 1]]:
                 timeline.raw(f'"ph":{kind},"id":"{flow:x}",{at},"cat":"launch","name":"launch"')

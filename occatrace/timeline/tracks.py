@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from occatrace.schema import HOST_MODES
-from occatrace.timeline.selection import ALLOCATED, IN_FLIGHT, MEMORY, PROBLEMS, QUEUE, THREAD, UNKNOWN
+from occatrace.timeline.counters import ALLOCATED, SAMPLED, Series
+from occatrace.timeline.selection import MEMORY, PROBLEMS, QUEUE, RANGES, THREAD, UNKNOWN
 
-_PROCESS, _DEVICE, _COUNTER = 4, 5, 6  # further kinds of things with a number, after those of slices
+_PROCESS, _DEVICE, _COUNTER = 5, 6, 7  # further kinds of things with a number, after those of slices
 _LAST = 1 << 20  # order of what stands below the queues
 
 
@@ -19,28 +20,34 @@ def salt(run: str) -> int:
 
 
 class Tracks:
-    """The tracks of a run: described when they are first needed, so that none is empty."""
+    """The tracks of a run in one file: described when they are first needed, so that none is empty."""
 
-    def __init__(self, con: Any, timeline: Any, salt_: int) -> None:
+    def __init__(self, con: Any, timeline: Any, salt_: int, part: int = 0) -> None:
         self._timeline = timeline
         self._salt = salt_
+        self._part = part
         self._lanes: dict[tuple[int, int], Any] = {}
         self._described: set[int] = set()
 
         def fetch(sql: str) -> dict[int, tuple[Any, ...]]:
             return {row[0]: row[1:] for row in con.execute(sql).fetchall()}
 
-        self._processes = fetch("SELECT process, host, pid, exe, cmdline FROM processes")
-        self._threads = fetch("SELECT thread, process, tid, name FROM threads")
+        self._processes = fetch("SELECT process, host, pid, exe, cmdline, rank, size FROM processes ORDER BY process")
+        self._threads = fetch("SELECT thread, process, tid, name FROM threads ORDER BY thread")
         self._devices = fetch("SELECT device, process, id, name, api FROM devices")
         self._queues = fetch("SELECT queue, process, device, id, flags FROM queues")
-        self._many_hosts = len({row[0] for row in self._processes.values()}) > 1
+        self._machines = _machines(self._processes)
+        tids = [(process, tid) for process, tid, _ in self._threads.values()]
+        self._again = {t for i, t in enumerate(self._threads) if tids.index(tids[i]) < i}
 
     def lanes(self, kind: int, track: int) -> Any:
-        """The track of a thread, a queue, a device's memory operations, or a process's problems."""
+        """The track of a thread, a queue, a device's memory operations, a process's free ranges or its problems."""
         key = (kind, track)
         if key not in self._lanes:
-            make = {THREAD: self._thread, QUEUE: self._queue, MEMORY: self._memory, PROBLEMS: self._problems}[kind]
+            make = {
+                **{THREAD: self._thread, QUEUE: self._queue, MEMORY: self._memory},
+                **{RANGES: self._ranges, PROBLEMS: self._problems},
+            }[kind]
             self._lanes[key] = make(track)
         return self._lanes[key]
 
@@ -49,27 +56,34 @@ class Tracks:
         for lanes in self._lanes.values():
             lanes.finish()
 
-    def counter(self, number: int, kind: int, process: int, device: int, mode: str) -> Any:
+    def counter(self, number: int, series: Series) -> Any:
         """A counter, under its device where it is known which that is."""
+        process, device = series.process, series.device
         uuid = self._uuid(_COUNTER, number)
-        if kind == IN_FLIGHT:
-            parent = self._device(device or UNKNOWN + process, process)
-            return self._timeline.counter(uuid, parent, "enqueued, not finished", _LAST + 1, "commands")
-        assert kind == ALLOCATED
-        owners = [
-            d for d, (owner, _, _, api) in self._devices.items() if owner == process and api.lower() == mode.lower()
-        ]
-        if len(owners) == 1:
-            return self._timeline.counter(
-                uuid, self._device(owners[0], process), "memory in use (OCCA)", _LAST + 2, "bytes"
-            )
-        where = f", {mode}" if mode else ""
-        name = f"memory in use (OCCA{where})"
-        return self._timeline.counter(uuid, self._process(process), name, 10 if mode in HOST_MODES else _LAST, "bytes")
+        label, order = series.label, _LAST + 1 + series.kind
+        if series.kind == ALLOCATED:
+            api, _, rest = label.partition(", ")
+            mode, _, kind = rest.partition(", ")
+            owners = [
+                d for d, (p, _, _, shown) in self._devices.items() if p == process and shown.lower() == mode.lower()
+            ]
+            if not device and len(owners) == 1:
+                device, label = owners[0], ", ".join(filter(None, (api, kind)))
+            label = f"memory in use ({label})"
+        elif series.kind == SAMPLED:
+            label = label or "(no name)"
+        elif not device:
+            device = UNKNOWN + process
+        parent = self._device(device, process) if device else self._process(process)
+        return self._timeline.counter(uuid, parent, label, order, series.unit)
 
     def _uuid(self, kind: int, number: int) -> int:
         """Unique within the run, spread over all 64 bits, and never 0 in practice."""
         return ((number << 3 | kind) * 0x9E3779B97F4A7C15 + self._salt) & 0xFFFF_FFFF_FFFF_FFFF
+
+    def _own(self, kind: int, number: int) -> int:
+        """For tracks of which each file has its own: what runs over the end of one may overlap what the next one has."""
+        return self._uuid(kind, number + (self._part << 33))
 
     def _describe(self, uuid: int) -> bool:
         """Whether this is the first time."""
@@ -79,18 +93,24 @@ class Tracks:
 
     def _process(self, process: int) -> int:
         uuid = self._uuid(_PROCESS, process)
-        host, pid, exe, cmdline = self._processes.get(process, ("", 0, "", ""))
-        # Process ids mean something on their host only. A single host needs no number.
-        self._timeline.machine(salt(host) & 0x7FFF_FFFF if self._many_hosts else 0)
+        host, pid, exe, cmdline, rank, size = self._processes.get(process, ("", 0, "", "", None, None))
+        self._timeline.machine(self._machines.get(process, 0))
         if self._describe(uuid):
             name = os.path.basename(exe) or "process"
-            self._timeline.process(uuid, pid, name, [cmdline] if cmdline else [], [f"host {host}"] if host else [])
+            labels = [f"host {host}"] if host else []
+            if rank is not None:
+                name = f"rank {rank} {name}"
+                labels.append(f"rank {rank} of {size}" if size else f"rank {rank}")
+            self._timeline.process(uuid, pid, name, [cmdline] if cmdline else [], labels)
         return uuid
 
     def _thread(self, thread: int) -> Any:
         process, tid, name = self._threads[thread]
         parent = self._process(process)
         uuid = self._uuid(THREAD, thread)
+        if thread in self._again:
+            # Perfetto would take it for the thread that had this number before.
+            return self._timeline.lanes(uuid, parent, f"{name or 'thread'} {tid}", 15, nested=True)
         self._timeline.thread(uuid, self._processes[process][1], tid, name)
         # A thread's calls are nested, so further lanes are for damaged traces.
         return self._timeline.lanes(
@@ -113,13 +133,34 @@ class Tracks:
         name = f"queue {number}" if number else "unknown queue"
         if flags & 1:
             name += " (out of order)"
-        return self._timeline.lanes(self._uuid(QUEUE, queue), parent, name, number, nested=False)
+        return self._timeline.lanes(self._own(QUEUE, queue), parent, name, number, nested=False)
 
     def _memory(self, device: int) -> Any:
         process = self._devices[device][0] if device in self._devices else device % UNKNOWN
         parent = self._device(device, process)
-        return self._timeline.lanes(self._uuid(MEMORY, device), parent, "memory operations", _LAST, nested=False)
+        return self._timeline.lanes(self._own(MEMORY, device), parent, "memory operations", _LAST, nested=False)
+
+    def _ranges(self, process: int) -> Any:
+        return self._timeline.lanes(self._own(RANGES, process), self._process(process), "ranges", 1, nested=False)
 
     def _problems(self, process: int) -> Any:
-        uuid = self._uuid(PROBLEMS, process)
+        uuid = self._own(PROBLEMS, process)
         return self._timeline.lanes(uuid, self._process(process), "! problems", 0, nested=False)
+
+
+def _machines(processes: Mapping[int, tuple[Any, ...]]) -> dict[int, int]:
+    """A number for the machine of each process: ids of processes mean something on their host only, and Perfetto knows
+    them by nothing else. A program that another one became (exec), or that got the id of one that ended, has the same;
+    so it is on a machine of its own.
+    """
+    hosts = sorted({row[0] for row in processes.values()})
+    taken: set[tuple[str, int]] = set()
+    out, last = {}, len(hosts) - 1
+    for process, (host, pid, *_) in processes.items():
+        if (host, pid) in taken:
+            last += 1
+            out[process] = last
+        else:
+            out[process] = hosts.index(host)
+        taken.add((host, pid))
+    return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace.tables import Store
-from occatrace.timeline.selection import ARGUMENTS, TEXTS, Columns, Options, Selection
+from occatrace.timeline.counters import Counters, Series
+from occatrace.timeline.selection import ARGUMENTS, TEXTS, Columns, Options, Part, Selection
 from occatrace.timeline.text import ChromeTimeline, CsvTimeline, Encoder
 from occatrace.timeline.tracks import Tracks, salt
-
-BYTES_PER_SLICE = 65  # on average, before compression, with arguments and flows
-BYTES_PER_VALUE = 25
 
 Format = Literal["perfetto", "csv", "json"]
 
@@ -35,6 +33,7 @@ class Written:
     slices: int
     counter_values: int
     bytes: int  # before compression
+    files: tuple[Path, ...]
 
 
 def write(
@@ -45,24 +44,42 @@ def write(
     announce: Announce = lambda bytes_: None,
     format: Format = "perfetto",
 ) -> Written:
-    """Write the timeline of a run to `path`, compressed where it ends in .gz.
+    """Write the timeline of a run to `path`, compressed where it ends in .gz; with `split` to several files beside it.
 
-    The file is replaced only when all went well. `announce` is told the expected size before the writing begins.
+    Files are replaced only when all went well. `announce` is told the expected size before the writing begins.
     """
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    partials: dict[Path, Path] = {}
+    counters: Counters | None = None
     selection = Selection(store, options)
     try:
-        values = sum(counter[4] for counter in selection.counters)
-        announce(selection.rows * BYTES_PER_SLICE + values * BYTES_PER_VALUE)
-        result = _write(store.con, selection, partial, path.suffix == ".gz", format, progress)
-        partial.replace(path)
+        counters = Counters(store, selection, options)
+        announce(selection.bytes + counters.bytes)
+        job = _Job(store.con, selection, counters, format, path.suffix == ".gz", progress)
+        for part in job.parts:
+            final = part_path(path, options.split, part.number)
+            partials[final] = final.with_name(f".{final.name}.partial-{os.getpid()}")
+            job.write(part, partials[final])
+        for final, partial in partials.items():
+            partial.replace(final)
     finally:
-        partial.unlink(missing_ok=True)
+        for partial in partials.values():
+            partial.unlink(missing_ok=True)
         selection.close()
-    return result
+        if counters:
+            counters.close()
+    return Written(job.slices, job.values, job.bytes, tuple(partials))
 
 
-def _encoder(format: Format, path: Path, origin: int, realtime: int, unique: int, gzip: bool) -> Encoder:
+def part_path(path: Path, split: int | str | None, number: int) -> Path:
+    """The file of one part of a timeline: x.rank3.pftrace, x.007.pftrace."""
+    if split is None:
+        return path
+    word = f"{number:03}" if split != "rank" else f"rank{number - 1}" if number else "norank"
+    first, dot, rest = path.name.partition(".")
+    return path.with_name(f"{first}.{word}{dot}{rest}")
+
+
+def _encoder(format: Format, path: Path, origin: int, realtime: int, gzip: bool) -> Encoder:
     if format == "csv":
         return CsvTimeline(path, origin, gzip)
     if format == "json":
@@ -72,39 +89,63 @@ def _encoder(format: Format, path: Path, origin: int, realtime: int, unique: int
     return _native.Timeline(str(path), origin, realtime, gzip)
 
 
-def _write(con: Any, selection: Selection, path: Path, gzip: bool, format: Format, progress: Progress) -> Written:
-    clock = con.execute(
-        "SELECT realtime_ns - mono_ns::HUGEINT, run FROM processes WHERE realtime_ns > 0 ORDER BY process LIMIT 1"
-    )
-    offset, run = (clock.fetchall() or [(0, "")])[0]
-    unique = salt(run or "")
-    realtime = selection.origin + int(offset)
-    timeline = _encoder(format, path, selection.origin, realtime, unique, gzip)
-    strings = np.array([timeline.string(text or "(no name)") for text in selection.texts], np.uint32)
-    arguments = [(column, kind, timeline.string(name)) for column, kind, name in ARGUMENTS]
-    tracks = Tracks(con, timeline, unique)
-    total = max(selection.rows + sum(counter[4] for counter in selection.counters), 1)
-    done = 0
-    for rows, flows in selection.slices():
-        rows = {name: strings[plain(values)] if name in TEXTS else values for name, values in rows.items()} | {
-            f"{name}?": _present(rows[name]) for name in rows
-        }
-        for part in _by_track(rows):
-            key = (int(rows["kind"][part.start]), int(rows["track"][part.start]))
-            _add(tracks.lanes(*key), rows, part, flows, unique, arguments)
-        done += len(rows["rn"])
-        progress(done / total)
-    tracks.finish()
-    first = 0
-    for number, (kind, process, device, mode, count, _) in enumerate(selection.counters):
-        counter = tracks.counter(number, kind, process, device, mode)
-        for window in selection.values(first, count):
-            counter.add(plain(window["t"]), plain(window["value"]))
-            done += len(window["t"])
-            progress(done / total)
-        first += count
-    timeline.close()
-    return Written(int(timeline.slices), int(timeline.counter_values), int(timeline.bytes))
+class _Job:
+    """The writing of all files of a timeline."""
+
+    def __init__(
+        self, con: Any, selection: Selection, counters: Counters, format: Format, gzip: bool, progress: Progress
+    ) -> None:
+        self._con, self._selection, self._counters = con, selection, counters
+        self._format, self._gzip, self._progress = format, gzip, progress
+        run = con.execute("SELECT run FROM processes WHERE realtime_ns > 0 ORDER BY process LIMIT 1").fetchall()
+        self._unique = salt(run[0][0] if run and run[0][0] else "")
+        self._origin = min([selection.origin, *(series.begin for series in counters.series)])
+        known = {part.number: part for part in selection.parts}
+        numbers = sorted({*known, *(series.part for series in counters.series)}) or [0]
+        self.parts = [known.get(number, Part(number, 0, 0)) for number in numbers]
+        self._total = max(selection.rows + counters.rows, 1)
+        self._done = 0
+        self._series: dict[Series, int] = {}
+        self.slices = self.values = self.bytes = 0
+
+    def write(self, part: Part, path: Path) -> None:
+        """One file."""
+        timeline = _encoder(self._format, path, self._origin, self._selection.realtime + self._origin, self._gzip)
+        strings = np.array([timeline.string(text or "(no name)") for text in self._selection.texts], np.uint32)
+        arguments = [(column, kind, timeline.string(name)) for column, kind, name in ARGUMENTS]
+        tracks = Tracks(self._con, timeline, self._unique, part.number)
+        for rows, flows in self._selection.slices(part):
+            rows = {name: strings[plain(values)] if name in TEXTS else values for name, values in rows.items()} | {
+                f"{name}?": _present(rows[name]) for name in rows
+            }
+            for span in _by_track(rows):
+                key = (int(rows["kind"][span.start]), int(rows["track"][span.start]))
+                _add(tracks.lanes(*key), rows, span, flows, self._unique, arguments)
+            self._advance(len(rows["rn"]))
+        tracks.finish()
+        for series in self._counters.series:
+            if series.part != part.number:
+                continue
+            # The files of one timeline know it by one number.
+            number = self._series.setdefault(replace(series, part=0, first=0, rows=0, begin=0), len(self._series))
+            counter = tracks.counter(number, series)
+            for window in self._counters.values(series):
+                counter.add(plain(window["t"]).astype(np.uint64), _numbers(plain(window["value"])))
+                self._advance(len(window["t"]))
+        timeline.close()
+        self.slices += int(timeline.slices)
+        self.values += int(timeline.counter_values)
+        self.bytes += int(timeline.bytes)
+
+    def _advance(self, rows: int) -> None:
+        self._done += rows
+        self._progress(self._done / self._total)
+
+
+def _numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    """Whole numbers take less room than others."""
+    whole = values.astype(np.int64)
+    return whole if (whole == values).all() else values
 
 
 def _by_track(rows: Columns) -> list[slice]:
@@ -130,6 +171,7 @@ def _add(
         offsets = np.searchsorted(plain(flows["rn"])[lowest:highest], np.append(numbers, numbers[-1] + 1))
         # Another run's flows must not meet ours; an id is never 0 for ids begin at 2.
         ties = (offsets.astype(np.uint32), plain(flows["id"])[lowest:highest] ^ np.uint64(unique & ~0xFFFF_FFFF))
+    instant = plain(rows["instant"])[part].astype(bool)
     lanes.add(
         plain(rows["start_ns"])[part],
         plain(rows["end_ns"])[part],
@@ -137,6 +179,7 @@ def _add(
         rows["category"][part],
         ties,
         given,
+        instant if instant.any() else None,
     )
 
 

@@ -38,6 +38,10 @@ class _Wasm:
         config = wasmtime.Config()
         config.wasm_exceptions = True
         config.wasm_memory64 = True
+        if large:
+            # In one place from the start: growing by moving would need the old and the new memory at once.
+            config.memory_reservation = _LARGEST
+            config.memory_may_move = False
         self._large = large
         self._word = "<Q" if large else "<I"
         self._mask = 2**64 - 1 if large else 2**32 - 1
