@@ -6,8 +6,9 @@ import argparse
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.run import open_run
@@ -26,6 +27,8 @@ interface does.
 examples:
   occa_prof timeline RUN -o run.pftrace.gz
   occa_prof timeline RUN -o part.pftrace --filter-time 1.2s:1.4s --min-duration 5us
+  occa_prof timeline RUN -o run.pftrace --split rank      run.rank0.pftrace, run.rank1.pftrace, …
+  cat run.rank0.pftrace run.rank3.pftrace > both.pftrace  files of one run, or of several, put together
 
 Open the file at https://ui.perfetto.dev (it stays on your machine). W A S D move there and / searches; select a slice
 to see its arguments, and the arrows to the work that it launched.
@@ -41,14 +44,23 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         type=Path,
-        help="where to write; compressed where it ends in .gz (default: RUN/timeline.pftrace)",
+        help="where to write; compressed where it ends in .gz (default: RUN/timeline.pftrace; RUN/timeline-part.pftrace if"
+        " something is left out)",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
     parser.add_argument(
         "--format",
         choices=tuple(_SUFFIXES),
-        help="perfetto (default); csv: a row per slice; json: Chrome's trace events (larger and slower to load; arrows"
-        " and lanes are less exact). Also known by FILE's suffix: .csv, .json",
+        help="perfetto (default); csv: a row per slice, without counters and arrows; json: Chrome's trace events, for tools"
+        " that know nothing else: five times as large and slow to load, times are rounded where a reader takes them for"
+        " doubles, arrows end at the nearest slice, lanes are threads, hosts and command lines are labels. Also known by"
+        " FILE's suffix: .csv, .json",
+    )
+    parser.add_argument(
+        "--split",
+        metavar="rank|TIME",
+        help="several files instead of FILE: one per rank (FILE.rank0…), or one per TIME of the run (FILE.000…); each slice"
+        " is in the file in which it begins, and cat puts them together again",
     )
     what = parser.add_argument_group("what to write (default: all)")
     what.add_argument("--filter-time", metavar="BEGIN:END", help="only what runs within this time, either may be empty")
@@ -59,7 +71,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--apis", metavar="LIST", help='only calls of these APIs, as in "occa,opencl"; "device" is the work on devices'
     )
-    what.add_argument("--names", metavar="REGEX", help="only slices whose name matches")
+    what.add_argument("--ranks", metavar="LIST", help='only these ranks of an MPI job, as in "0-3,8"')
+    what.add_argument("--filter-name", metavar="REGEX", help="only slices in whose name this is found")
     what.add_argument("--no-counters", action="store_true", help="leave out the counters")
 
 
@@ -67,32 +80,50 @@ def run(args: argparse.Namespace) -> int:
     """Write the file."""
     folder = open_run(args.run)
     chosen: Format = args.format or "perfetto"
-    output: Path = args.output or folder.path / f"timeline{_SUFFIXES[chosen]}"
     for known_format, suffix in _SUFFIXES.items():
-        if not args.format and suffix in output.suffixes[-2:]:
+        if not args.format and args.output and suffix in args.output.suffixes[-2:]:
             chosen = known_format
-    check_output(output, args.force)
     begin, end = parse_window(args.filter_time)
-    names = args.names or ""
+    names = args.filter_name or ""
     try:
         re.compile(names)
     except re.error as error:
-        raise UsageError(f"--names {names}: not a regular expression ({error})") from None
+        raise UsageError(f"--filter-name {names}: not a regular expression ({error})") from None
     shortest = parse_time(args.min_duration, "--min-duration") if args.min_duration else 0
 
     from occatrace import model
-    from occatrace.timeline import DEVICE, Options, Window
+    from occatrace.timeline import ANNOTATIONS, DEVICE, Options, Window
 
-    apis, known = _split(args.apis), {*model.load().titles, DEVICE}
+    apis, known = _split(args.apis), {*model.load().titles, *ANNOTATIONS, DEVICE}
     for api in apis:
         if api not in known:
             raise UsageError(f"--apis {api}: unknown; there are {', '.join(sorted(known))}")
-    options = Options(Window(begin, end), _split(args.threads), apis, shortest, names, not args.no_counters)
+    options = Options(
+        Window(begin, end),
+        _split(args.threads),
+        apis,
+        shortest,
+        names,
+        parse_ranks(args.ranks),
+        counters=not args.no_counters,
+        split=parse_split(args.split),
+    )
+    stem = "timeline" if replace(options, split=None) == Options() else "timeline-part"
+    output: Path = args.output or folder.path / f"{stem}{_SUFFIXES[chosen]}"
+    earlier = check_output(output, args.force, options.split)
     written = write_timeline(folder.path, output, options, chosen)
+    for path in earlier:
+        if path not in written.files:
+            path.unlink(missing_ok=True)
     if not written.slices:
         complain("nothing is left after these filters: the timeline is empty")
+    if written.ranks_missing:
+        missing = ", ".join(map(str, written.ranks_missing))
+        complain(f"--ranks: rank {missing} is not in this run; there are {written.ranks or 'none'}")
     advice = "" if chosen == "csv" else " (open it at https://ui.perfetto.dev)"
-    print(f"{output}: {written.slices:,} slices, {size(output.stat().st_size)}{advice}")
+    sizes = [path.stat().st_size for path in written.files]
+    where = f"{written.files[0]} … {written.files[-1].name}: {len(sizes)} files" if len(sizes) > 1 else written.files[0]
+    print(f"{where}: {written.slices:,} slices, {size(sum(sizes))}{advice}")
     return 0
 
 
@@ -104,10 +135,13 @@ def write_timeline(run: Path, output: Path, options: Options | None = None, form
 
     from occatrace import timeline
     from occatrace.tables import StoreError, open_store
+    from occatrace.timeline import TooManyParts
 
     def announce(expected: int) -> None:
         if expected > LARGE:
-            advice = "--filter-time, --min-duration, --apis and --threads make it smaller"
+            advice = (
+                "--filter-time, --min-duration, --apis, --threads and --ranks make it smaller, --split makes several"
+            )
             complain(f"about {size(expected)} will be written, more than a browser shows with ease: {advice}")
 
     console = Console(stderr=True)
@@ -123,6 +157,8 @@ def write_timeline(run: Path, output: Path, options: Options | None = None, form
                 return timeline.write(store, output, options or timeline.Options(), progress, announce, format)
         except StoreError as error:
             raise UsageError(str(error)) from None
+        except TooManyParts as error:
+            raise UsageError(f"--split: {error}") from None
         except duckdb.Error as error:
             raise UsageError(f"{run}: no timeline can be made: {str(error).splitlines()[0]}") from None
         except OSError as error:
@@ -163,13 +199,46 @@ def _split(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
-def check_output(path: Path, force: bool) -> None:
-    """Whether a file may be written there; nothing is overwritten unasked."""
+def parse_ranks(text: str | None) -> tuple[int, ...]:
+    """Numbers of --ranks."""
+    ranks: set[int] = set()
+    for part in _split(text):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if last < first or last > 1 << 24:
+            raise UsageError(f"--ranks {text}: {part} is neither a rank nor a range of ranks; write 0-3,8")
+        ranks.update(range(first, last + 1))
+    if text is not None and not ranks:
+        raise UsageError("--ranks: names no rank; write 0-3,8")
+    return tuple(sorted(ranks))
+
+
+def parse_split(text: str | None) -> int | Literal["rank"] | None:
+    """What --split asks for: per rank, or per so many ns."""
+    if text is None or text == "rank":
+        return "rank" if text else None
+    try:
+        length = parse_time(text, "--split")
+    except UsageError:
+        length = 0
+    if not length:
+        raise UsageError(f"--split {text}: write rank, or a length of time as in 10s")
+    return length
+
+
+def check_output(path: Path, force: bool, split: int | str | None = None) -> list[Path]:
+    """Whether a file, or those of --split, may be written there; nothing is overwritten unasked. What is there already."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder: name a file by -o")
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists already: choose another name by -o, or add --force to overwrite it")
+    there = [path] if path.exists() else []
+    if split is not None:
+        first, dot, rest = path.name.partition(".")
+        part = re.compile(re.escape(first) + r"\.(norank|rank\d+|\d{3,})" + re.escape(dot + rest))
+        there = [p for p in sorted(path.parent.glob("*")) if part.fullmatch(p.name)] if path.parent.is_dir() else []
+    if there and not force:
+        raise UsageError(f"{there[0]} exists already: choose another name by -o, or add --force to overwrite it")
     if not path.parent.is_dir():
         raise UsageError(f"{path.parent} does not exist: choose another place by -o")
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path.parent} cannot be written to: choose another place by -o")
+    return there

@@ -1,10 +1,10 @@
 """Tables of a run → a Perfetto trace: processes, threads with their calls, devices with queues, flows, counters.
 
-`selection` decides in SQL which slices there are and what they carry, `tracks` where they stand, `writer` brings both
-to the encoder in native/timeline.
+`selection` decides in SQL which slices there are and what they carry, `counters` which values over time, `tracks` where
+they stand; `writer` brings them to the encoder in native/timeline.
 """
 
-from occatrace.timeline.selection import DEVICE, Options, Window
-from occatrace.timeline.writer import Format, Written, write
+from occatrace.timeline.selection import ANNOTATIONS, DEVICE, Options, Window
+from occatrace.timeline.writer import Format, TooManyParts, Written, write
 
-__all__ = ["DEVICE", "Format", "Options", "Window", "Written", "write"]
+__all__ = ["ANNOTATIONS", "DEVICE", "Format", "Options", "TooManyParts", "Window", "Written", "write"]

@@ -14,7 +14,7 @@ from occatrace.timeline.selection import DEVICE, FILE_FORMAT, WINDOW_ROWS, Colum
 ALLOCATED, IN_FLIGHT, BUSY, TRAFFIC, SAMPLED = range(5)
 
 # Shares and rates are means over windows of this many ns at least, and there are at most so many windows.
-SHORTEST, MOST = 100_000, 5_000
+SHORTEST, MOST = 100_000, 2_000
 BYTES_PER_VALUE = 17  # in the file
 
 _KEY = "kind, process, device, label, unit"

@@ -17,6 +17,7 @@ from occatrace.tables import Store
 WINDOW_ROWS = 1 << 17
 FILE_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {WINDOW_ROWS})"
 DEVICE = "device"  # in Options.apis: the work on devices
+ANNOTATIONS = ("nvtx", "roctx", "itt", "occatrace")  # in Options.apis: what the program marked by them
 
 # Kinds of tracks, in the order in which they are written, and so sorted.
 THREAD, QUEUE, MEMORY, RANGES, PROBLEMS = range(5)

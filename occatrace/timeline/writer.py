@@ -21,9 +21,14 @@ from occatrace.timeline.tracks import Tracks, salt
 Format = Literal["perfetto", "csv", "json"]
 
 _ALL = Options()
+MOST_PARTS = 1000
 
 Progress = Callable[[float], None]
 Announce = Callable[[int], None]
+
+
+class TooManyParts(Exception):
+    """More files than anybody wants."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class Written:
     counter_values: int
     bytes: int  # before compression
     files: tuple[Path, ...]
+    ranks: str = ""  # of the run, if ranks were asked for
+    ranks_missing: tuple[int, ...] = ()
 
 
 def write(
@@ -55,6 +62,8 @@ def write(
         counters = Counters(store, selection, options)
         announce(selection.bytes + counters.bytes)
         job = _Job(store.con, selection, counters, format, path.suffix == ".gz", progress)
+        if options.split != "rank" and len(job.parts) > MOST_PARTS:
+            raise TooManyParts(f"would make {len(job.parts):,} files, more than {MOST_PARTS:,}; write a longer time")
         for part in job.parts:
             final = part_path(path, options.split, part.number)
             partials[final] = final.with_name(f".{final.name}.partial-{os.getpid()}")
@@ -67,7 +76,12 @@ def write(
         selection.close()
         if counters:
             counters.close()
-    return Written(job.slices, job.values, job.bytes, tuple(partials))
+    there = {
+        row[0] for row in store.con.execute("SELECT DISTINCT rank FROM processes WHERE rank IS NOT NULL").fetchall()
+    }
+    missing = tuple(rank for rank in options.ranks if rank not in there)
+    known = f"{min(there)} to {max(there)}" if missing and there else ""
+    return Written(job.slices, job.values, job.bytes, tuple(partials), known, missing)
 
 
 def part_path(path: Path, split: int | str | None, number: int) -> Path:

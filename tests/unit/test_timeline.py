@@ -28,50 +28,9 @@ from occatrace.schema import MEMORY_KINDS
 from occatrace.tables import open_store
 from tests.support.fake import MODEL, FakeThread, FakeTrace, demo_trace, run_folder
 from tests.support.perfetto_check import Content, check
-from tests.support.trace_processor import load
+from tests.support.timelines import FLOWS, REALTIME, VALUES, Slice, perfetto, slices, write
 
 KINDS = {1: "kernel", 2: "HtoD", 9: "marker"}
-REALTIME = 10**18  # of the fake traces, minus their monotonic clock
-
-Slice = tuple[int, int, str, str]  # start (monotonic), duration, name, track
-
-SLICES = """
-SELECT s.ts, s.dur, s.name, coalesce(th.name, t.name) AS track
-FROM slice s JOIN track t ON t.id = s.track_id LEFT JOIN thread_track tt ON tt.id = t.id LEFT JOIN thread th USING (utid)
-"""
-VALUES = "SELECT c.ts, c.value, t.name, t.unit FROM counter c JOIN counter_track t ON t.id = c.track_id ORDER BY t.name, ts"
-FLOWS = """
-SELECT a.name AS source, a.ts AS start, b.name AS target, b.ts AS begin FROM flow
-JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in
-"""
-
-
-def write(
-    folder: Path,
-    trace: FakeTrace,
-    options: timeline.Options | None = None,
-    name: str = "x.pftrace",
-    form: timeline.Format = "perfetto",
-) -> Path:
-    """The timeline of a fake trace."""
-    folder.mkdir(exist_ok=True)
-    with open_store(run_folder(folder), model=MODEL, open_trace=trace.open) as store:
-        timeline.write(store, folder / name, options or timeline.Options(), format=form)
-    return folder / name
-
-
-def perfetto(path: Path, sql: str) -> list[Any]:
-    """Rows, from a file that Perfetto reads without complaint."""
-    with load(path) as tp:
-        errors = list(tp.query("SELECT name, value FROM stats WHERE severity <> 'info' AND value > 0"))
-        assert [(e.name, e.value) for e in errors] == []
-        return list(tp.query(sql))
-
-
-def slices(path: Path) -> Counter[Slice]:
-    """All but problems."""
-    found = perfetto(path, SLICES)
-    return Counter((r.ts - REALTIME, r.dur, r.name, r.track) for r in found if r.track != "! problems")
 
 
 @dataclass
@@ -410,7 +369,7 @@ def test_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ((run, "-o", tmp_path), "is a folder"),
         ((run, "-o", tmp_path / "no" / "x"), "does not exist"),
         ((run, "--apis", "fortran"), "unknown; there are"),
-        ((run, "--names", "("), "not a regular expression"),
+        ((run, "--filter-name", "("), "not a regular expression"),
         ((run, "--filter-time", "1"), "BEGIN:END"),
         ((run,), "neither tables nor a trace"),
     ):

@@ -1,0 +1,487 @@
+"""What a timeline makes of single tables: ranges, allocations, counters, device work; ranks, hosts and files of parts."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("perfetto")
+pytest.importorskip("wasmtime")
+
+from occatrace import timeline
+from occatrace.cli import main
+from occatrace.cli import timeline as command
+from occatrace.cli.dispatch import UsageError
+from occatrace.tables import open_store
+from occatrace.timeline.counters import MOST, SHORTEST, window_width
+from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
+from tests.support.perfetto_check import check
+from tests.support.timelines import FLOWS, REALTIME, SLICES, VALUES, perfetto, slices, write
+from tests.support.trace_processor import load
+
+
+def fill(table: str, *rows: dict[str, Any]) -> Callable[[Any], None]:
+    """Puts rows into a table; columns that are not given are null."""
+
+    def do(con: Any) -> None:
+        for row in rows:
+            names = ", ".join(row)
+            con.execute(f"INSERT INTO {table} BY NAME SELECT {', '.join(f'? AS {n}' for n in row)}", list(row.values()))
+            assert names
+
+    return do
+
+
+def two_calls() -> FakeTrace:
+    """A thread with two calls, 1000 to 1100 and 2000 to 2050, on the first of two devices' hosts."""
+    trace = FakeTrace()
+    main_thread = trace.process(100)
+    for number in (1, 2):
+        main_thread.event(
+            "occatrace_device:device",
+            6,
+            id=number,
+            api=main_thread.name("opencl"),
+            name=main_thread.name(f"gpu{number}"),
+            handle=number,
+        )
+    main_thread.event("occatrace_device:queue", 7, id=1, device=1, handle=1, flags=0)
+    main_thread.event("occatrace_device:queue", 7, id=2, device=2, handle=2, flags=0)
+    main_thread.call("opencl:clFinish", 1000, 1100, ret=0)
+    main_thread.call("opencl:clFinish", 2000, 2050, ret=0)
+    main_thread.record("exit", 9000)
+    return trace
+
+
+def test_ranges(tmp_path: Path) -> None:
+    """Pushed ones enclose the calls of their thread, started ones overlap in lanes, marks are moments."""
+    common = {"process": 1, "thread": 1, "api": "nvtx", "domain": "", "depth": 0}
+    path = write(
+        tmp_path,
+        two_calls(),
+        prepare=fill(
+            "ranges",
+            {**common, "kind": "push", "name": "time step", "seq": 90, "start_ns": 900, "end_ns": 2500, "color": 0xFF00AA11},
+            {**common, "kind": "push", "name": "solve", "seq": 0, "start_ns": 1000, "end_ns": 1100, "domain": "solver"},
+            {**common, "kind": "mark", "name": "converged", "seq": 92, "start_ns": 1050, "end_ns": 1050, "payload": "7"},
+            {**common, "kind": "start", "name": "io", "seq": 93, "start_ns": 950, "end_ns": 1500, "category": "disk"},
+            {**common, "kind": "start", "name": "io", "seq": 94, "start_ns": 1400, "end_ns": 2600, "api": "roctx"},
+            {**common, "kind": "push", "name": "last", "seq": 95, "start_ns": 3000, "end_ns": None},
+        ),
+    )  # fmt: skip
+    content = check(path)
+    assert content.problems == []
+    assert slices(path) == Counter(
+        [
+            (900, 1600, "time step", "main"), (1000, 100, "solve", "main"), (1050, 0, "converged", "main"),
+            (950, 550, "io", "ranges"), (1400, 1200, "io", "ranges"), (3000, 6000, "last", "main"),
+            (1000, 100, "clFinish", "main"), (2000, 50, "clFinish", "main"),
+        ]
+    )  # fmt: skip
+    parents = perfetto(path, "SELECT s.name, s.ts, p.name AS parent FROM slice s JOIN slice p ON p.id = s.parent_id")
+    assert {(r.name, r.ts - REALTIME, r.parent) for r in parents} == {
+        ("solve", 1000, "time step"), ("clFinish", 1000, "solve"), ("converged", 1050, "clFinish"),
+        ("clFinish", 2000, "time step"),
+    }  # fmt: skip
+    found = {(s.name, s.start - REALTIME): (dict(s.arguments), s.category, s.instant) for s in content.slices}
+    assert found["time step", 900] == ({"colour": "#00aa11"}, "nvtx", False)
+    assert found["solve", 1000] == ({"domain": "solver"}, "nvtx", False)
+    assert found["converged", 1050] == ({"payload": "7"}, "nvtx", True)
+    assert found["io", 950] == ({"range category": "disk"}, "nvtx", False)
+    assert found["last", 3000] == ({"note": "never ended"}, "nvtx", False)
+
+
+def test_ranges_are_chosen_as_apis(tmp_path: Path) -> None:
+    common = {"process": 1, "thread": 1, "domain": "", "depth": 0, "start_ns": 900, "end_ns": 950}
+    prepare = fill(
+        "ranges",
+        {**common, "kind": "push", "api": "nvtx", "name": "a", "seq": 90},
+        {**common, "kind": "start", "api": "nvtx", "name": "b", "seq": 91},
+        {**common, "kind": "start", "api": "roctx", "name": "c", "seq": 92},
+    )
+    path = write(tmp_path, two_calls(), timeline.Options(apis=("nvtx",)), prepare=prepare)
+    assert {name for _, _, name, _ in slices(path)} == {"a", "b"}
+
+
+def memory(start: int, end: int | None, size: int, **more: Any) -> dict[str, Any]:
+    """A row of the table allocations."""
+    return {
+        "process": 1,
+        "api": "opencl",
+        "kind": "device",
+        "handle": 1,
+        "start_ns": start,
+        "end_ns": end,
+        "bytes": size,
+        **more,
+    }
+
+
+def test_memory_in_use(tmp_path: Path) -> None:
+    """Per device and kind the sum of what is alive at each moment; parts of others count nothing."""
+    source = random.Random(5)
+    rows = []
+    for _ in range(200):
+        start = source.randrange(1000, 2000)
+        end = source.choice((None, start + source.randrange(0, 500)))
+        kind, device = source.choice(("device", "svm")), source.choice((1, 2))
+        rows.append(memory(start, end, source.randrange(1, 1 << 40), kind=kind, device=device))
+    parts = [memory(1500, 1600, 77, kind="slice", parent=1, device=1)]
+    host = [memory(1200, 1300, 640, api="occa", kind="host", mode="Serial")]
+    path = write(tmp_path, two_calls(), prepare=fill("allocations", *rows, *parts, *host))
+    assert check(path).problems == []
+    found = perfetto(
+        path,
+        "SELECT c.ts, c.value, t.name, t.unit, g.name AS device FROM counter c JOIN counter_track t ON t.id = c.track_id"
+        " JOIN track k ON k.id = t.id LEFT JOIN track g ON g.id = k.parent_id WHERE t.name GLOB 'memory in use*' ORDER BY c.ts",
+    )
+    assert {r.unit for r in found} == {"bytes"}
+    tracks = {(r.name, r.device) for r in found}
+    assert {name for name, _ in tracks} == {
+        "memory in use (OpenCL)", "memory in use (OpenCL, svm)", "memory in use (OCCA, Serial, host)",
+    }  # fmt: skip
+    assert len(tracks) == 5
+    checked = 0
+    for name, shown in (("memory in use (OpenCL)", "device"), ("memory in use (OpenCL, svm)", "svm")):
+        for device in (1, 2):
+            mine = [r for r in rows if (r["kind"], r["device"]) == (shown, device)]
+            begins = np.array([r["start_ns"] for r in mine])
+            ends = np.array([r["end_ns"] or 1 << 60 for r in mine])
+            sizes = np.array([r["bytes"] for r in mine])
+            for value in (r for r in found if r.name == name and f"gpu{device}" in r.device):
+                at = value.ts - REALTIME
+                assert value.value == sizes[(begins <= at) & (at < ends)].sum()
+                checked += 1
+    assert checked > 200
+    assert [(r.ts - REALTIME, r.value) for r in found if "Serial" in r.name] == [(1200, 640), (1300, 0)]
+
+
+def work(con: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """Puts device work into the table."""
+    fill("activities", *({"process": 1, "name": r["kind"], "queue": r["device"], "status": 0, **r} for r in rows))(con)
+
+
+@pytest.mark.parametrize("window", [timeline.Window(), timeline.Window(700_000, 1_900_000)])
+def test_busy_share_and_traffic(tmp_path: Path, window: timeline.Window) -> None:
+    """Against numpy, nanosecond by nanosecond."""
+    source = random.Random(7)
+    span = 3_000_000
+    rows: list[dict[str, Any]] = []
+    for _ in range(120):
+        start, kind = source.randrange(1000, span - 300_000), source.choice(("kernel", "HtoD", "DtoH", "marker"))
+        end = start + source.choice((0, 10, 50_000, 250_000))
+        size = source.randrange(1, 1 << 20) if kind in ("HtoD", "DtoH") else 0
+        rows.append({"kind": kind, "device": source.choice((1, 2)), "start_ns": start, "end_ns": end, "bytes": size})
+    path = write(tmp_path, two_calls(), timeline.Options(window), prepare=lambda con: work(con, rows))
+    assert check(path).problems == []
+    values = perfetto(
+        path,
+        "SELECT c.ts, c.value, t.name, t.unit, g.name AS device FROM counter c JOIN counter_track t ON t.id = c.track_id"
+        " JOIN track k ON k.id = t.id JOIN track g ON g.id = k.parent_id ORDER BY c.ts",
+    )
+    assert {(r.name, r.unit) for r in values} >= {("busy", "%"), ("traffic HtoD", "GB/s"), ("traffic DtoH", "GB/s")}
+    low = 1000 + window.begin if window.begin is not None else 0
+    high = 1000 + window.end if window.end is not None else 1 << 40
+    rows = [r for r in rows if r["kind"] != "marker" and r["end_ns"] > low and r["start_ns"] < high]
+    first = max(low, min(r["start_ns"] for r in rows))
+    for device in (1, 2):
+        mine = [r for r in rows if r["device"] == device]
+        busy = np.zeros(span + 400_000)
+        traffic = {"HtoD": np.zeros(span + 400_000), "DtoH": np.zeros(span + 400_000)}
+        for r in mine:
+            s, e = r["start_ns"], r["end_ns"]
+            busy[s:e] = 1
+            if r["bytes"]:
+                traffic[r["kind"]][s : max(e, s + 1)] += r["bytes"] / max(e - s, 1)
+        for track in (busy, *traffic.values()):
+            track[: max(low, 0)] = 0
+            track[min(high, len(track)) :] = 0
+        for name, truth, scale in (("busy", busy, 100), *((f"traffic {k}", v, 1) for k, v in traffic.items())):
+            given = {r.ts - REALTIME: r.value for r in values if r.name == name and f"gpu{device}" in r.device}
+            assert given and all((t - first) % SHORTEST == 0 for t in given)
+            now = 0.0
+            for begin in range(first, min(span, high - SHORTEST), SHORTEST):
+                now = given.get(begin, now)
+                assert now == pytest.approx(scale * truth[begin : begin + SHORTEST].mean(), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("span", [0, 1, SHORTEST * MOST, SHORTEST * MOST + 1, 10**9, 3600 * 10**9, 10**15])
+def test_windows_are_bounded(span: int) -> None:
+    width = window_width(span)
+    assert width >= SHORTEST and span <= width * MOST
+    assert width == SHORTEST or span > width * MOST / 2.5
+    assert str(width).rstrip("0") in ("1", "2", "5")
+
+
+def test_counters_of_the_program(tmp_path: Path) -> None:
+    rows = [
+        {"process": 1, "device": 1, "name": "power", "unit": "W", "time_ns": 1000 + i, "value": 100 + i / 4}
+        for i in range(9)
+    ] + [
+        {"process": 1, "device": None, "name": "residual", "unit": None, "time_ns": 1000 + i, "value": -i}
+        for i in range(9)
+    ]
+    path = write(tmp_path, two_calls(), prepare=fill("counters", *rows))
+    assert check(path).problems == []
+    found = perfetto(path, VALUES)
+    for name, unit in (("power", "W"), ("residual", "")):
+        expected = [(r["time_ns"], r["value"]) for r in rows if r["name"] == name]
+        assert [(r.ts - REALTIME, r.value) for r in found if r.name == name] == expected
+        assert {r.unit or "" for r in found if r.name == name} == {unit}
+
+
+def test_return_values_of_failed_calls(tmp_path: Path) -> None:
+    trace = demo_trace()
+    rows = [
+        {"process": 1, "thread": 1, "seq": int(row["seq"]), "api": event[10:].partition(":")[0], "code": code}
+        for event, row in trace.rows
+        if (code := row.get("ret", 0)) < 0 or (code := row.get("error", 0)) > 0
+    ]
+    assert {row["api"] for row in rows} == {"opencl", "occa"}
+    content = check(write(tmp_path, trace, prepare=fill("failures", *rows)))
+    failed = [dict(s.arguments) for s in content.slices if s.name == "✗ clFinish" and s.category == "opencl"]
+    assert failed[0] == {"error": "CL_INVALID_COMMAND_QUEUE", "return value": -36}
+    # An exception has no number that means anything.
+    assert not any("return value" in dict(s.arguments) for s in content.slices if s.category == "occa")
+
+
+PROCESSES = """
+SELECT s.name, p.upid, p.pid, p.name AS process, t.name AS thread FROM slice s JOIN thread_track k ON k.id = s.track_id
+JOIN thread t USING (utid) JOIN process p USING (upid)
+"""
+
+
+def test_exec(tmp_path: Path) -> None:
+    """The program that another one became keeps its id, and is not taken for it."""
+    trace = FakeTrace()
+    first = trace.process(100, exe="/bin/first")
+    first.call("opencl:clFinish", 10, 20, ret=0)
+    first.record("exit", 50, reason=2)
+    second = trace.process(100, start=60, exe="/bin/second")
+    second.call("opencl:clCreateBuffer", 70, 80, ret=0, flags=0, size=8)
+    path = write(tmp_path, trace)
+    assert check(path).problems == []
+    rows = {r.name: (r.process, r.pid) for r in perfetto(path, PROCESSES)}
+    assert rows == {"clFinish": ("first", 100), "clCreateBuffer": ("second", 100)}
+
+
+def test_fork(tmp_path: Path) -> None:
+    trace = FakeTrace()
+    parent = trace.process(100)
+    parent.call("opencl:clFinish", 10, 20, ret=0)
+    child = trace.process(101, start=15, exe="/bin/app", ppid=100)
+    child.call("opencl:clCreateBuffer", 17, 19, ret=0, flags=0, size=8)
+    rows = {r.name: r.pid for r in perfetto(write(tmp_path, trace), PROCESSES)}
+    assert rows == {"clFinish": 100, "clCreateBuffer": 101}
+
+
+def test_thread_id_used_again(tmp_path: Path) -> None:
+    """Two threads of one process that had the same id, one after the other: two rows."""
+    trace = FakeTrace()
+    trace.process(100)
+    for begin, name in ((10, "early"), (1000, "late")):
+        thread = trace.thread(100, 101, begin, name)
+        thread.call("opencl:clFinish", begin + 5, begin + 9, ret=0)
+    path = write(tmp_path, trace)
+    assert check(path).problems == []
+    assert {(s[0], s[3]) for s in slices(path)} == {(15, "early"), (1005, "late 101")}
+
+
+def hosts(folder: Path, numbers: Sequence[int | None] = (0, 1), split: Any = None, **options: Any) -> Path:
+    """Processes of one id on hosts of which each booted at another time; rank i is on node i, with calls and work."""
+    names = [f"node{i}" for i in range(len(numbers))]
+    run = run_folder(folder, names)
+    (run / "run.json").write_text('{"schema": 1, "program": ["app"]}')
+    traces = {}
+    for number, name in enumerate(names):
+        trace = traces[name] = FakeTrace()
+        boot = 1_000_000 * number
+        thread = trace.process(100, start=boot + 1)
+        row: dict[str, Any] = dict(trace.rows)["occatrace_process:process"]  # type: ignore[assignment]
+        row["host"], row["realtime"] = trace.string(name), REALTIME + 1
+        thread.event(
+            "occatrace_device:device",
+            boot + 6,
+            id=1,
+            api=thread.name("opencl", boot + 2),
+            name=thread.name("gpu", boot + 2),
+            handle=1,
+        )
+        thread.event("occatrace_device:queue", boot + 7, id=1, device=1, handle=1, flags=0)
+        kernel = thread.name(f"kernel{number}", boot + 2)
+        for i in range(20):
+            at = boot + 1000 + 100 * i + number
+            seq = thread.call("opencl:clEnqueueNDRangeKernel", at, at + 50, ret=0, **{"global": [8]})  # type: ignore[arg-type]
+            thread.event(
+                "occatrace_device:activity", at + 900, kind=1, corr_tid=100, corr_seq=seq, run_seq=0xFFFFFFFF, queue=1, queued=at + 5,
+                submitted=at + 6, start=at + 10, end=at + 130, name=kernel,
+            )  # fmt: skip
+    path = folder / "x.pftrace"
+    with open_store(run, model=MODEL, open_trace=lambda p, events: traces[p.name].open(p, events)) as store:
+        for number, rank in enumerate(numbers):
+            store.con.execute("UPDATE processes SET rank = ?, size = 2 WHERE host = ?", [rank, f"node{number}"])
+        timeline.write(store, path, timeline.Options(split=split, **options))
+    return path
+
+
+def everything(path: Path) -> tuple[Counter[Any], ...]:
+    """Slices with their process, arrows, values."""
+    with load(path) as tp:
+        errors = list(tp.query("SELECT name, value FROM stats WHERE severity <> 'info' AND value > 0"))
+        assert [(e.name, e.value) for e in errors] == []
+        found = tp.query(
+            "SELECT s.ts, s.dur, s.name, t.name AS track, p.name AS process FROM slice s JOIN track t ON t.id = s.track_id"
+            " LEFT JOIN thread_track k ON k.id = t.id LEFT JOIN thread USING (utid)"
+            " LEFT JOIN process p ON p.upid = coalesce(thread.upid, extract_arg(t.dimension_arg_set_id, 'upid'))"
+        )
+        rows = Counter((r.ts, r.dur, r.name, r.track, r.process) for r in found)
+        flows = Counter((r.source, r.start, r.target, r.begin) for r in tp.query(FLOWS))
+        return rows, flows, Counter((r.ts, r.value, r.name) for r in tp.query(VALUES))
+
+
+def test_hosts_are_on_one_clock(tmp_path: Path) -> None:
+    """Each host counts from its own boot; what happened together stands together."""
+    path = hosts(tmp_path)
+    assert check(path).problems == []
+    rows = perfetto(path, SLICES)
+    starts = {name: sorted(r.ts - REALTIME for r in rows if r.name == name) for name in ("kernel0", "kernel1")}
+    assert starts == {f"kernel{n}": [1010 + 100 * i + n for i in range(20)] for n in (0, 1)}
+    names = {r.name for r in perfetto(path, "SELECT name FROM process WHERE name IS NOT NULL")}
+    assert names == {"rank 0 app", "rank 1 app"}
+
+
+def test_ranks(tmp_path: Path) -> None:
+    path = hosts(tmp_path, (0, 3), ranks=(3,))
+    assert {r.name for r in perfetto(path, SLICES)} == {"clEnqueueNDRangeKernel", "kernel1", *ENDED}
+    assert len(perfetto(path, FLOWS)) == 20
+
+
+ENDED = ["ended without notice (killed or crashed)"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_files_per_rank_are_the_whole(tmp_path: Path, order: int) -> None:
+    """Put together by cat, in any order."""
+    (tmp_path / "whole").mkdir()
+    whole = hosts(tmp_path / "whole")
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    hosts(parts, split="rank")
+    files = sorted(parts.glob("*.pftrace"))
+    assert [f.name for f in files] == ["x.rank0.pftrace", "x.rank1.pftrace"]
+    for number, file in enumerate(files):
+        content = check(file)
+        assert content.problems == []
+        assert {s.name for s in content.slices} == {"clEnqueueNDRangeKernel", f"kernel{number}", *ENDED}
+    both = tmp_path / "both.pftrace"
+    both.write_bytes(b"".join(f.read_bytes() for f in files[::order]))
+    assert check(both).problems == []
+    assert everything(both) == everything(whole)
+
+
+def test_files_per_time_are_the_whole(tmp_path: Path) -> None:
+    """Of what runs over the end of a piece, and of overlapping work, too. Arrows over an end are left out."""
+    (tmp_path / "whole").mkdir()
+    whole = hosts(tmp_path / "whole")
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    hosts(parts, split=106)
+    files = sorted(parts.glob("*.pftrace"))
+    assert all(re.fullmatch(r"x\.\d{3}\.pftrace", f.name) for f in files)
+    assert len(files) > 5
+    assert [check(f).problems for f in files] == [[]] * len(files)
+    both = tmp_path / "both.pftrace"
+    both.write_bytes(b"".join(f.read_bytes() for f in files))
+    rows, flows, values = everything(both)
+    all_rows, all_flows, all_values = everything(whole)
+    assert rows == all_rows
+    assert values == all_values
+    assert flows <= all_flows
+    cut = Counter(
+        {f: n for f, n in all_flows.items() if (f[1] - REALTIME - 1000) // 106 != (f[3] - REALTIME - 1000) // 106}
+    )
+    assert flows == all_flows - cut and cut
+
+
+def test_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("occatrace.timeline.writer.MOST_PARTS", 10)
+    with pytest.raises(timeline.TooManyParts, match="files"):
+        hosts(tmp_path, split=1)
+    assert not list(tmp_path.glob("*.pftrace*"))
+
+
+def test_the_expected_size_is_near(tmp_path: Path) -> None:
+    expected: list[int] = []
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=demo_trace().open) as store:
+        written = timeline.write(store, tmp_path / "x.pftrace", announce=expected.append)
+    # Of so small a file, the names are a good part.
+    assert 0.4 < expected[0] / written.bytes < 1.2
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"), [("3", (3,)), ("0-3,8", (0, 1, 2, 3, 8)), (" 4 , 2-2 ", (2, 4)), (None, ()), ("1-1,1", (1,))]
+)
+def test_lists_of_ranks(text: str | None, ranks: tuple[int, ...]) -> None:
+    assert command.parse_ranks(text) == ranks
+
+
+@pytest.mark.parametrize("text", ["", "x", "3-1", "-2", "1-", "1,,a", "1-99999999999"])
+def test_bad_lists_of_ranks(text: str) -> None:
+    with pytest.raises(UsageError):
+        command.parse_ranks(text)
+
+
+@pytest.mark.parametrize(("text", "split"), [("rank", "rank"), ("10s", 10**10), ("5us", 5000), (None, None)])
+def test_splits(text: str | None, split: Any) -> None:
+    assert command.parse_split(text) == split
+
+
+@pytest.mark.parametrize("text", ["", "ranks", "0", "0ns", "-1s"])
+def test_bad_splits(text: str) -> None:
+    with pytest.raises(UsageError):
+        command.parse_split(text)
+
+
+def test_command_of_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of an earlier, finer split do not stay among the new ones; without --force nothing is touched."""
+    hosts(tmp_path)
+    run, out = tmp_path / "run", tmp_path / "y.pftrace"
+    for path in tmp_path.glob("x*"):
+        path.unlink()
+    assert main(["timeline", str(run), "-o", str(out), "--split", "200ns"]) == 0, capsys.readouterr().err
+    many = sorted(tmp_path.glob("y.*"))
+    assert "files" in capsys.readouterr().out
+    assert main(["timeline", str(run), "-o", str(out), "--split", "1us"]) == 2
+    error = capsys.readouterr().err
+    assert "--force" in error and error.count("\n") == 1
+    assert sorted(tmp_path.glob("y.*")) == many
+    assert main(["timeline", str(run), "-o", str(out), "--split", "1us", "--force"]) == 0
+    few = sorted(tmp_path.glob("y.*"))
+    assert 0 < len(few) < len(many)
+    assert all(check(path).problems == [] for path in few)
+    assert main(["timeline", str(run), "-o", str(out), "--ranks", "7"]) == 0
+    assert "rank 7 is not in this run" in capsys.readouterr().err
+
+
+def test_part_of_a_run_is_not_taken_for_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`view` shows RUN/timeline.pftrace."""
+    hosts(tmp_path)
+    assert main(["timeline", str(tmp_path / "run"), "--min-duration", "60ns"]) == 0
+    assert "timeline-part.pftrace" in capsys.readouterr().out
+    assert not (tmp_path / "run" / "timeline.pftrace").exists()
+
+
+def test_warns_of_large_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts(tmp_path)
+    monkeypatch.setattr(command, "LARGE", 100)
+    assert main(["timeline", str(tmp_path / "run"), "-o", str(tmp_path / "large.pftrace")]) == 0
+    assert "will be written" in (told := capsys.readouterr().err) and "--filter-time" in told and "--split" in told
