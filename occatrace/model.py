@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,42 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Allocates:
+    """What a call makes known as memory: names of its event's fields, and how its kind follows from one of them."""
+
+    handle: str
+    bytes: str | None
+    kind: int  # place in Model.memory_kinds
+    kind_field: str | None = None
+    kinds: tuple[tuple[int, int], ...] = ()  # value or bits of that field, kind
+    bits: bool = False
+    parent: str | None = None
+    mode: str | None = None
+    scope: str | None = None
+    context: str | None = None
+
+    def kinds_of(self, columns: Mapping[str, npt.NDArray[Any]], count: int) -> npt.NDArray[np.uint8]:
+        """The kind of each of `count` allocations."""
+        result = np.full(count, self.kind, np.uint8)
+        if self.kind_field is None or self.kind_field not in columns:
+            return result
+        values = columns[self.kind_field]
+        for value, kind in reversed(self.kinds):
+            mask = (values & values.dtype.type(value)) != 0 if self.bits else values == value
+            result[mask] = kind
+        return result
+
+
+@dataclass(frozen=True)
+class Frees:
+    """What an event ends: the memory of a handle, or of an array of them."""
+
+    handle: str
+    unless: str | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True)
 class Arg:
     """One field of a call's event."""
 
@@ -62,6 +98,18 @@ class Function:
     failed: Failure | None
     bytes: str | None
     activity: str | None
+    allocates: Allocates | None = None
+    frees: Frees | None = None
+
+
+@dataclass(frozen=True)
+class FreeingRecord:
+    """An event that is no call and says that memory ended."""
+
+    api: str
+    name: str
+    frees: Frees
+    by: Mapping[int, str]  # names of the functions in the field `frees.by`
 
 
 @dataclass(frozen=True)
@@ -79,6 +127,8 @@ class Model:
     titles: Mapping[str, str]
     functions: tuple[Function, ...]
     enums: Mapping[str, Mapping[str, Enum]]  # by API
+    memory_kinds: tuple[str, ...] = ()
+    freeing: Mapping[str, FreeingRecord] = field(default_factory=dict)  # by event
 
     @cached_property
     def by_event(self) -> Mapping[str, Function]:
@@ -89,6 +139,19 @@ class Model:
     def begin_events(self) -> Mapping[str, Function]:
         """Function of each `_begin` event."""
         return {f"{f.event}_begin": f for f in self.functions if f.blocking}
+
+    @cached_property
+    def memory_functions(self) -> tuple[tuple[str, str], ...]:
+        """API and name of each function that allocates or frees, and of each value of `by` of the freeing records."""
+        found = [(f.api, f.name) for f in self.functions if f.allocates or f.frees]
+        for record in self.freeing.values():
+            found += [(record.api, text) for text in record.by.values() or (record.name,)]
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def memory_code(self) -> Mapping[tuple[str, str], int]:
+        """Place in `memory_functions`."""
+        return {head: at for at, head in enumerate(self.memory_functions)}
 
     def tally_function(self, name: str) -> tuple[str, str]:
         """API and shown name of a tally's "api:function"."""
@@ -105,9 +168,9 @@ class Model:
         api, _, key = name.partition(":")
         function = self._by_key.get((api, key))
         if function and function.failed:
-            field = next(a for a in function.args if a.name == function.failed.field)
-            if field.enum:
-                return self.texts(api, field.enum).get(code, str(code))
+            arg = next(a for a in function.args if a.name == function.failed.field)
+            if arg.enum:
+                return self.texts(api, arg.enum).get(code, str(code))
         return str(code)
 
     @cached_property
@@ -115,9 +178,29 @@ class Model:
         return {(f.api, f.key): f for f in self.functions}
 
 
+def _allocates(entry: Mapping[str, Any] | None, kinds: Sequence[str]) -> Allocates | None:
+    if not entry:
+        return None
+    place = {kind: at for at, kind in enumerate(kinds)}
+    return Allocates(
+        entry["handle"],
+        entry.get("bytes"),
+        place[entry["kind"]],
+        entry.get("kind_field"),
+        tuple((int(value), place[kind]) for value, kind in entry.get("kinds", ())),
+        bool(entry.get("bits")),
+        *(entry.get(key) for key in ("parent", "mode", "scope", "context")),
+    )
+
+
+def _frees(entry: Mapping[str, Any] | None) -> Frees | None:
+    return Frees(entry["handle"], entry.get("unless"), entry.get("by")) if entry else None
+
+
 def from_json(data: Mapping[str, Any]) -> Model:
     """The model from the content of `_model.json`."""
     functions = []
+    memory_kinds = tuple(data.get("memory_kinds", ()))
     for api, entry in data["apis"].items():
         for key, f in entry["functions"].items():
             failed = f.get("failed")
@@ -142,13 +225,24 @@ def from_json(data: Mapping[str, Any]) -> Model:
                     failed=Failure(failed["field"], failed["op"], int(failed["value"])) if failed else None,
                     bytes=f.get("bytes"),
                     activity=f.get("activity"),
+                    allocates=_allocates(f.get("allocates"), memory_kinds),
+                    frees=_frees(f.get("frees")),
                 )
             )
     enums = {
         api: {name: Enum(e["values"], bool(e.get("bitfield"))) for name, e in entry.get("enums", {}).items()}
         for api, entry in data["apis"].items()
     }
-    return Model({api: e.get("title", api) for api, e in data["apis"].items()}, tuple(functions), enums)
+    freeing = {}
+    for api, entry in data["apis"].items():
+        for name, record in entry.get("records", {}).items():
+            frees = _frees(record.get("frees"))
+            if frees:
+                enum = next((f.get("enum") for f in record["fields"] if f["name"] == frees.by), None)
+                by = {value: text for text, value in enums[api][enum].values.items()} if enum else {}
+                freeing[f"{entry['provider']}:{name}"] = FreeingRecord(api, name, frees, by)
+    titles = {api: e.get("title", api) for api, e in data["apis"].items()}
+    return Model(titles, tuple(functions), enums, memory_kinds, freeing)
 
 
 @cache

@@ -190,6 +190,8 @@ kernel       UINTEGER  id     kernel
 start_ns     UBIGINT   ns     call begins
 end_ns       UBIGINT   ns     call returns
 launches     UINTEGER  count  device launches that it made
+memory_args  UINTEGER  count  distinct memory objects among its arguments; null: not known
+memory_bytes UBIGINT   bytes  their sizes, each counted once; null: not known
 error        VARCHAR   text   name of the error; null: none
 """),
     ),
@@ -241,7 +243,7 @@ status       INTEGER   code   0: complete; negative: error code
         _columns("""
 process       UINTEGER  id     process
 api           VARCHAR   text   API that allocated: occa, opencl, …
-kind          VARCHAR   text   device, host (pinned), managed, svm, image, pipe, pool, slice (part of another)
+kind          VARCHAR   text   device, host (pinned), managed, svm, image, pipe, pool, slice (a part), wrapped (the program's own)
 mode          VARCHAR   text   OCCA mode of the memory; null: not OCCA's
 device        UINTEGER  id     device; null: not known, or the host
 handle        UBIGINT   handle the program's handle, or the address
@@ -253,10 +255,11 @@ seq           UINTEGER  id     number of that call in its thread
 scope_seq     UINTEGER  id     number of the outermost OCCA call around it, same thread; null: none
 start_ns      UBIGINT   ns     allocated (the call returns)
 end_ns        UBIGINT   ns     freed (the freeing call begins); null: never
-free_function VARCHAR   text   call that freed
+free_function VARCHAR   text   call in which it ended; null: not seen (its handle was given out again), or never
 free_thread   UINTEGER  id     thread of that call
 free_seq      UINTEGER  id     number of that call in its thread
-label         VARCHAR   text   name given by the program; null: none
+call_ns       UBIGINT   ns     duration of the allocating call
+free_call_ns  UBIGINT   ns     duration of the freeing call; 0 where only the end itself was seen
 """),
     ),
     Table(

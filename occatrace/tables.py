@@ -31,9 +31,6 @@ from occatrace.sql import text as sql_text
 MEMORY_LIMIT = "256MB"  # of DuckDB; the rest of the 512 MB is for the decoder's batches and Python itself
 BATCH_ROWS = 1 << 18
 
-_ALLOCATING = ("occa.device_malloc", "occa.device_umalloc")
-_FREEING = ("occa.memory_free",)
-
 OpenTrace = Callable[[Path, Sequence[str] | None], Reader]
 
 
@@ -116,28 +113,7 @@ class Store:
                 )
             empty = f"SELECT NULL::VARCHAR AS api, NULL::VARCHAR AS function, {_nulls(CALLS.columns)} WHERE false"
             self.con.execute(f"CREATE OR REPLACE VIEW calls AS {' UNION ALL '.join(parts or [empty])}")
-            for view, sql in self.memory_views.items():
-                self.con.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS {sql}")
         return self._calls
-
-    @property
-    def memory_views(self) -> Mapping[str, str]:
-        """OCCA's allocations and frees, from whichever of the functions the program used. After `functions`."""
-        out = {}
-        for view, functions in (("occa_allocations", _ALLOCATING), ("occa_frees", _FREEING)):
-            parts = [
-                f"SELECT process, thread, seq, start_ns, end_ns, {sql_text(name)} AS function, args.handle AS handle,"
-                f" args.bytes AS bytes, args.mode AS mode FROM {sql_name(name)} WHERE NOT failed AND args.bytes > 0"
-                for name in functions
-                if name in (self._calls or ())
-            ]
-            empty = (
-                "SELECT NULL::UINTEGER AS process, NULL::UINTEGER AS thread, NULL::UINTEGER AS seq, NULL::UBIGINT AS start_ns,"
-                " NULL::UBIGINT AS end_ns, NULL::VARCHAR AS function, NULL::UBIGINT AS handle, NULL::UBIGINT AS bytes,"
-                " NULL::VARCHAR AS mode WHERE false"
-            )
-            out[view] = " UNION ALL ".join(parts or [empty])
-        return out
 
     def _write_calls(self, folder: Path) -> None:
         traces = _host_traces(self.run, self._open_trace)

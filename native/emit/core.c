@@ -219,7 +219,7 @@ struct occatrace_thread *occatrace_thread_start(void) {
     return &emergency;
   }
   self->tid = (uint32_t)syscall(SYS_gettid);
-  self->run_seq = OCCATRACE_NO_RUN;
+  self->run_seq = self->scope_seq = OCCATRACE_NO_RUN;
   occatrace_tls = self;
   if (!ready) return self;
   pthread_setspecific(thread_end_key, self);

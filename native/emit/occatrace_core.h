@@ -37,6 +37,7 @@ struct occatrace_thread {
   uint32_t tid;
   uint32_t next_seq;     /* number of the next event of this thread */
   uint32_t run_seq;      /* number of the OCCA kernel call in flight, or OCCATRACE_NO_RUN */
+  uint32_t scope_seq;    /* number of the outermost OCCA call in flight, or OCCATRACE_NO_RUN */
   uint32_t run_launches; /* device launches made under it, counted by the OCCA backend */
   uint32_t occa_depth;   /* nesting of OCCA hooks, kept by the OCCA backend */
   uint32_t finished;     /* its thread has ended; freed after the next flush */

@@ -5,6 +5,8 @@
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cxxabi.h>
@@ -60,7 +62,15 @@ struct {
   Text kernel_name, kernel_source, kernel_binary, kernel_mode, memory_mode, device_mode;
   const void *(*current_device)();
   bool (*json_bool)(const void *json, const char *key, const bool &otherwise);
+  uint64_t (*memory_size)(const Probe *);
 } ask;
+
+// Where a kernel of the mode keeps the arguments of its next call: a std::vector whose elements have the memory object at
+// `memory`. The layout differs by family; what else is known of an object is looked at before it is trusted.
+struct Layout {
+  size_t arguments, element, memory;
+} layout;
+bool second_family; // 1.2 and later: occa::json instead of occa::properties
 
 void *original[OCCATRACE_OCCA_SLOTS];
 const occatrace_occa_events *events;
@@ -71,11 +81,14 @@ uint32_t first_tally;
 
 enum class Kind : uint8_t { Plain, Run, Copy, Alloc, Free };
 
+// As in the model (memory_kind).
+enum MemoryKind : uint8_t { kDeviceMemory = 0, kHostMemory = 1, kManagedMemory = 2 };
+
 // What the virtual members tell the call of the user above them.
 struct Frame {
   Kind kind = Kind::Plain;
   bool filled = false;
-  uint8_t copy_kind = 0, async = 0;
+  uint8_t copy_kind = 0, async = 0, memory_kind = kDeviceMemory;
   uint64_t bytes = 0, offset = 0;
   uint32_t mode = 0;
   const void *object = nullptr, *source = nullptr, *device = nullptr;
@@ -226,8 +239,16 @@ std::string ask_kernel(Text member, const void *kernel) {
   return member ? member(&probe) : nothing;
 }
 
+// The members before the arguments are where this layout has them, or the arguments are left alone from now on.
+void check_layout(const void *kernel) {
+  const Probe probe{{nullptr, nullptr}, kernel};
+  const auto stands = [&](Text member, size_t offset) { return member && address(&member(&probe)) == address(kernel) + offset; };
+  if (layout.arguments && !(stands(ask.kernel_name, 32) && stands(ask.kernel_source, 64) && stands(ask.kernel_binary, 96))) layout = {};
+}
+
 // Announces the kernel and remembers its object. `source` is the name id of the file, `text` what to look for the line in.
 uint32_t remember_kernel(State *state, const void *kernel, const std::string &name, uint32_t source, const std::string &text) {
+  check_layout(kernel);
   const std::array<uint32_t, 5> record{intern(name), mode_of(state, ask.kernel_mode, kernel), source, line_of(text, name),
                                        intern(ask_kernel(ask.kernel_binary, kernel))};
   const std::unique_lock<std::shared_mutex> guard(kernels.lock);
@@ -312,6 +333,7 @@ template <class P> struct Call : Frame {
     if (level == OCCATRACE_EVENT) {
       event.tid = self->tid;
       event.seq = self->next_seq++;
+      if (outermost) self->scope_seq = event.seq;
       if constexpr (P::kind == Kind::Run) {
         self->run_seq = event.seq;
         self->run_launches = 0;
@@ -341,6 +363,7 @@ template <class P> struct Call : Frame {
     if (outermost) {
       state->outer = nullptr;
       self->occa_depth = 0;
+      self->scope_seq = OCCATRACE_NO_RUN;
     }
   }
 };
@@ -399,15 +422,52 @@ template <class P, unsigned Slot, class R, class... A> struct Api {
 
 // ---- kernels ----
 
+constexpr uint32_t kNotKnown = UINT32_MAX;
+
+uint64_t size_of(const void *memory) {
+  if (!memory || !ask.memory_size) return 0;
+  const Probe probe{{nullptr, nullptr}, memory};
+  return ask.memory_size(&probe);
+}
+
+// The distinct memory objects among the arguments of the call that has just been made, and their bytes.
+template <class E> void count_memory(const void *mode_kernel, E &event) {
+  event.memory_args = kNotKnown;
+  if (!layout.arguments || !mode_kernel) return;
+  const char *const *vector = reinterpret_cast<const char *const *>(static_cast<const char *>(mode_kernel) + layout.arguments);
+  const char *const first = vector[0], *const last = vector[1];
+  const size_t length = static_cast<size_t>(last - first);
+  // What OCCA itself allows is less; something else stands there.
+  if (first > last || last > vector[2] || length % layout.element != 0 || length / layout.element > 512) return;
+  const void *seen[512];
+  uint32_t count = 0;
+  uint64_t bytes = 0;
+  for (const char *at = first; at < last; at += layout.element) {
+    const void *const memory = *reinterpret_cast<const void *const *>(at + layout.memory);
+    if (!memory || std::find(seen, seen + count, memory) != seen + count) continue;
+    seen[count++] = memory;
+    bytes += size_of(memory);
+  }
+  event.memory_args = count;
+  event.memory_bytes = bytes;
+}
+
 struct KernelRun : Function {
   OCCA_FUNCTION(kernel_run)
   static constexpr Kind kind = Kind::Run;
   template <class... A> static void enter(Call<KernelRun> &call, const void *kernel, A...) { of(call, object(kernel)); }
   static void of(Call<KernelRun> &call, const void *mode_kernel) {
+    call.object = mode_kernel;
     if (call.level == OCCATRACE_EVENT) call.event.kernel = kernel_id(call.state, mode_kernel);
   }
   template <class... A> static void leave(Call<KernelRun> &, A...) {}
-  static void finish(Event &event, Frame &frame) { event.launches = static_cast<Call<KernelRun> &>(frame).self->run_launches; }
+  static void finish(Event &event, Frame &frame) {
+    event.launches = static_cast<Call<KernelRun> &>(frame).self->run_launches;
+    if (event.error == 0)
+      count_memory(frame.object, event);
+    else
+      event.memory_args = kNotKnown;
+  }
 };
 
 // serial::kernel::run and launchedModeKernel_t::run: the user's call itself when operator() has swallowed kernel::run.
@@ -456,11 +516,45 @@ template <unsigned Slot> void delete_kernel(void *mode_kernel) {
 // The three ways to build; `Source` says what the first argument is.
 enum class Source { File, Text, Binary };
 
+// What compilers leave behind: OCCA runs them as child processes and waits for them.
+struct Children {
+  uint64_t ns, faults;
+  static Children now() {
+    rusage r{};
+    getrusage(RUSAGE_CHILDREN, &r);
+    const auto ns = [](const timeval &t) { return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_usec) * 1000u; };
+    return {ns(r.ru_utime) + ns(r.ru_stime), static_cast<uint64_t>(r.ru_minflt + r.ru_majflt)};
+  }
+};
+
+// A file that was there before: its time stamp is older than `ns` ago, by more than a tick of the kernel's clock.
+bool older_than(const std::string &file, uint64_t ns) {
+  struct stat s{};
+  timespec now{};
+  if (stat(file.c_str(), &s) != 0) return false;
+  clock_gettime(CLOCK_REALTIME, &now);
+  const auto in_ns = [](const timespec &t) { return static_cast<int64_t>(t.tv_sec) * 1000000000 + t.tv_nsec; };
+  return in_ns(now) - in_ns(s.st_mtim) > static_cast<int64_t>(ns) + 10000000;
+}
+
 template <class E, Source source> struct Build : Function {
   using Event = E;
   static constexpr bool blocking = true, always = true;
-  template <class C> static void enter(C &call, const void *device, const std::string &, const std::string &name, const void *) {
+  template <class C> static void begin_build(C &call) {
     call.state->built_from = 0;
+    const Children children = Children::now();
+    call.bytes = children.faults;
+    call.offset = children.ns;
+  }
+  template <class C> static void end_build(C &call, const void *kernel) {
+    const Children children = Children::now();
+    call.event.compiler = children.ns - call.offset;
+    // Programs of no child ran: nothing was compiled. A child alone does not tell: OCCA also tries out the compiler.
+    call.event.cached = children.faults == call.bytes ||
+                        (call.event.start && older_than(ask_kernel(ask.kernel_binary, kernel), occatrace_now() - call.event.start));
+  }
+  template <class C> static void enter(C &call, const void *device, const std::string &, const std::string &name, const void *) {
+    begin_build(call);
     call.event.device = handle(device);
     call.event.function = intern(name);
     call.event.mode = mode_of(call.state, ask.device_mode, object(device));
@@ -471,6 +565,7 @@ template <class E, Source source> struct Build : Function {
   template <class C>
   static void leave(C &call, const Object &result, const void *, const std::string &given, const std::string &name, const void *) {
     if (!result.object) return;
+    end_build(call, result.object);
     if (source != Source::Text)
       call.event.source = intern(absolute(given));
     else if (call.state->built_from)
@@ -488,7 +583,7 @@ const void *current_device() { return ask.current_device ? ask.current_device() 
 
 template <class P> struct OnCurrentDevice : P {
   template <class C> static void enter(C &call, const std::string &, const std::string &name, const void *) {
-    call.state->built_from = 0;
+    P::begin_build(call);
     call.event.function = intern(name);
   }
   static void nested(State *state, const std::string &file, const std::string &name, const void *props) {
@@ -651,7 +746,9 @@ template <class E> struct Alloc : Function {
   template <class C, class... A> static void leave(C &, A &&...) {}
   static void finish(Event &event, Frame &frame) {
     if (frame.device) event.device = address(frame.device);
+    if (!event.nested) event.scope = OCCATRACE_NO_RUN;
     event.mode = frame.mode;
+    event.kind = std::is_same_v<E, occatrace_occa_device_umalloc> ? kManagedMemory : frame.memory_kind;
     event.bytes = frame.bytes;
     event.handle = address(frame.object);
     event.source = address(frame.source);
@@ -669,8 +766,15 @@ template <class P> struct AllocOnCurrentDevice : P {
   template <class C, class... A> static void enter(C &, A...) {}
 };
 
+// By the properties that choose it: `mapped` in the first family, `host` and `unified` in the second.
+MemoryKind kind_of_memory(const void *props) {
+  if (!props || !ask.json_bool) return kDeviceMemory;
+  if (ask.json_bool(props, "unified", false)) return kManagedMemory;
+  return ask.json_bool(props, second_family ? "host" : "mapped", false) ? kHostMemory : kDeviceMemory;
+}
+
 // X::device::malloc
-template <unsigned Slot> void *allocate(void *device, uint64_t bytes, const void *source, const void *props) {
+template <unsigned Slot, bool on_host> void *allocate(void *device, uint64_t bytes, const void *source, const void *props) {
   const auto real = reinterpret_cast<void *(*)(void *, uint64_t, const void *, const void *)>(original[Slot]);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
@@ -682,6 +786,7 @@ template <unsigned Slot> void *allocate(void *device, uint64_t bytes, const void
     frame.source = source;
     frame.device = device;
     frame.mode = mode_of(state, ask.device_mode, device);
+    if (!on_host) frame.memory_kind = kind_of_memory(props);
     remember_allocation(memory, bytes);
   };
   Frame *outer = state->outer;
@@ -693,6 +798,7 @@ template <unsigned Slot> void *allocate(void *device, uint64_t bytes, const void
   const bool nested = self->occa_depth != 0;
   Call<Malloc> call(self, state, nested);
   call.event.nested = nested;
+  call.event.scope = self->scope_seq;
   void *memory = guarded(call, [&] { return real(device, bytes, source, props); });
   fill(call, memory);
   return memory;
@@ -705,7 +811,10 @@ struct WrapMemory : Function {
     call.event.source = address(pointer);
     call.event.mode = mode_of(call.state, ask.device_mode, object(device));
   }
-  template <class... A> static void leave(Call<WrapMemory> &call, const Object &result, A...) { call.event.handle = address(result.object); }
+  template <class... A> static void leave(Call<WrapMemory> &call, const Object &result, A...) {
+    call.event.handle = address(result.object);
+    call.event.bytes = size_of(result.object);
+  }
   static void finish(Event &, Frame &) {}
 };
 
@@ -756,7 +865,12 @@ struct Slice : Function {
     call.event.offset = offset;
     call.event.count = -1;
   }
-  template <class... A> static void leave(Call<Slice> &call, const Object &result, A...) { call.event.slice = address(result.object); }
+  template <class... A> static void leave(Call<Slice> &call, const Object &result, A...) {
+    call.event.slice = address(result.object);
+    if (call.level != OCCATRACE_EVENT) return;
+    call.event.bytes = size_of(result.object);
+    call.event.mode = mode_of(call.state, ask.memory_mode, result.object);
+  }
   static void finish(Event &, Frame &) {}
 };
 
@@ -783,7 +897,12 @@ struct Reserve : Function {
     call.event.pool = handle(pool);
     call.event.entries = entries;
   }
-  static void leave(Call<Reserve> &call, const Object &result, const void *, int64_t, const void *) { call.event.handle = address(result.object); }
+  static void leave(Call<Reserve> &call, const Object &result, const void *, int64_t, const void *) {
+    call.event.handle = address(result.object);
+    if (call.level != OCCATRACE_EVENT) return;
+    call.event.bytes = size_of(result.object);
+    call.event.mode = mode_of(call.state, ask.memory_mode, result.object);
+  }
   static void finish(Event &, Frame &) {}
 };
 
@@ -897,7 +1016,7 @@ struct Hook {
   VIRTUAL(_ZN4occa##mode##6memory8copyFromEPKNS_12modeMemory_tEmmmRKNS_##props,                                                  \
           copy_from_memory<SLOT(_ZN4occa##mode##6memory8copyFromEPKNS_12modeMemory_tEmmmRKNS_##props), on_host>),                \
   VIRTUAL(_ZNK4occa##mode##6memory6copyToEPvmmRKNS_##props, copy_to_host<SLOT(_ZNK4occa##mode##6memory6copyToEPvmmRKNS_##props), on_host>), \
-  VIRTUAL(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props, allocate<SLOT(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props)>)
+  VIRTUAL(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props, allocate<SLOT(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props), on_host>)
 #define MODE_ENDS(mode)                                                                          \
   VIRTUAL(_ZN4occa##mode##6kernelD0Ev, delete_kernel<SLOT(_ZN4occa##mode##6kernelD0Ev)>),        \
   VIRTUAL(_ZN4occa##mode##6memoryD0Ev, delete_memory<SLOT(_ZN4occa##mode##6memoryD0Ev)>)
@@ -1086,6 +1205,15 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines
   find(ask.device_mode, library, "_ZNK4occa6device4modeB5cxx11Ev");
   find(ask.current_device, library, "_ZN4occa9getDeviceEv");
   find(ask.json_bool, library, "_ZNK4occa4json3getIbEET_PKcRKS2_");
+  // 2.0 counts entries in size().
+  find(ask.memory_size, library, "_ZNK4occa6memory9byte_sizeEv");
+  if (!ask.memory_size) find(ask.memory_size, library, "_ZNK4occa6memory4sizeEv");
+  second_family = dlsym(library, "_ZN4occa6device5setupERKNS_4jsonE") != nullptr;
+  // 1.2 and later, 1.1, 1.0.
+  if (second_family)
+    layout = {464, 64, 56};
+  else
+    layout = dlsym(library, "_ZN4occa6kernel4hashEv") ? Layout{448, 32, 0} : Layout{360, 32, 0};
   occatrace_levels(levels, table, OCCATRACE_OCCA_COUNT);
   first_tally = occatrace_register_functions("occa", names, OCCATRACE_OCCA_COUNT);
   for (const Hook &hook : hooks)

@@ -739,10 +739,83 @@ struct CountedObject : Always {
 
 }  // namespace
 
+// ---- the life of memory objects ----
+
+namespace {
+
+// What this thread releases. As in the model (releasing).
+enum Releasing : uint8_t { kLater = 0, kReleaseMemObject = 1, kReleaseKernel = 2 };
+thread_local uint8_t releasing = kLater;
+
+template <uint8_t What>
+struct Release : UsedObject {
+  template <int I, class Args>
+  static void before(Call &call, Args &a) {
+    UsedObject::before<I>(call, a);
+    releasing = What;
+  }
+  template <int I, class Args>
+  static void after(Call &, Args &) {
+    releasing = kLater;
+  }
+};
+
+// The driver calls it when the object ends: whoever held the last reference, and after the program's own callbacks.
+void CL_CALLBACK memory_ends(cl_mem memory, void *) {
+  if (occatrace_capture == 0) return;
+  occatrace_thread *self = occatrace_self();
+  const occatrace_opencl_memory_released event{self->tid, self->next_seq++, reinterpret_cast<uint64_t>(memory), releasing};
+  events->memory_released(&event);
+}
+
+// Reference counts cannot tell the end (kernels and commands hold objects too), and would have to be read at each release.
+template <int I>
+void watch_memory(const Call &call, cl_mem memory) {
+  if (call.level != OCCATRACE_EVENT || memory == nullptr) return;
+  const auto watch = real<I>().clSetMemObjectDestructorCallback;
+  if (watch != nullptr && watch(memory, memory_ends, nullptr) == CL_SUCCESS) return;
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    occatrace_say("this OpenCL does not tell when a memory object ends; memory reports will show such objects as never freed");
+  }
+}
+
+struct MemoryObject : Always {
+  template <int I, class Args>
+  static void after(Call &call, Args &a) {
+    watch_memory<I>(call, a.ret);
+  }
+};
+struct Image : MemoryObject {
+  template <int I, class Args>
+  static void result(Call &call, Args &a) {
+    if (call.level != OCCATRACE_EVENT || a.ret == nullptr) return;
+    real<I>().clGetMemObjectInfo(a.ret, CL_MEM_SIZE, sizeof a.bytes, &a.bytes, nullptr);
+  }
+};
+
+}  // namespace
+
 template <>
-struct Hook<OCCATRACE_OPENCL_clReleaseMemObject> : UsedObject {};
+struct Hook<OCCATRACE_OPENCL_clReleaseMemObject> : Release<kReleaseMemObject> {};
 template <>
-struct Hook<OCCATRACE_OPENCL_clReleaseKernel> : UsedObject {};
+struct Hook<OCCATRACE_OPENCL_clReleaseKernel> : Release<kReleaseKernel> {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateBuffer> : MemoryObject {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateBufferWithProperties> : MemoryObject {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateSubBuffer> : MemoryObject {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreatePipe> : MemoryObject {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateImage> : Image {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateImage2D> : Image {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateImage3D> : Image {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateImageWithProperties> : Image {};
 template <>
 struct Hook<OCCATRACE_OPENCL_clGetContextInfo> : CountedObject<CL_CONTEXT_REFERENCE_COUNT> {};
 template <>

@@ -93,9 +93,14 @@ class FirstPass:
         function = self._model.by_event.get(event)
         taken = False
         for gathered in GATHERED:
-            if gathered.takes(event, function, columns):
+            given = columns
+            if gathered.texts:
+                if not gathered.takes(event, function, columns):
+                    continue
                 given = {**columns, **{n: texts_of(columns[n], reader) for n in gathered.texts if n in columns}}
-                self._insert(gathered.raw, {"slot": slots, **gathered.columns(host.threads, given)})
+            rows = gathered.take(self._model, event, function, host.threads, given)
+            if rows is not None:
+                self._insert(gathered.raw, {"slot": slots, **rows})
                 taken = True
         if function:
             self._add_calls(host, function, slots, columns)

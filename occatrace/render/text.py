@@ -102,7 +102,7 @@ def _print_table(
     for note in report.notes:
         console.print(Text(f"  {printable(note)}", style="italic"), soft_wrap=width is None)
     if not rows:
-        console.print(Text("  nothing recorded", style="dim"))
+        console.print(Text(f"  {definition.empty or 'nothing recorded'}", style="dim"), soft_wrap=True)
         return
     widths = _widths(columns, cells, width)
     console.print(Text(_line(columns, widths, {c.name: c.title for c in columns}), style="dim"), soft_wrap=True)

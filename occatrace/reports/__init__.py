@@ -57,6 +57,7 @@ class Definition:
     columns: tuple[Column, ...]
     sql: str
     counts: frozenset[str] = frozenset()  # tables of what is counted, where others are only looked up; empty: all
+    empty: str = ""  # what to say where it has no rows
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ def parse(name: str, text: str) -> Definition:
         tuple(columns),
         "\n".join(lines[at:]),
         frozenset(single.get("counts", "").split()),
+        single.get("empty", ""),
     )
 
 

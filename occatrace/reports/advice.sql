@@ -20,9 +20,8 @@ builds AS (
     SELECT count(*) AS n, sum(span(start_ns, end_ns)) AS ns FROM calls WHERE api = 'occa' AND function ILIKE '%buildKernel%'
 ),
 churn AS (
-    SELECT a.mode, a.bytes, count(*) AS n, sum(span(a.start_ns, a.end_ns)) AS ns,
-           (SELECT count(*) FROM occa_frees f WHERE f.mode = a.mode AND f.bytes = a.bytes) AS frees
-    FROM occa_allocations a GROUP BY a.mode, a.bytes
+    SELECT a.mode, a.bytes, count(*) AS n, sum(call_ns) AS ns, count(end_ns) AS frees
+    FROM allocations a WHERE api = 'occa' AND kind != 'slice' GROUP BY a.mode, a.bytes
 ),
 work AS (SELECT device AS key, start_ns AS s, end_ns AS e FROM activities WHERE device IS NOT NULL),
 use AS (

@@ -1,28 +1,53 @@
--- title: OCCA memory
--- about: memory that OCCA allocated, by mode: how much was in use at most, when, and at the end
--- needs: calls
--- column: high_water_bytes bytes High water
--- column: high_water_at_ns ns At (since the first call or work of the run)
--- column: in_use_bytes bytes At the end
+-- title: Memory
+-- about: allocated memory per device (or OCCA mode) and kind: the most that was in use at once, when, and what was left at the
+--   end. OCCA's objects lie in memory of the API below, so the tables of two APIs do not add up. Slices and sub-buffers
+--   count no bytes, and memory of the program that was only made known (wrapped) is not in the sums.
+-- empty: no allocations recorded (at the level tally, and at minimal for all but OCCA, calls leave no events)
+-- group: api
+-- column: high_water_bytes bytes High water (most in use at once)
+-- column: high_water_at_ns ns At (when it was reached first, since the first call or work of the run)
+-- column: in_use_bytes bytes At the end (never freed)
 -- column: allocations count Allocations
--- column: bytes bytes Allocated
 -- column: frees count Frees
--- column: freed_bytes bytes Freed
+-- column: bytes bytes Allocated (sum of all)
 -- column: largest_bytes bytes Largest
--- column: name text Mode
-WITH changes AS (
-    SELECT mode, end_ns AS moment, bytes::HUGEINT AS change FROM occa_allocations
+-- column: occa_bytes bytes For OCCA (of the sum of all: what lies under objects of OCCA)
+-- column: api text API
+-- column: kind text Kind (all: the sum of the kinds, whose own high waters need not be at the same time)
+-- column: name text Device or mode
+WITH placed AS (
+    SELECT a.*, CASE a.api WHEN 'occa' THEN coalesce(nullif(a.mode, ''), 'unknown mode') ELSE coalesce(d.name, 'unknown device') END AS name
+    FROM allocations a LEFT JOIN devices d USING (device)
+),
+several AS (SELECT api, name FROM placed WHERE kind NOT IN ('slice', 'wrapped') GROUP BY ALL HAVING count(DISTINCT kind) > 1),
+counted AS (
+    SELECT api, name, kind, start_ns, end_ns, bytes, scope_seq FROM placed
     UNION ALL
-    SELECT mode, start_ns, -bytes::HUGEINT FROM occa_frees
+    SELECT api, name, 'all', start_ns, end_ns, bytes, scope_seq FROM placed JOIN several USING (api, name) WHERE kind NOT IN ('slice', 'wrapped')
+),
+changes AS (
+    SELECT api, name, kind, start_ns AS moment, bytes::HUGEINT AS change FROM counted
+    UNION ALL
+    SELECT api, name, kind, end_ns, -bytes::HUGEINT FROM counted WHERE end_ns IS NOT NULL
 ),
 curve AS (
-    SELECT mode, moment, sum(change) OVER (PARTITION BY mode ORDER BY moment, change DESC ROWS UNBOUNDED PRECEDING) AS in_use FROM changes
+    SELECT api, name, kind, moment, sum(change) OVER (PARTITION BY api, name, kind ORDER BY moment, change DESC ROWS UNBOUNDED PRECEDING) AS in_use
+    FROM changes
+),
+tops AS (SELECT api, name, kind, max(in_use) AS high FROM curve GROUP BY ALL),
+highs AS (
+    SELECT api, name, kind, high, min(moment) AS reached FROM curve JOIN tops USING (api, name, kind) WHERE in_use = high GROUP BY ALL
+),
+sums AS (
+    SELECT api, name, kind, count(*) AS allocations, count(end_ns) AS frees, sum(bytes) AS bytes, max(bytes) AS largest,
+           coalesce(sum(bytes) FILTER (end_ns IS NULL), 0) AS left_over, coalesce(sum(bytes) FILTER (scope_seq IS NOT NULL), 0) AS for_occa
+    FROM counted GROUP BY ALL
 )
-SELECT max(c.in_use) AS high_water_bytes, arg_max(c.moment, c.in_use) - run_zero() AS high_water_at_ns,
-       (SELECT sum(change) FROM changes x WHERE x.mode = c.mode) AS in_use_bytes,
-       (SELECT count(*) FROM occa_allocations a WHERE a.mode = c.mode) AS allocations,
-       (SELECT sum(bytes) FROM occa_allocations a WHERE a.mode = c.mode) AS bytes,
-       (SELECT count(*) FROM occa_frees f WHERE f.mode = c.mode) AS frees,
-       coalesce((SELECT sum(bytes) FROM occa_frees f WHERE f.mode = c.mode), 0) AS freed_bytes,
-       (SELECT max(bytes) FROM occa_allocations a WHERE a.mode = c.mode) AS largest_bytes, c.mode AS name
-FROM curve c GROUP BY c.mode ORDER BY high_water_bytes DESC, name
+SELECT CASE WHEN kind != 'slice' THEN high END AS high_water_bytes,
+       CASE WHEN kind != 'slice' THEN reached - run_zero() END AS high_water_at_ns,
+       CASE WHEN kind != 'slice' THEN left_over END AS in_use_bytes, allocations, frees,
+       CASE WHEN kind != 'slice' THEN bytes END AS bytes, largest AS largest_bytes,
+       CASE WHEN api != 'occa' AND kind != 'slice' THEN for_occa END AS occa_bytes, api, kind, name
+FROM sums JOIN highs USING (api, name, kind)
+ORDER BY api != 'occa', api, max(CASE WHEN kind NOT IN ('slice', 'wrapped') THEN high END) OVER (PARTITION BY api, name) DESC NULLS LAST, name,
+         kind != 'all', kind = 'slice', kind = 'wrapped', high DESC, kind

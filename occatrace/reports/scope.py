@@ -38,11 +38,7 @@ KEYS: Mapping[str, tuple[str, str]] = {
 # Tables about what there is; all others are about what happened, and can be narrowed.
 _THINGS = ("processes", "threads", "names", "kernels", "devices", "queues", "clocks", "clock_warnings", "losses")
 _COLUMNS = {table.name: tuple(c.name for c in table.columns) for table in TABLES if table.name not in _THINGS}
-_COLUMNS |= {
-    "calls": tuple(c.name for c in CALLS.columns),
-    "occa_allocations": ("process", "thread", "start_ns"),
-    "occa_frees": ("process", "thread", "start_ns"),
-}
+_COLUMNS |= {"calls": tuple(c.name for c in CALLS.columns)}
 # Calls of OCCA's kernels and copies are where their device work is.
 _WITH_WORK = ("kernel_runs", "occa_copies")
 _ON_HOST = "host"
@@ -200,10 +196,6 @@ class Scoped:
         """SQL of one table in this scope; None: as it is."""
         source, joins, columns = f"{self._main}.{table}", "", "t.*"
         conditions: list[str] = []
-        if table in ("occa_allocations", "occa_frees"):
-            # Views of the store's own connection, which this one does not see.
-            self._store.functions()
-            source = f"({self._store.memory_views[table]})"
         if timed and table in ("call_stats", "call_hist"):
             query = _STATS if table == "call_stats" else _HIST
             source = f"({query.format(calls=f'{self._main}.calls', within=self._within('start_ns'))})"

@@ -39,7 +39,8 @@ def _call(*args: str, failed: tuple[str, str, int] | None = None, **more: Any) -
 _OCCA_FAILED = ("error", "!=", 0)
 _CL_FAILED = ("ret", "<", 0)
 # Records are as the real model has them; calls are a few of our own.
-_REAL = json.loads((Path(occatrace.__file__).parent / "_model.json").read_text(encoding="utf-8"))["apis"]
+_WHOLE = json.loads((Path(occatrace.__file__).parent / "_model.json").read_text(encoding="utf-8"))
+_REAL = _WHOLE["apis"]
 MODEL_JSON: Mapping[str, Any] = {
     "apis": {
         "process": _REAL["process"],
@@ -74,6 +75,7 @@ MODEL_JSON: Mapping[str, Any] = {
                     failed=_OCCA_FAILED,
                     name="occa::device::malloc",
                     bytes="bytes",
+                    allocates={"handle": "handle", "bytes": "bytes", "kind": "device", "mode": "mode"},
                 ),
                 "memory_free": _call(
                     "handle:handle",
@@ -82,6 +84,7 @@ MODEL_JSON: Mapping[str, Any] = {
                     "error:name",
                     failed=_OCCA_FAILED,
                     name="occa::memory::free",
+                    frees={"handle": "handle"},
                 ),
                 "device_buildKernel": _call(
                     "source:name", "error:name", failed=_OCCA_FAILED, name="occa::device::buildKernel"
@@ -120,6 +123,7 @@ MODEL_JSON: Mapping[str, Any] = {
         },
     },
     "records": {},
+    "memory_kinds": _WHOLE["memory_kinds"],
 }
 
 MODEL: Model = from_json(MODEL_JSON)

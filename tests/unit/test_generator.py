@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from occatrace.model import from_json
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -88,6 +91,87 @@ def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str) -> 
     assert old in SMALL
     with pytest.raises(ModelError) as error:
         parse_text(small(**{old: new}))
+    assert message in str(error.value)
+
+
+MEMORY = """
+api: small
+title: Small
+provider: occatrace_small
+enums:
+  small_flags: {bitfield: true, values: {SMALL_HOST: 1, SMALL_USED: 8}}
+  small_kind: {values: {device: 0, managed: 2}}
+types:
+  small_flags: {kind: bitfield, enum: small_flags}
+  small_handle: {kind: handle}
+functions:
+- name: smallAlloc
+  returns: {type: small_handle}
+  failed: {field: ret, op: "==", value: 0}
+  allocates: {handle: ret, bytes: size, parent: whole, kind: {field: flags, bits: {SMALL_USED: wrapped, SMALL_HOST: host}}}
+  args:
+  - {name: flags, type: small_flags}
+  - {name: size, type: size_t}
+  - {name: whole, type: small_handle}
+- name: smallManaged
+  event: managed
+  allocates: {handle: handle, bytes: bytes, kind: {field: kind}}
+  fields:
+  - {name: handle, type: handle}
+  - {name: bytes, type: u64}
+  - {name: kind, type: u8, enum: small_kind}
+- name: smallFree
+  frees: {handle: list, unless: later}
+  args:
+  - {name: count, type: unsigned int}
+  - {name: list, type: "small_handle *", array: count}
+  - {name: later, type: int}
+records:
+- name: ended
+  frees: {handle: handle}
+  fields:
+  - {name: handle, type: handle}
+"""
+
+
+def test_memory_is_a_meaning() -> None:
+    """What the YAML says arrives in the analysis: kinds by the first bit that is set or by value, handles, arrays."""
+    api = parse_text(MEMORY)
+    whole = json.loads(files_of(Model((api,)))["occatrace/_model.json"])
+    model = from_json(whole)
+    kinds = {name: at for at, name in enumerate(model.memory_kinds)}
+    alloc, managed, free = (model.by_event[f"occatrace_small:{e}"] for e in ("smallAlloc", "managed", "smallFree"))
+    assert alloc.allocates and managed.allocates
+    assert (alloc.allocates.handle, alloc.allocates.bytes, alloc.allocates.parent) == ("ret", "size", "whole")
+    flags = {"flags": np.array([0, 1, 8, 9], np.uint64)}
+    assert alloc.allocates.kinds_of(flags, 4).tolist() == [kinds[k] for k in ("device", "host", "wrapped", "wrapped")]
+    values = {"kind": np.array([2, 0, 77], np.uint8)}
+    assert managed.allocates.kinds_of(values, 3).tolist() == [kinds[k] for k in ("managed", "device", "device")]
+    assert free.frees and (free.frees.handle, free.frees.unless) == ("list", "later")
+    assert model.freeing["occatrace_small:ended"].frees.handle == "handle"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("handle: ret, bytes: size", "bytes: size", "function smallAlloc: allocates: no handle: it says which field names"),
+        ("handle: ret", "handle: rat", "function smallAlloc: allocates: handle: no field rat"),
+        ("handle: ret, bytes", "handle: flags, bytes", "handle: the field flags is u64, not a handle"),
+        ("bytes: size,", "", "allocates: no bytes: only a slice has none of its own"),
+        ("parent: whole", "parent: none_such", "allocates: parent: no field none_such"),
+        ("parent: whole", "home: whole", "allocates: unknown key home"),
+        ("SMALL_HOST: host}", "SMALL_HOST: hosts}", "allocates: kind: hosts is unknown (known: device, host,"),
+        ("SMALL_USED: wrapped", "SMALL_USE: wrapped", "allocates: kind: small_flags has no SMALL_USE"),
+        ("kind: {field: kind}", "kind: {field: bytes}", "function smallManaged: allocates: kind: the field bytes has no enum"),
+        ("kind: {field: kind}", "kind: {field: kind, bits: {device: device}}", "small_kind is no bit field: write values"),
+        ("unless: later", "unless: never", "function smallFree: frees: unless: no field never"),
+        ("frees: {handle: handle}", "frees: {handle: handel}", "record ended: frees: handle: no field handel"),
+    ],
+)  # fmt: skip
+def test_a_mistake_about_memory_is_named_with_its_place(old: str, new: str, message: str) -> None:
+    assert MEMORY.count(old) == 1
+    with pytest.raises(ModelError) as error:
+        parse_text(MEMORY.replace(old, new))
     assert message in str(error.value)
 
 

@@ -90,7 +90,7 @@ def test_memory(tmp_path: Path) -> None:
         assert serial["bytes"] == (1 << 20) + 1024 + 30 * 4096 and serial["largest_bytes"] == 1 << 20
         assert (usage["CUDA"]["high_water_bytes"], usage["CUDA"]["frees"]) == (77, 0)
         leaks = table(store, "mem_leaks")
-        assert [(r["bytes"], r["handle"], r["mode"]) for r in leaks] == [(1024, "0x2", "Serial"), (77, "0x7", "CUDA")]
+        assert [(r["bytes"], r["handle"], r["device"]) for r in leaks] == [(1024, "0x2", "Serial"), (77, "0x7", "CUDA")]
         (churn,) = table(store, "mem_churn")
         assert (churn["allocations"], churn["frees"], churn["bytes"]) == (30, 30, 4096)
         assert churn["saved_ns"] == pytest.approx(29 * 70)

@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from .model import BLOB_MAX, MODES, Api, Field, Function, Model
+from .model import BLOB_MAX, MEMORY_KINDS, MODES, Allocates, Api, Field, Frees, Function, Model, Record
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -86,7 +86,12 @@ def _python_function(f: Function) -> dict[str, Any]:
             if arg.role:
                 entry["role"] = arg.role
         args.append(entry)
-    return {
+    memory: dict[str, Any] = {}
+    if f.allocates:
+        memory["allocates"] = _allocates(f.allocates)
+    if f.frees:
+        memory["frees"] = _frees(f.frees)
+    return memory | {
         "name": f.name,
         "event": f.event,
         "level": dict(zip(MODES, f.levels, strict=True)),
@@ -101,6 +106,24 @@ def _python_function(f: Function) -> dict[str, Any]:
     }
 
 
+def _allocates(a: Allocates) -> dict[str, Any]:
+    out: dict[str, Any] = {"handle": a.handle, "bytes": a.bytes, "kind": a.kind}
+    if a.kind_field:
+        out |= {"kind_field": a.kind_field, "kinds": [list(entry) for entry in a.kinds], "bits": a.bits}
+    return out | {key: getattr(a, key) for key in ("parent", "mode", "scope", "context") if getattr(a, key)}
+
+
+def _frees(f: Frees) -> dict[str, Any]:
+    return {key: str(getattr(f, key)) for key in ("handle", "unless", "by") if getattr(f, key)}
+
+
+def _python_record(r: Record) -> dict[str, Any]:
+    out: dict[str, Any] = {"doc": r.doc, "fields": [_python_field(x) for x in r.fields]}
+    if r.frees:
+        out["frees"] = _frees(r.frees)
+    return out
+
+
 def python_model(model: Model) -> str:
     """occatrace/_model.json: what Python knows of the events."""
     apis = {}
@@ -110,10 +133,11 @@ def python_model(model: Model) -> str:
             "provider": api.provider,
             "library": api.library,
             "functions": {f.event: _python_function(f) for f in api.functions},
-            "records": {r.name: {"doc": r.doc, "fields": [_python_field(x) for x in r.fields]} for r in api.records},
+            "records": {r.name: _python_record(r) for r in api.records},
             "enums": {e.name: {"bitfield": e.bitfield, "values": dict(e.values)} for e in api.enums},
         }
-    return json.dumps({"schema": 1, "modes": list(MODES), "apis": apis}, indent=1) + "\n"
+    whole = {"schema": 1, "modes": list(MODES), "memory_kinds": list(MEMORY_KINDS), "apis": apis}
+    return json.dumps(whole, indent=1) + "\n"
 
 
 def files_of(model: Model) -> dict[str, str]:

@@ -10,6 +10,9 @@ MODES = ("default", "minimal", "full", "tally")
 LEVELS: tuple[Level, ...] = ("off", "tally", "event")
 # Bytes of a blob that are recorded.
 BLOB_MAX = 64
+# What allocated memory can be. A slice is a part of another allocation and counts no bytes of its own; what is wrapped
+# is the program's own memory, made known to the API.
+MEMORY_KINDS = ("device", "host", "managed", "svm", "image", "pipe", "pool", "slice", "wrapped")
 # Fields that every event carries before its own.
 COMMON = ("tid", "seq")
 
@@ -94,6 +97,32 @@ class Activity:
 
 
 @dataclass(frozen=True)
+class Allocates:
+    """The call makes memory known by a handle. All but `kind` and `kinds` are names of fields."""
+
+    handle: str
+    bytes: str | None
+    kind: str  # where no field tells
+    kind_field: str | None = None
+    # Values (or, of a bit field, bits: the first that is set counts) of that field and the kinds they mean.
+    kinds: tuple[tuple[int, str], ...] = ()
+    bits: bool = False
+    parent: str | None = None
+    mode: str | None = None
+    scope: str | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True)
+class Frees:
+    """The event ends the memory of a handle (or of an array of them)."""
+
+    handle: str
+    unless: str | None = None  # a field: where it is not zero, nothing was freed by this call
+    by: str | None = None  # a field that names the function in which it happened
+
+
+@dataclass(frozen=True)
 class Function:
     """A traced call. `event` is its tracepoint, `name` what people read."""
 
@@ -108,6 +137,8 @@ class Function:
     returns: Arg | None = None
     bytes: str | None = None
     activity: Activity | None = None
+    allocates: Allocates | None = None
+    frees: Frees | None = None
     symbols: tuple[str, ...] = ()
     condition: str = ""  # preprocessor condition under which the header has it
     doc: str = ""
@@ -118,6 +149,7 @@ class Record:
     name: str
     fields: tuple[Field, ...]
     doc: str = ""
+    frees: Frees | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,25 @@ from typing import Any
 
 import yaml
 
-from .model import COMMON, LEVELS, MODES, Activity, Api, Arg, Enum, Failure, Field, Function, Level, Model, Record, Type
+from .model import (
+    COMMON,
+    LEVELS,
+    MEMORY_KINDS,
+    MODES,
+    Activity,
+    Allocates,
+    Api,
+    Arg,
+    Enum,
+    Failure,
+    Field,
+    Frees,
+    Function,
+    Level,
+    Model,
+    Record,
+    Type,
+)
 
 _BASE = re.compile(r"^(?P<kind>[iu])(?P<bits>8|16|32|64)$")
 # C types that need no entry in an API's `types`.
@@ -74,6 +92,7 @@ class _ApiParser:
     def __init__(self, data: Mapping[str, Any]):
         self.data = data
         self.types: dict[str, Type] = dict(_C_TYPES)
+        self.enums: dict[str, Enum] = {}
 
     def type_of(self, spec: Any) -> Type:
         """A type by short name (u32, string) or by C type."""
@@ -129,7 +148,8 @@ class _ApiParser:
                 _known(body, {"values", "bitfield", "doc"})
                 values = tuple((str(k), int(v)) for k, v in body["values"].items())
                 enums.append(Enum(name, values, bool(body.get("bitfield"))))
-        names = {e.name for e in enums}
+        self.enums = {e.name: e for e in enums}
+        names = set(self.enums)
         declarations: list[str] = []
         for name, body in (data.get("types") or {}).items():
             with _at(f"type {name}"):
@@ -160,14 +180,10 @@ class _ApiParser:
         records = []
         for body in data.get("records") or ():
             with _at(f"record {body.get('name', '?')}"):
-                _known(body, {"name", "doc", "fields"})
-                records.append(
-                    Record(
-                        body["name"],
-                        tuple(self.field(f, names, call=False) for f in body["fields"]),
-                        body.get("doc", ""),
-                    )
-                )
+                _known(body, {"name", "doc", "fields", "frees"})
+                fields = tuple(self.field(f, names, call=False) for f in body["fields"])
+                frees = self.frees(body.get("frees"), {f.name: f for f in fields})
+                records.append(Record(body["name"], fields, body.get("doc", ""), frees))
         symbols: list[str] = [s for f in functions for s in f.symbols] + list(self.symbols(data.get("symbols")))
         if len(set(symbols)) != len(symbols):
             twice = sorted({s for s in symbols if symbols.count(s) > 1})
@@ -287,6 +303,8 @@ class _ApiParser:
                 "blocking",
                 "bytes",
                 "activity",
+                "allocates",
+                "frees",
                 "args",
                 "fields",
                 "symbols",
@@ -340,6 +358,8 @@ class _ApiParser:
                 a.get("event"),
                 tuple((k, v) for k, v in a.items() if k not in ("kind", "queue", "event")),
             )
+        allocates = self.allocates(body.get("allocates"), by_name)
+        frees = self.frees(body.get("frees"), by_name)
         blocking = body.get("blocking", False)
         return Function(
             name,
@@ -353,10 +373,96 @@ class _ApiParser:
             returns,
             body.get("bytes"),
             activity,
+            allocates,
+            frees,
             self.symbols(body.get("symbols")),
             body.get("condition", ""),
             body.get("doc", ""),
         )
+
+    @staticmethod
+    def handle(spec: Mapping[str, Any], fields: Mapping[str, Field], array: bool = False) -> str:
+        if "handle" not in spec:
+            raise ModelError("no handle: it says which field names the memory")
+        name = str(spec["handle"])
+        field = fields.get(name)
+        if field is None:
+            raise ModelError(f"handle: no field {name}")
+        if field.type.kind not in ("handle", "pointer", "int") or field.type.bits != 64 or (field.array and not array):
+            raise ModelError(f"handle: the field {name} is {field.column}, not a handle or an address (u64)")
+        return name
+
+    @staticmethod
+    def other_fields(spec: Mapping[str, Any], fields: Mapping[str, Field], names: tuple[str, ...]) -> None:
+        for key in names:
+            if spec.get(key) is None:
+                continue
+            field = fields.get(str(spec[key]))
+            if field is None:
+                raise ModelError(f"{key}: no field {spec[key]}")
+            if field.array or field.type.kind in ("string", "float"):
+                raise ModelError(f"{key}: the field {spec[key]} is {field.column}, not a number")
+
+    def allocates(self, spec: Mapping[str, Any] | None, fields: Mapping[str, Field]) -> Allocates | None:
+        """`{handle, bytes, kind, parent, mode, scope, context}`: names of fields; `kind` also a constant, or
+        `{field, bits or values: {name in its enum: kind}, otherwise}`."""
+        if spec is None:
+            return None
+        with _at("allocates"):
+            others = ("bytes", "parent", "mode", "scope", "context")
+            _known(spec, {"handle", "kind", *others})
+            handle = self.handle(spec, fields)
+            self.other_fields(spec, fields, others)
+            if spec.get("mode") and fields[spec["mode"]].type.kind != "name":
+                raise ModelError(f"mode: the field {spec['mode']} is no name")
+            kind, kind_field, kinds, bits = self.memory_kind(spec.get("kind", "device"), fields)
+            bytes_, parent, mode, scope, context = (spec.get(key) for key in others)
+            if bytes_ is None and kind != "slice":
+                raise ModelError("no bytes: only a slice has none of its own")
+            return Allocates(handle, bytes_, kind, kind_field, kinds, bits, parent, mode, scope, context)
+
+    def memory_kind(
+        self, spec: Any, fields: Mapping[str, Field]
+    ) -> tuple[str, str | None, tuple[tuple[int, str], ...], bool]:
+        with _at("kind"):
+
+            def kind_of(text: object) -> str:
+                if text not in MEMORY_KINDS:
+                    raise ModelError(f"{text} is unknown (known: {', '.join(MEMORY_KINDS)})")
+                return str(text)
+
+            if isinstance(spec, str):
+                return kind_of(spec), None, (), False
+            _known(spec, {"field", "bits", "values", "otherwise"})
+            field = fields.get(spec.get("field"))
+            if field is None:
+                raise ModelError(f"no field {spec.get('field')}")
+            if field.type.enum is None:
+                raise ModelError(f"the field {field.name} has no enum")
+            enum = self.enums[field.type.enum]
+            known = dict(enum.values)
+            if "bits" in spec and not enum.bitfield:
+                raise ModelError(f"{enum.name} is no bit field: write values")
+            given = spec.get("bits", spec.get("values"))
+            if given is None:
+                given = {name: name for name in known}
+            missing = [name for name in given if name not in known]
+            if missing:
+                raise ModelError(f"{enum.name} has no {', '.join(missing)}")
+            kinds = tuple((known[name], kind_of(kind)) for name, kind in given.items())
+            return kind_of(spec.get("otherwise", "device")), field.name, kinds, "bits" in spec
+
+    def frees(self, spec: Mapping[str, Any] | None, fields: Mapping[str, Field]) -> Frees | None:
+        """`{handle, unless, by}`: names of fields."""
+        if spec is None:
+            return None
+        with _at("frees"):
+            _known(spec, {"handle", "unless", "by"})
+            handle = self.handle(spec, fields, array=True)
+            self.other_fields(spec, fields, ("unless", "by"))
+            if spec.get("by") and fields[spec["by"]].type.enum is None:
+                raise ModelError(f"by: the field {spec['by']} has no enum")
+            return Frees(handle, spec.get("unless"), spec.get("by"))
 
     @staticmethod
     def symbols(spec: Any) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
 """The gathered tables, one module each; to add one, add a module and name it here, after those whose tables it reads."""
 
-from occatrace.ingest.gathered import activities, counters, kernel_runs, occa_copies, ranges
+from occatrace.ingest.gathered import activities, allocations, counters, kernel_runs, occa_copies, ranges
 from occatrace.ingest.gathered.gathered import Gathered
 
 GATHERED: tuple[Gathered, ...] = (
     kernel_runs.GATHERED,
     occa_copies.GATHERED,
     activities.GATHERED,
+    allocations.GATHERED,
     ranges.GATHERED,
     counters.GATHERED,
 )

@@ -31,6 +31,12 @@ class Gathered:
     texts: tuple[str, ...] = ()
     """Fields of the event that are strings: `columns` gets their texts."""
 
+    def take(
+        self, model: Model, event: str, function: Function | None, threads: ThreadMap, columns: Columns
+    ) -> Columns | None:
+        """The raw columns of a batch (with or without `slot`); None: it does not belong here."""
+        return self.columns(threads, columns) if self.takes(event, function, columns) else None
+
 
 def kind_text(model: Model) -> str:
     """SQL: the name of the activity kind `r.kind`."""

@@ -8,6 +8,7 @@ from occatrace.ingest.gathered.gathered import Gathered
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
+from occatrace.schema import NO_SEQ
 
 
 def _takes(event: str, function: Function | None, columns: Columns) -> bool:
@@ -19,14 +20,17 @@ def _columns(threads: ThreadMap, columns: Columns) -> Columns:
         "end": columns["ts"],
         **{name: columns[name] for name in ("seq", "kernel", "start", "launches")},
         "error": columns.get("error", np.zeros(len(columns["ts"]), np.uint32)),
+        "memory_args": columns.get("memory_args", np.full(len(columns["ts"]), NO_SEQ, np.uint32)),
+        "memory_bytes": columns.get("memory_bytes", np.zeros(len(columns["ts"]), np.uint64)),
     }
 
 
 def _insert(model: Model) -> str:
-    return """
+    return f"""
         INSERT INTO kernel_runs BY NAME
         SELECT s.process, r.slot + 1 AS thread, r.seq, k.kernel, r.start AS start_ns, r.end AS end_ns, r.launches,
-               n.text AS error
+               nullif(r.memory_args, {NO_SEQ}) AS memory_args,
+               CASE WHEN r.memory_args != {NO_SEQ} THEN r.memory_bytes END AS memory_bytes, n.text AS error
         FROM raw_runs r JOIN slots s USING (slot)
         LEFT JOIN kernels k ON k.process = s.process AND k.id = r.kernel
         LEFT JOIN names n ON n.process = s.process AND n.id = r.error AND r.error != 0"""
@@ -34,7 +38,8 @@ def _insert(model: Model) -> str:
 
 GATHERED = Gathered(
     "raw_runs",
-    'slot INTEGER, seq UINTEGER, kernel UINTEGER, "start" UBIGINT, "end" UBIGINT, launches UINTEGER, error UINTEGER',
+    'slot INTEGER, seq UINTEGER, kernel UINTEGER, "start" UBIGINT, "end" UBIGINT, launches UINTEGER, error UINTEGER,'
+    " memory_args UINTEGER, memory_bytes UBIGINT",
     _takes,
     _columns,
     _insert,

@@ -11,7 +11,9 @@ from occatrace.model import Function, Model
 
 
 def _takes(event: str, function: Function | None, columns: Columns) -> bool:
-    return function is not None and function.api == "occa" and {"kind", "mode", "bytes"} <= columns.keys()
+    if function is None or function.api != "occa" or function.allocates:
+        return False
+    return {"kind", "mode", "bytes"} <= columns.keys()
 
 
 def _columns(threads: ThreadMap, columns: Columns) -> Columns:

@@ -1,0 +1,90 @@
+"""Memory of real programs: the curve, the high water and the leaks against the ledger that the program itself keeps."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import occatrace
+from occatrace.api import Run
+
+from ..occa.conftest import ProfileOcca, occa_build
+from ..opencl.conftest import POCL, PROGRAMS, Profile
+
+CURVE = """
+    SELECT sum(change) OVER (ORDER BY moment, change DESC ROWS UNBOUNDED PRECEDING)::BIGINT AS in_use FROM (
+        SELECT start_ns AS moment, bytes::BIGINT AS change FROM allocations WHERE {where}
+        UNION ALL SELECT end_ns, -bytes::BIGINT FROM allocations WHERE end_ns IS NOT NULL AND {where})
+    ORDER BY moment, change DESC"""
+
+
+def curve(run: Run, where: str) -> list[int]:
+    return [row[0] for row in run.sql(CURVE.format(where=where)).fetchall()]
+
+
+def test_opencl_memory(platforms: Mapping[str, str], profile: Profile) -> None:
+    pytest.importorskip("pyopencl")
+    del platforms
+    traced = profile(sys.executable, PROGRAMS / "memory_work.py", CASES_PLATFORM=POCL)
+    truth = traced.truth
+    with occatrace.open(traced.folder) as run:
+        usage = {row["kind"]: row for row in run.report("mem_usage")}
+        for kind in ("device", "host", "svm", "image", "wrapped"):
+            sums = np.cumsum([change for of, change in truth["changes"] if of == kind])
+            assert curve(run, f"kind = '{kind}'") == sums.tolist(), kind
+            assert usage[kind]["high_water_bytes"] == sums.max() and usage[kind]["in_use_bytes"] == sums[-1], kind
+            changes = np.array([change for of, change in truth["changes"] if of == kind])
+            assert (usage[kind]["allocations"], usage[kind]["frees"]) == ((changes > 0).sum(), (changes < 0).sum())
+        whole = np.cumsum([change for of, change in truth["changes"] if of != "wrapped"])
+        assert usage["all"]["high_water_bytes"] == whole.max() and usage["all"]["in_use_bytes"] == whole[-1]
+        # A sub-buffer has a handle of its own and no bytes; it ends before the parent that it holds.
+        ((part, parent),) = run.sql(
+            "SELECT s.end_ns, p.end_ns FROM allocations s JOIN allocations p ON p.handle = s.parent AND p.bytes = 1 << 20"
+            " WHERE s.kind = 'slice'"
+        ).fetchall()
+        assert part <= parent and usage["slice"]["bytes"] is None
+        ((ended, kernel),) = run.sql(
+            "SELECT a.end_ns, k.end_ns FROM allocations a, activities k WHERE a.bytes = 1 << 14 AND k.kind = 'kernel'"
+        ).fetchall()
+        assert ended >= kernel
+        (leak,) = run.report("mem_leaks")
+        assert [int(leak["handle"], 16), leak["bytes"]] == truth["leak"] and leak["name"] == "clCreateBuffer"
+        (churn,) = run.report("mem_churn")
+        assert (churn["bytes"], churn["allocations"], churn["frees"], churn["at_once"]) == (5000, 30, 30, 1)
+
+
+@pytest.mark.parametrize(("build", "mode"), [("gcc", "Serial"), ("clang", "Serial"), ("gcc", "OpenCL")])
+def test_occa_memory(profile_occa: ProfileOcca, build: str, mode: str) -> None:
+    traced = profile_occa(occa_build(build), "memory", mode)
+    assert traced.status == 0, traced.stderr
+    truth = json.loads(traced.stdout.splitlines()[0])
+    with occatrace.open(traced.folder) as run:
+        sums = np.cumsum(truth["changes"])
+        assert curve(run, "api = 'occa' AND kind = 'device'") == sums.tolist()
+        usage = {(row["api"], row["kind"]): row for row in run.report("mem_usage")}
+        occa = usage["occa", "device"]
+        assert (occa["high_water_bytes"], occa["in_use_bytes"]) == (truth["most"], truth["left"])
+        assert occa["name"] == mode and usage["occa", "slice"]["frees"] == 1
+        # Listed once, although in a device mode there is a buffer under it.
+        (leak,) = run.report("mem_leaks")
+        assert (leak["bytes"], leak["device"], leak["name"]) == (truth["leak"], mode, "occa::device::malloc")
+        (churn,) = run.report("mem_churn")
+        assert (churn["bytes"], churn["allocations"], churn["frees"]) == (1000, 20, 20)
+        if mode == "OpenCL":
+            below = usage["opencl", "device"]
+            assert below["occa_bytes"] == below["bytes"] == occa["bytes"]
+            assert (below["high_water_bytes"], below["in_use_bytes"]) == (truth["most"], truth["left"])
+        # Distinct memory arguments: parts of 1, 2 and 4; 1 and 2 (one of them twice); a slice of 1.
+        part = truth["part"]
+        calls = run.sql(
+            "SELECT name, memory_args, memory_bytes FROM kernel_runs JOIN kernels USING (kernel) ORDER BY kernel_runs.start_ns"
+        ).fetchall()
+        assert calls == [
+            *[("addVectors", 3, 7 * part)] * 5,
+            *[("addVectors", 2, 3 * part)] * 3,
+            ("scaleTwice", 1, part),
+        ]
