@@ -142,7 +142,8 @@ def _insert(model: Model) -> str:
             LEFT JOIN names n ON n.process = m.process AND n.id = m.mode AND m.mode != 0
             WHERE op = {_ALLOCATED}
         )
-        SELECT a.* EXCLUDE (mode, device, free), coalesce(a.mode, p.mode) AS mode, coalesce(a.device, p.device) AS device, free.function AS free_function,
+        SELECT a.* EXCLUDE (mode, device, free), coalesce(a.mode, p.mode) AS mode, coalesce(a.device, p.device) AS device,
+               free.function AS free_function,
                free.thread AS free_thread, free.seq AS free_seq, free.call AS free_call_ns
         FROM paired a ASOF LEFT JOIN (SELECT process, api, handle, start_ns, mode, device FROM paired) p
         ON p.process = a.process AND p.api = a.api AND p.handle = a.parent AND p.start_ns <= a.start_ns"""
