@@ -32,5 +32,4 @@ OCCATRACE_HIDDEN void occatrace_background_forget(void);
 OCCATRACE_HIDDEN void occatrace_background_stop(void);
 OCCATRACE_HIDDEN void occatrace_harvest(int final);
 OCCATRACE_HIDDEN void occatrace_backends_after_fork(void);
-OCCATRACE_HIDDEN uint64_t occatrace_ticks_hz(void);
 #endif

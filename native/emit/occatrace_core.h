@@ -43,6 +43,7 @@ struct occatrace_thread {
   uint32_t finished;     /* its thread has ended; freed after the next flush */
   void *occa;            /* state of the OCCA backend for this thread, from malloc */
   void *annotation;      /* open ranges of this thread, from malloc */
+  void *openmp;          /* state of the OpenMP backend for this thread, which keeps it */
   struct occatrace_thread *next;
   struct occatrace_tally *tallies[OCCATRACE_MAX_FUNCTIONS];
 };
@@ -63,6 +64,7 @@ OCCATRACE_EXPORT int occatrace_start(void);
  * (`struct occatrace_<api>_events`), or NULL when the process runs untraced. */
 OCCATRACE_EXPORT const void *occatrace_load_provider(const char *api);
 OCCATRACE_EXPORT enum occatrace_mode occatrace_mode(void);
+OCCATRACE_EXPORT uint64_t occatrace_ticks_hz(void);
 /* Fills `levels` for the mode in force from the generated table [function][mode]. */
 OCCATRACE_EXPORT void occatrace_levels(uint8_t *levels, const uint8_t (*table)[4], uint32_t count);
 
@@ -171,10 +173,15 @@ struct occatrace_trampolines {
   void **slots;
   void **original;
   uint32_t bound; /* 1 while the first call of one of them is being seen, 2 after */
+  uint32_t per_caller; /* callers may have libraries of their own: the backend sends each call to the right one */
 };
 /* The real function behind a preloaded symbol, also where its library was loaded RTLD_LOCAL. `near`: an address in
  * the object to search first (or NULL). */
 OCCATRACE_EXPORT void *occatrace_find_symbol(const char *symbol, const void *near);
+/* The same, only as every object of the process finds it; NULL where it was loaded RTLD_LOCAL. */
+OCCATRACE_EXPORT void *occatrace_next_symbol(const char *symbol);
+/* Counts the libraries that the program let go of: another may be at their address now. */
+extern OCCATRACE_EXPORT uint32_t occatrace_unloads;
 
 /* One line on stderr, "occatrace: …". */
 OCCATRACE_EXPORT void occatrace_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

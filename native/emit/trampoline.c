@@ -25,9 +25,14 @@ static void *in_object(const char *file, const char *symbol) {
   return found != NULL && !is_ours(found) ? found : NULL;
 }
 
-void *occatrace_find_symbol(const char *symbol, const void *near) {
+void *occatrace_next_symbol(const char *symbol) {
   void *found = dlsym(RTLD_NEXT, symbol);
-  if (found != NULL && !is_ours(found)) return found;
+  return found != NULL && !is_ours(found) ? found : NULL;
+}
+
+void *occatrace_find_symbol(const char *symbol, const void *near) {
+  void *found = occatrace_next_symbol(symbol);
+  if (found != NULL) return found;
   /* Loaded RTLD_LOCAL (a Python extension): through the caller's object, then through every object. */
   Dl_info info;
   struct link_map *map = NULL;
@@ -85,7 +90,9 @@ void *occatrace_trampoline_resolve(struct occatrace_trampolines *t, uint64_t ind
       char file[64], bind[64];
       snprintf(file, sizeof file, "liboccatrace_%s.so", t->api);
       snprintf(bind, sizeof bind, "occatrace_bind_%s", t->api);
-      void *backend = occatrace_capture_wanted() ? occatrace_load_library(file) : NULL;
+      /* Where nothing is recorded a call only has to go where it belongs: for that, too, the backend may be needed. */
+      const int wanted = occatrace_capture_wanted() || (t->per_caller && occatrace_next_symbol(t->symbols[index]) == NULL);
+      void *backend = wanted ? occatrace_load_library(file) : NULL;
       void (*bind_backend)(const struct occatrace_trampolines *) =
           backend == NULL ? NULL : (void (*)(const struct occatrace_trampolines *))dlsym(backend, bind);
       if (bind_backend != NULL) bind_backend(&copy);
@@ -98,4 +105,16 @@ void *occatrace_trampoline_resolve(struct occatrace_trampolines *t, uint64_t ind
   void *next = t->bound == 1 ? t->original[index] : t->slots[index];
   pthread_mutex_unlock(&bind_lock);
   return next;
+}
+
+/* ---- libraries that go ---- */
+
+uint32_t occatrace_unloads;
+
+OCCATRACE_EXPORT int dlclose(void *handle) {
+  static int (*real)(void *);
+  if (real == NULL) real = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
+  const int result = real(handle);
+  __atomic_add_fetch(&occatrace_unloads, 1, __ATOMIC_RELEASE);
+  return result;
 }

@@ -166,6 +166,7 @@ class Api:
     dispatch: bool = False  # wrappers of a dispatch table are wanted
     symbols: tuple[str, ...] = ()  # preloaded symbols, in slot order
     doc: str = ""
+    per_caller: bool = False  # callers may have libraries of their own: the backend finds the right one
 
     def enum(self, name: str) -> Enum:
         return next(e for e in self.enums if e.name == name)

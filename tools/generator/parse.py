@@ -140,6 +140,7 @@ class _ApiParser:
                 "symbols",
                 "doc",
                 "failed",
+                "per_caller",
             },
         )
         enums = []
@@ -201,6 +202,7 @@ class _ApiParser:
             any("slot" in f for f in data.get("functions") or ()),
             tuple(symbols),
             data.get("doc", ""),
+            bool(data.get("per_caller", False)),
         )
 
     def field(self, body: Mapping[str, Any], enums: set[str], call: bool = True) -> Field:

@@ -1,0 +1,736 @@
+// GNU's libgomp, by its entry points (tracepoints/openmp.yaml, `symbols`): compilers call them, so their arguments are an
+// ABI. A team's threads are seen by a function of ours that stands in front of the outlined one; a task by one of a fixed
+// number of functions that each stand for one outlined one, because its arguments must stay as they are.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <type_traits>
+
+#include "openmp.h"
+
+using namespace openmp;
+
+namespace {
+
+#define SLOT(symbol) OCCATRACE_SLOT_##symbol
+using Outlined = void (*)(void *);
+using Word = intptr_t;
+
+// ---- which libgomp ----
+
+// A process may have several: Python packages bring one each, loaded for themselves. What such a package calls belongs into
+// its own; with one for all, which is the rule, that is where every call goes.
+struct Library {
+  void *functions[OCCATRACE_OPENMP_SLOTS];
+  int (*thread_num)();
+  int (*num_threads)();
+  bool traced; // false: LLVM's libomp, which has these entry points too and speaks for itself by OMPT
+};
+
+const char *const *symbols; // of the model, by slot
+Library *everybodys; // null: each caller has its own
+std::mutex &libraries_lock = *new std::mutex;
+std::map<const void *, Library *> &libraries = *new std::map<const void *, Library *>;
+
+Library *library_of(void *function) {
+  Dl_info info;
+  if (!function || !dladdr(function, &info)) return nullptr;
+  const std::lock_guard<std::mutex> guard(libraries_lock);
+  Library *&known = libraries[info.dli_fbase];
+  if (known) return known;
+  void *home = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  if (!home) return nullptr;
+  auto *library = new Library{};
+  for (unsigned i = 0; i < OCCATRACE_OPENMP_SLOTS; i++) library->functions[i] = dlsym(home, symbols[i]);
+  library->thread_num = reinterpret_cast<int (*)()>(dlsym(home, "omp_get_thread_num"));
+  library->num_threads = reinterpret_cast<int (*)()>(dlsym(home, "omp_get_num_threads"));
+  library->traced = library->thread_num && library->num_threads && !dlsym(home, "__kmpc_fork_call");
+  return known = library;
+}
+
+const void *const unknown_library = &libraries; // so that a caller without one is looked for once only
+
+// `address`: the outlined function, or where the call came from.
+Library &library_for(const void *address) {
+  if (everybodys) return *everybodys;
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  Site &site = site_entry(state, address);
+  const uint32_t generation = __atomic_load_n(&occatrace_unloads, __ATOMIC_ACQUIRE);
+  if (site.address != address || site.generation != generation || !site.runtime) {
+    const void *near = address;
+    // A call at the very end of an outlined function comes, as it seems, from ours: it belongs to the region's library.
+    Dl_info info, ours;
+    if (dladdr(address, &info) && dladdr(reinterpret_cast<const void *>(&library_for), &ours) && info.dli_fbase == ours.dli_fbase &&
+        state->gomp)
+      return *static_cast<Library *>(state->gomp);
+    Library *library = library_of(occatrace_find_symbol("GOMP_parallel", near));
+    site = {address, generation, 0, library ? library : unknown_library};
+  }
+  if (site.runtime == unknown_library) {
+    occatrace_say("a call of libgomp came from where no libgomp is; please report this");
+    abort();
+  }
+  return *static_cast<Library *>(const_cast<void *>(site.runtime));
+}
+
+template <class F> F real(Library &library, unsigned slot) { return reinterpret_cast<F>(library.functions[slot]); }
+
+#define CALLER __builtin_return_address(0)
+
+// ---- per thread ----
+
+// Beside the shared state: what this thread has begun and not ended.
+struct Open {
+  uint8_t what; // 0: nothing
+  uint8_t schedule;
+  uint64_t start, ticks, count;
+  const void *caller;
+};
+struct Held {
+  uint64_t start, ticks;
+};
+struct Gomp {
+  Open work;
+  Held critical[4], ordered, atomic; // nested: critical sections of different names
+  uint32_t criticals;
+};
+static_assert(sizeof(Gomp) <= sizeof(State::gomp_room), "room for libgomp's part of the state");
+Gomp &gomp(State *state) { return *reinterpret_cast<Gomp *>(state->gomp_room); }
+enum : uint8_t { NoWork, LoopWork, SectionsWork };
+
+void close_work(occatrace_thread *self, State *state) {
+  Open &work = gomp(state).work;
+  if (work.what == LoopWork)
+    loop_end(self, state, work.start, work.ticks, static_cast<Schedule>(work.schedule), work.count, work.caller);
+  else if (work.what == SectionsWork)
+    sections_end(self, state, work.start, work.ticks, work.count, work.caller);
+  work.what = NoWork;
+}
+
+void open_work(State *state, uint8_t what, Schedule schedule, uint64_t count, const void *caller) {
+  gomp(state).work = {what, schedule, occatrace_now(), occatrace_ticks(), count, caller};
+}
+
+// ---- teams ----
+
+struct Team {
+  Outlined function;
+  void *data;
+  Region *region;
+  Library *library;
+  uint8_t what;
+  uint8_t schedule;
+  uint64_t count;
+};
+
+void member(void *pointer) {
+  const Team team = *static_cast<const Team *>(pointer);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  const uint32_t number = static_cast<uint32_t>(team.library->thread_num());
+  if (number == 0 && team.region) team.region->threads = static_cast<uint32_t>(team.library->num_threads());
+  const Open outer_work = gomp(state).work;
+  void *const outer_library = state->gomp;
+  gomp(state).work.what = NoWork;
+  state->gomp = team.library;
+  part_begin(self, state, team.region, number);
+  if (team.what) open_work(state, team.what, static_cast<Schedule>(team.schedule), team.count, reinterpret_cast<const char *>(team.function) + 1);
+  team.function(team.data);
+  if (__builtin_expect(self != occatrace_tls, 0)) { // a child of fork, in the state of its own
+    self = occatrace_self();
+    if (state != self->openmp) return;
+  }
+  if (gomp(state).work.what) close_work(self, state);
+  part_arrived(self, state);
+  part_end(state);
+  gomp(state).work = outer_work;
+  state->gomp = outer_library;
+}
+
+// Calls `run` with what libgomp is to run instead of `function` on `data`.
+template <class Run>
+void team(Library &library, ParallelKind kind, Outlined function, void *data, uint32_t requested, uint8_t what, Schedule schedule, uint64_t count,
+          Run run) {
+  if (!occatrace_capture || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return run(function, data);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  Region *region = region_begin(self, state, reinterpret_cast<const void *>(function), kind, Libgomp, requested);
+  Team shared{function, data, region, &library, what, schedule, count};
+  run(member, &shared);
+  if (__builtin_expect(self != occatrace_tls, 0)) return;
+  region_end(self, state, region);
+}
+
+void parallel(Outlined function, void *data, unsigned threads, unsigned flags) {
+  Library &library = library_for(reinterpret_cast<const void *>(function));
+  team(library, Parallel, function, data, threads, NoWork, UnknownSchedule, 0, [&](Outlined f, void *d) {
+    real<void (*)(Outlined, void *, unsigned, unsigned)>(library, SLOT(GOMP_parallel))(f, d, threads, flags);
+  });
+}
+
+uint64_t iterations(long start, long end, long step) {
+  if (step > 0) return end > start ? static_cast<uint64_t>((end - start + step - 1) / step) : 0;
+  if (step < 0) return start > end ? static_cast<uint64_t>((start - end - step - 1) / -step) : 0;
+  return 0;
+}
+
+// Combined parallel loops: (fn, data, threads, start, end, step, [chunk,] flags).
+template <unsigned Slot, ParallelKind kind, class... Rest> struct ParallelLoop {
+  static void hook(Outlined function, void *data, unsigned threads, long start, long end, long step, Rest... rest) {
+    Library &library = library_for(reinterpret_cast<const void *>(function));
+    constexpr Schedule schedule = kind == LoopStatic ? Static : kind == LoopDynamic ? Dynamic : kind == LoopGuided ? Guided : RuntimeSchedule;
+    team(library, kind, function, data, threads, LoopWork, schedule, iterations(start, end, step), [&](Outlined f, void *d) {
+      real<void (*)(Outlined, void *, unsigned, long, long, long, Rest...)>(library, Slot)(f, d, threads, start, end, step, rest...);
+    });
+  }
+};
+
+void parallel_sections(Outlined function, void *data, unsigned threads, unsigned count, unsigned flags) {
+  Library &library = library_for(reinterpret_cast<const void *>(function));
+  team(library, openmp::Sections, function, data, threads, SectionsWork, UnknownSchedule, count, [&](Outlined f, void *d) {
+    real<void (*)(Outlined, void *, unsigned, unsigned, unsigned)>(library, SLOT(GOMP_parallel_sections))(f, d, threads, count, flags);
+  });
+}
+
+// libgomp reads the reductions out of `data`, so the threads of such a team are not seen; the region is.
+unsigned parallel_reductions(Outlined function, void *data, unsigned threads, unsigned flags) {
+  Library &library = library_for(reinterpret_cast<const void *>(function));
+  const auto call = real<unsigned (*)(Outlined, void *, unsigned, unsigned)>(library, SLOT(GOMP_parallel_reductions));
+  if (!occatrace_capture || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return call(function, data, threads, flags);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  Region *region = region_begin(self, state, reinterpret_cast<const void *>(function), Parallel, Libgomp, threads);
+  const unsigned team = call(function, data, threads, flags);
+  if (self != occatrace_tls) return team;
+  if (region) region->threads = team;
+  region_end(self, state, region);
+  return team;
+}
+
+void teams(Outlined function, void *data, unsigned count, unsigned limit, unsigned flags) {
+  Library &library = library_for(reinterpret_cast<const void *>(function));
+  const auto call = real<void (*)(Outlined, void *, unsigned, unsigned, unsigned)>(library, SLOT(GOMP_teams_reg));
+  if (!occatrace_capture || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return call(function, data, count, limit, flags);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  // The teams run one after the other on this thread: no waits, nothing to balance.
+  Region *region = region_begin(self, state, reinterpret_cast<const void *>(function), Teams, Libgomp, count);
+  call(function, data, count, limit, flags);
+  if (self != occatrace_tls) return;
+  if (region) region->threads = 1;
+  region_end(self, state, region);
+}
+
+// ---- calls inside a region ----
+
+// Of a library that is traced, while recording; else the hook only calls on.
+struct Here {
+  occatrace_thread *self;
+  State *state;
+};
+bool here(const Library &library, Here &here) {
+  if (!occatrace_capture || !library.traced) return false;
+  here.self = occatrace_self();
+  here.state = state_of(here.self);
+  return true;
+}
+
+template <unsigned Slot, Schedule schedule, unsigned first, class... A> struct LoopStart {
+  // `first`: which argument is the start of the iterations, followed by end and step; 9: none is.
+  static bool hook(A... args) {
+    const void *caller = CALLER;
+    Library &library = library_for(static_cast<const char *>(caller) - 1);
+    const auto call = real<bool (*)(A...)>(library, Slot);
+    Here at;
+    if (here(library, at)) {
+      const Word words[] = {static_cast<Word>(args)...};
+      uint64_t count = 0;
+      if constexpr (first + 2 < sizeof...(A)) count = iterations(words[first], words[first + 1], words[first + 2]);
+      open_work(at.state, LoopWork, schedule, count, caller);
+    }
+    return call(args...);
+  }
+};
+
+template <unsigned Slot, class... A> struct SectionsStart {
+  static unsigned hook(A... args) {
+    const void *caller = CALLER;
+    Library &library = library_for(static_cast<const char *>(caller) - 1);
+    Here at;
+    if (here(library, at)) {
+      const Word words[] = {static_cast<Word>(args)...};
+      open_work(at.state, SectionsWork, UnknownSchedule, static_cast<uint64_t>(words[0]), caller);
+    }
+    return real<unsigned (*)(A...)>(library, Slot)(args...);
+  }
+};
+
+// The end of worksharing, with its barrier, and barriers of their own.
+template <unsigned Slot, class R, bool barrier, BarrierKind kind> struct End {
+  static R hook() {
+    const void *caller = CALLER;
+    Library &library = library_for(static_cast<const char *>(caller) - 1);
+    const auto call = real<R (*)()>(library, Slot);
+    Here at;
+    if (!here(library, at)) return call();
+    if (kind == WorksharingBarrier) close_work(at.self, at.state);
+    if (!barrier || !levels[OCCATRACE_OPENMP_barrier]) return call();
+    Span span;
+    span_begin(at.state, span);
+    if constexpr (std::is_void_v<R>) {
+      call();
+      barrier_end(at.self, at.state, span, kind, caller);
+    } else {
+      const R result = call();
+      barrier_end(at.self, at.state, span, kind, caller);
+      return result;
+    }
+  }
+};
+
+template <unsigned Slot, class R> struct Single {
+  static R hook() {
+    const void *caller = CALLER;
+    Library &library = library_for(static_cast<const char *>(caller) - 1);
+    const auto call = real<R (*)()>(library, Slot);
+    Here at;
+    if (!here(library, at)) return call();
+    const uint64_t start = occatrace_now(), ticks = occatrace_ticks();
+    const R result = call();
+    // single_start: true for the one that does it; single_copy_start: null for it.
+    const bool executor = std::is_pointer_v<R> ? !result : static_cast<bool>(result);
+    single_end(at.self, at.state, start, ticks, executor, caller);
+    return result;
+  }
+};
+
+// ---- tasks ----
+
+constexpr unsigned kThunks = 256;
+Outlined task_functions[kThunks];
+unsigned task_count;
+std::mutex &task_lock = *new std::mutex;
+
+template <unsigned N> void thunk(void *data) {
+  const Outlined function = __atomic_load_n(&task_functions[N], __ATOMIC_ACQUIRE);
+  if (!occatrace_capture) return function(data);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  Span span;
+  task_begin(state, span);
+  function(data);
+  if (__builtin_expect(self != occatrace_tls, 0)) return;
+  task_end(self, state, span, levels[OCCATRACE_OPENMP_task] == OCCATRACE_EVENT ? site_of(state, reinterpret_cast<const void *>(function)) : 0);
+}
+template <unsigned... N> const Outlined *thunk_table(std::integer_sequence<unsigned, N...>) {
+  static const Outlined table[] = {thunk<N>...};
+  return table;
+}
+const Outlined *const thunks = thunk_table(std::make_integer_sequence<unsigned, kThunks>());
+
+// The function that stands for this outlined one; itself, when there are too many.
+Outlined thunk_of(Outlined function) {
+  // Open addressing without removal: a slot, once taken, keeps its function.
+  const uintptr_t a = reinterpret_cast<uintptr_t>(function);
+  unsigned at = static_cast<unsigned>((a >> 4) ^ (a >> 12)) % kThunks;
+  for (unsigned tries = 0; tries < kThunks; tries++, at = (at + 1) % kThunks) {
+    const Outlined known = __atomic_load_n(&task_functions[at], __ATOMIC_ACQUIRE);
+    if (known == function) return thunks[at];
+    if (known) continue;
+    const std::lock_guard<std::mutex> guard(task_lock);
+    if (task_functions[at] && task_functions[at] != function) continue;
+    if (!task_functions[at]) {
+      if (task_count >= kThunks - 16) return function; // an empty slot ends every search
+      task_count++;
+      __atomic_store_n(&task_functions[at], function, __ATOMIC_RELEASE);
+    }
+    return thunks[at];
+  }
+  return function;
+}
+
+using Copy = void (*)(void *, void *);
+constexpr unsigned kDepend = 8;
+
+// Newer compilers pass more arguments than older ones; what an older one has not pushed is only passed on.
+using TaskCall = void (*)(Outlined, void *, Copy, long, long, bool, unsigned, void **, Word, void *);
+void task(Outlined function, void *data, Copy copy, long size, long align, bool condition, unsigned flags, void **depend, Word priority, void *detach) {
+  const void *caller = CALLER;
+  Library &library = library_for(reinterpret_cast<const void *>(function));
+  const auto call = real<TaskCall>(library, SLOT(GOMP_task));
+  Here at;
+  if (!here(library, at)) return call(function, data, copy, size, align, condition, flags, depend, priority, detach);
+  const Outlined stand_in = levels[OCCATRACE_OPENMP_task] ? thunk_of(function) : function;
+  Span span;
+  span_begin(at.state, span);
+  call(stand_in, data, copy, size, align, condition, flags, depend, priority, detach);
+  if (__builtin_expect(at.self != occatrace_tls, 0)) return;
+  task_created(at.self, at.state, span, caller, !condition, (flags & kDepend) != 0);
+}
+
+template <unsigned Slot, class N> struct Taskloop {
+  static void hook(Outlined function, void *data, Copy copy, long size, long align, unsigned flags, unsigned long tasks, int priority, N start,
+                   N end, N step) {
+    const void *caller = CALLER;
+    Library &library = library_for(reinterpret_cast<const void *>(function));
+    const auto call = real<void (*)(Outlined, void *, Copy, long, long, unsigned, unsigned long, int, N, N, N)>(library, Slot);
+    Here at;
+    if (!here(library, at)) return call(function, data, copy, size, align, flags, tasks, priority, start, end, step);
+    const Outlined stand_in = levels[OCCATRACE_OPENMP_task] ? thunk_of(function) : function;
+    const uint64_t begin = occatrace_now(), ticks = occatrace_ticks();
+    call(stand_in, data, copy, size, align, flags, tasks, priority, start, end, step);
+    if (__builtin_expect(at.self != occatrace_tls, 0)) return;
+    worksharing_end(at.self, at.state, begin, ticks, iterations(static_cast<long>(start), static_cast<long>(end), static_cast<long>(step)), caller);
+  }
+};
+
+// (…, up or down, …): the unsigned variant has the direction in the flags.
+template <unsigned Slot> using TaskloopUll = Taskloop<Slot, unsigned long long>;
+
+template <unsigned Slot, bool group, class... A> struct Taskwait {
+  static void hook(A... args) {
+    const void *caller = CALLER;
+    Library &library = library_for(static_cast<const char *>(caller) - 1);
+    const auto call = real<void (*)(A...)>(library, Slot);
+    Here at;
+    if (!here(library, at)) return call(args...);
+    Span span;
+    span_begin(at.state, span);
+    call(args...);
+    if (__builtin_expect(at.self != occatrace_tls, 0)) return;
+    if (group) taskgroup_end(at.self, at.state, span, caller);
+    else taskwait_end(at.self, at.state, span, caller);
+  }
+};
+
+// ---- mutexes ----
+
+Held *held(State *state, MutexKind kind, bool take) {
+  Gomp &g = gomp(state);
+  if (kind == Ordered) return &g.ordered;
+  if (kind == Atomic) return &g.atomic;
+  const uint32_t at = take ? g.criticals++ : g.criticals > 0 ? --g.criticals : UINT32_MAX;
+  return at < std::size(g.critical) ? &g.critical[at] : nullptr;
+}
+
+template <unsigned Slot, MutexKind kind, class... A> struct Enter {
+  static void hook(A... args) {
+    const void *caller = CALLER;
+    Library &library = library_for(static_cast<const char *>(caller) - 1);
+    const auto call = real<void (*)(A...)>(library, Slot);
+    Here at;
+    if (!here(library, at)) return call(args...);
+    const bool timed = levels[OCCATRACE_OPENMP_critical_wait] == OCCATRACE_EVENT;
+    const uint64_t start = timed ? occatrace_now() : 0, ticks = occatrace_ticks();
+    call(args...);
+    Word mutex = 0;
+    ((mutex = reinterpret_cast<Word>(args)), ...);
+    const uint64_t now = occatrace_ticks();
+    mutex_acquired(at.self, at.state, kind, static_cast<uint64_t>(mutex), start, ticks, now, caller);
+    if (Held *h = held(at.state, kind, true)) *h = {timed ? occatrace_now() : 1, now};
+  }
+};
+
+template <unsigned Slot, MutexKind kind, class... A> struct Leave {
+  static void hook(A... args) {
+    const void *caller = CALLER;
+    Library &library = library_for(static_cast<const char *>(caller) - 1);
+    Here at;
+    if (here(library, at)) {
+      Word mutex = 0;
+      ((mutex = reinterpret_cast<Word>(args)), ...);
+      Held *h = held(at.state, kind, false);
+      if (h && h->ticks) mutex_released(at.self, at.state, kind, static_cast<uint64_t>(mutex), h->start, h->ticks, caller);
+      if (h) h->ticks = 0;
+    }
+    real<void (*)(A...)>(library, Slot)(args...);
+  }
+};
+
+// ---- target ----
+
+// Bytes that the map clauses bring to and from the device: the low bits of a kind say so.
+void mapped(size_t count, const size_t *sizes, const unsigned short *kinds, uint64_t &to, uint64_t &from) {
+  for (size_t i = 0; sizes && kinds && i < count; i++) {
+    const unsigned kind = kinds[i] & 0xff;
+    if (kind & 0x70) continue; // pointers, attachments, firstprivate: no data of the program
+    const unsigned copy = kind & 3;
+    if (copy & 1) to += sizes[i];
+    if (copy & 2) from += sizes[i];
+  }
+}
+
+template <class Event, unsigned function, class Call>
+void target(const Library &library, const void *site, int device, size_t count, const size_t *sizes, const unsigned short *kinds, unsigned flags,
+            void (*const *write)(const Event *), Call call) {
+  Here at;
+  const uint8_t level = level_of(function);
+  if (level == OCCATRACE_OFF || !here(library, at)) return call();
+  if (level == OCCATRACE_TALLY) {
+    const uint64_t ticks = occatrace_ticks();
+    call();
+    if (at.self == occatrace_tls) tally(at.self, function, occatrace_ticks() - ticks);
+    return;
+  }
+  Event e{};
+  e.tid = at.self->tid;
+  e.seq = at.self->next_seq++;
+  e.site = site_of(at.state, site);
+  e.device = device;
+  e.nowait = flags & 1;
+  e.run_seq = at.self->run_seq;
+  mapped(count, sizes, kinds, e.mapped_to, e.mapped_from);
+  const uint32_t outer = at.state->target_seq;
+  at.state->target_seq = e.seq;
+  e.start = occatrace_now();
+  call();
+  if (at.self != occatrace_tls) return;
+  at.state->target_seq = outer;
+  (*write)(&e);
+}
+#define TARGET(name, site, device, count, sizes, kinds, flags, ...)                                                             \
+  target<occatrace_openmp_##name, OCCATRACE_OPENMP_##name>(library, site, device, count, sizes, kinds, flags, \
+                                                           events ? &events->name : nullptr, __VA_ARGS__)
+
+void target_ext(int device, Outlined function, size_t count, void **host, size_t *sizes, unsigned short *kinds, unsigned flags, void **depend,
+                void **args) {
+  Library &library = library_for(reinterpret_cast<const void *>(function));
+  TARGET(target, reinterpret_cast<const void *>(function), device, count, sizes, kinds, flags, [&] {
+    real<void (*)(int, Outlined, size_t, void **, size_t *, unsigned short *, unsigned, void **, void **)>(library, SLOT(GOMP_target_ext))(
+        device, function, count, host, sizes, kinds, flags, depend, args);
+  });
+}
+
+void target_data_ext(int device, size_t count, void **host, size_t *sizes, unsigned short *kinds) {
+  const char *site = static_cast<const char *>(CALLER) - 1;
+  Library &library = library_for(site);
+  TARGET(target_data, site, device, count, sizes, kinds, 0, [&] {
+    real<void (*)(int, size_t, void **, size_t *, unsigned short *)>(library, SLOT(GOMP_target_data_ext))(device, count, host, sizes, kinds);
+  });
+}
+
+void target_end_data() {
+  const char *site = static_cast<const char *>(CALLER) - 1;
+  Library &library = library_for(site);
+  TARGET(target_exit_data, site, -1, 0, nullptr, nullptr, 0, [&] { real<void (*)()>(library, SLOT(GOMP_target_end_data))(); });
+}
+
+void target_update_ext(int device, size_t count, void **host, size_t *sizes, unsigned short *kinds, unsigned flags, void **depend) {
+  const char *site = static_cast<const char *>(CALLER) - 1;
+  Library &library = library_for(site);
+  TARGET(target_update, site, device, count, sizes, kinds, flags, [&] {
+    real<void (*)(int, size_t, void **, size_t *, unsigned short *, unsigned, void **)>(library, SLOT(GOMP_target_update_ext))(
+        device, count, host, sizes, kinds, flags, depend);
+  });
+}
+
+void target_enter_exit_data(int device, size_t count, void **host, size_t *sizes, unsigned short *kinds, unsigned flags, void **depend) {
+  const char *site = static_cast<const char *>(CALLER) - 1;
+  Library &library = library_for(site);
+  const auto call = [&] {
+    real<void (*)(int, size_t, void **, size_t *, unsigned short *, unsigned, void **)>(library, SLOT(GOMP_target_enter_exit_data))(
+        device, count, host, sizes, kinds, flags, depend);
+  };
+  if (flags & 2) TARGET(target_exit_data, site, device, count, sizes, kinds, flags, call);
+  else TARGET(target_enter_data, site, device, count, sizes, kinds, flags, call);
+}
+
+// omp_target_*: LLVM's libomptarget has them too and reports by OMPT what they do. The function that this caller would get
+// without us, and whether it is libgomp's.
+template <class F> F device_function(const char *symbol, const void *caller, bool &traced) {
+  void *function = occatrace_next_symbol(symbol);
+  if (!function) function = occatrace_find_symbol(symbol, caller);
+  const Library *library = library_of(function);
+  traced = library && library->traced && events && occatrace_capture;
+  return reinterpret_cast<F>(function);
+}
+
+void *target_alloc(size_t bytes, int device) {
+  const void *caller = CALLER;
+  bool traced;
+  const auto call = device_function<void *(*)(size_t, int)>("omp_target_alloc", caller, traced);
+  const uint8_t level = levels[OCCATRACE_OPENMP_target_alloc];
+  if (!traced || level == OCCATRACE_OFF) return call(bytes, device);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  const uint64_t start = occatrace_now(), ticks = occatrace_ticks();
+  void *memory = call(bytes, device);
+  if (level == OCCATRACE_TALLY) {
+    occatrace_tally_add(self, first_tally + OCCATRACE_OPENMP_target_alloc, occatrace_ticks() - ticks, !memory);
+    return memory;
+  }
+  occatrace_openmp_target_alloc e{};
+  e.tid = self->tid;
+  e.seq = self->next_seq++;
+  e.start = start;
+  e.site = site_of_return(state, caller);
+  e.device = device;
+  e.handle = reinterpret_cast<uintptr_t>(memory);
+  e.bytes = memory ? bytes : 0;
+  e.target_seq = state->target_seq;
+  events->target_alloc(&e);
+  return memory;
+}
+
+void target_free(void *memory, int device) {
+  const void *caller = CALLER;
+  bool traced;
+  const auto call = device_function<void (*)(void *, int)>("omp_target_free", caller, traced);
+  const uint8_t level = levels[OCCATRACE_OPENMP_target_free];
+  if (!traced || level == OCCATRACE_OFF || !memory) return call(memory, device);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  const uint64_t start = occatrace_now(), ticks = occatrace_ticks();
+  call(memory, device);
+  if (level == OCCATRACE_TALLY) return tally(self, OCCATRACE_OPENMP_target_free, occatrace_ticks() - ticks);
+  occatrace_openmp_target_free e{};
+  e.tid = self->tid;
+  e.seq = self->next_seq++;
+  e.start = start;
+  e.site = site_of_return(state, caller);
+  e.device = device;
+  e.handle = reinterpret_cast<uintptr_t>(memory);
+  e.target_seq = state->target_seq;
+  events->target_free(&e);
+}
+
+int target_memcpy(void *to, const void *from, size_t bytes, size_t to_offset, size_t from_offset, int to_device, int from_device) {
+  const void *caller = CALLER;
+  bool traced;
+  const auto call = device_function<int (*)(void *, const void *, size_t, size_t, size_t, int, int)>("omp_target_memcpy", caller, traced);
+  const uint8_t level = levels[OCCATRACE_OPENMP_target_transfer];
+  if (!traced || level == OCCATRACE_OFF) return call(to, from, bytes, to_offset, from_offset, to_device, from_device);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  const uint64_t start = occatrace_now(), ticks = occatrace_ticks();
+  const int status = call(to, from, bytes, to_offset, from_offset, to_device, from_device);
+  if (level == OCCATRACE_TALLY) {
+    tally(self, OCCATRACE_OPENMP_target_transfer, occatrace_ticks() - ticks);
+    return status;
+  }
+  static const auto initial_device = reinterpret_cast<int (*)()>(occatrace_find_symbol("omp_get_initial_device", reinterpret_cast<const void *>(call)));
+  const int host = initial_device ? initial_device() : -1;
+  occatrace_openmp_target_transfer e{};
+  e.tid = self->tid;
+  e.seq = self->next_seq++;
+  e.start = start;
+  e.site = site_of_return(state, caller);
+  e.kind = from_device == host ? (to_device == host ? OCCATRACE_HTOH : OCCATRACE_HTOD) : to_device == host ? OCCATRACE_DTOH : OCCATRACE_DTOD;
+  e.source = reinterpret_cast<uintptr_t>(from) + from_offset;
+  e.source_device = from_device;
+  e.destination = reinterpret_cast<uintptr_t>(to) + to_offset;
+  e.destination_device = to_device;
+  e.bytes = status == 0 ? bytes : 0;
+  e.target_seq = state->target_seq;
+  events->target_transfer(&e);
+  return status;
+}
+
+// ---- which hook stands for which symbol ----
+
+struct Hook {
+  unsigned slot;
+  void *function;
+};
+#define HOOK(symbol, ...) {SLOT(symbol), reinterpret_cast<void *>(&__VA_ARGS__)}
+#define PARALLEL_LOOP(schedule, kind, ...) \
+  HOOK(GOMP_parallel_loop_##schedule, ParallelLoop<SLOT(GOMP_parallel_loop_##schedule), kind, __VA_ARGS__>::hook)
+// Words instead of long, pointers and bool: integer registers all the same.
+#define LOOP(name, schedule, first, ...) HOOK(GOMP_loop_##name##_start, LoopStart<SLOT(GOMP_loop_##name##_start), schedule, first, __VA_ARGS__>::hook)
+#define W Word
+#define LOOPS(prefix, first, ...)                                                                                      \
+  LOOP(prefix##static, Static, first, __VA_ARGS__, W), LOOP(prefix##dynamic, Dynamic, first, __VA_ARGS__, W),          \
+      LOOP(prefix##guided, Guided, first, __VA_ARGS__, W), LOOP(prefix##runtime, RuntimeSchedule, first, __VA_ARGS__)
+#define NONMONOTONIC(prefix, first, ...)                                                                               \
+  LOOP(prefix##nonmonotonic_dynamic, Dynamic, first, __VA_ARGS__, W), LOOP(prefix##nonmonotonic_guided, Guided, first, __VA_ARGS__, W), \
+      LOOP(prefix##nonmonotonic_runtime, RuntimeSchedule, first, __VA_ARGS__),                                         \
+      LOOP(prefix##maybe_nonmonotonic_runtime, RuntimeSchedule, first, __VA_ARGS__)
+#define ANY_LOOP(name, schedule, first, ...) HOOK(GOMP_loop_##name, LoopStart<SLOT(GOMP_loop_##name), schedule, first, __VA_ARGS__>::hook)
+
+const Hook hooks[] = {
+  HOOK(GOMP_parallel, parallel),
+  PARALLEL_LOOP(static, LoopStatic, long, unsigned),
+  PARALLEL_LOOP(dynamic, LoopDynamic, long, unsigned),
+  PARALLEL_LOOP(guided, LoopGuided, long, unsigned),
+  PARALLEL_LOOP(runtime, LoopRuntime, unsigned),
+  PARALLEL_LOOP(nonmonotonic_dynamic, LoopDynamic, long, unsigned),
+  PARALLEL_LOOP(nonmonotonic_guided, LoopGuided, long, unsigned),
+  PARALLEL_LOOP(nonmonotonic_runtime, LoopRuntime, unsigned),
+  PARALLEL_LOOP(maybe_nonmonotonic_runtime, LoopRuntime, unsigned),
+  HOOK(GOMP_parallel_sections, parallel_sections),
+  HOOK(GOMP_parallel_reductions, parallel_reductions),
+  HOOK(GOMP_teams_reg, teams),
+
+  // (start, end, step, [chunk,] &start, &end); the unsigned ones have the direction in front.
+  LOOPS(, 0, W, W, W, W, W), NONMONOTONIC(, 0, W, W, W, W, W), LOOPS(ordered_, 0, W, W, W, W, W),
+  LOOPS(ull_, 1, W, W, W, W, W, W), NONMONOTONIC(ull_, 1, W, W, W, W, W, W), LOOPS(ull_ordered_, 1, W, W, W, W, W, W),
+  // (dimensions, counts, [chunk,] &start, &end)
+  LOOPS(doacross_, 9, W, W, W, W), LOOPS(ull_doacross_, 9, W, W, W, W),
+  ANY_LOOP(start, OtherSchedule, 0, W, W, W, W, W, W, W, W, W), ANY_LOOP(ordered_start, OtherSchedule, 0, W, W, W, W, W, W, W, W, W),
+  ANY_LOOP(ull_start, OtherSchedule, 1, W, W, W, W, W, W, W, W, W, W),
+  ANY_LOOP(ull_ordered_start, OtherSchedule, 1, W, W, W, W, W, W, W, W, W, W),
+  ANY_LOOP(doacross_start, Doacross, 9, W, W, W, W, W, W, W, W), ANY_LOOP(ull_doacross_start, Doacross, 9, W, W, W, W, W, W, W, W),
+  HOOK(GOMP_loop_end, End<SLOT(GOMP_loop_end), void, true, WorksharingBarrier>::hook),
+  HOOK(GOMP_loop_end_nowait, End<SLOT(GOMP_loop_end_nowait), void, false, WorksharingBarrier>::hook),
+  HOOK(GOMP_loop_end_cancel, End<SLOT(GOMP_loop_end_cancel), bool, true, WorksharingBarrier>::hook),
+  HOOK(GOMP_sections_start, SectionsStart<SLOT(GOMP_sections_start), W>::hook),
+  HOOK(GOMP_sections2_start, SectionsStart<SLOT(GOMP_sections2_start), W, W, W>::hook),
+  HOOK(GOMP_sections_end, End<SLOT(GOMP_sections_end), void, true, WorksharingBarrier>::hook),
+  HOOK(GOMP_sections_end_nowait, End<SLOT(GOMP_sections_end_nowait), void, false, WorksharingBarrier>::hook),
+  HOOK(GOMP_sections_end_cancel, End<SLOT(GOMP_sections_end_cancel), bool, true, WorksharingBarrier>::hook),
+  HOOK(GOMP_single_start, Single<SLOT(GOMP_single_start), bool>::hook),
+  HOOK(GOMP_single_copy_start, Single<SLOT(GOMP_single_copy_start), void *>::hook),
+  HOOK(GOMP_barrier, End<SLOT(GOMP_barrier), void, true, ExplicitBarrier>::hook),
+  HOOK(GOMP_barrier_cancel, End<SLOT(GOMP_barrier_cancel), bool, true, ExplicitBarrier>::hook),
+  HOOK(GOMP_task, task),
+  HOOK(GOMP_taskloop, Taskloop<SLOT(GOMP_taskloop), long>::hook),
+  HOOK(GOMP_taskloop_ull, TaskloopUll<SLOT(GOMP_taskloop_ull)>::hook),
+  HOOK(GOMP_taskwait, Taskwait<SLOT(GOMP_taskwait), false>::hook),
+  HOOK(GOMP_taskwait_depend, Taskwait<SLOT(GOMP_taskwait_depend), false, void **>::hook),
+  HOOK(GOMP_taskgroup_end, Taskwait<SLOT(GOMP_taskgroup_end), true>::hook),
+  HOOK(GOMP_critical_start, Enter<SLOT(GOMP_critical_start), Critical>::hook),
+  HOOK(GOMP_critical_end, Leave<SLOT(GOMP_critical_end), Critical>::hook),
+  HOOK(GOMP_critical_name_start, Enter<SLOT(GOMP_critical_name_start), Critical, void **>::hook),
+  HOOK(GOMP_critical_name_end, Leave<SLOT(GOMP_critical_name_end), Critical, void **>::hook),
+  HOOK(GOMP_atomic_start, Enter<SLOT(GOMP_atomic_start), Atomic>::hook),
+  HOOK(GOMP_atomic_end, Leave<SLOT(GOMP_atomic_end), Atomic>::hook),
+  HOOK(GOMP_ordered_start, Enter<SLOT(GOMP_ordered_start), Ordered>::hook),
+  HOOK(GOMP_ordered_end, Leave<SLOT(GOMP_ordered_end), Ordered>::hook),
+  HOOK(GOMP_target_ext, target_ext),
+  HOOK(GOMP_target_data_ext, target_data_ext),
+  HOOK(GOMP_target_end_data, target_end_data),
+  HOOK(GOMP_target_update_ext, target_update_ext),
+  HOOK(GOMP_target_enter_exit_data, target_enter_exit_data),
+  HOOK(omp_target_alloc, target_alloc),
+  HOOK(omp_target_free, target_free),
+  HOOK(omp_target_memcpy, target_memcpy),
+};
+static_assert(std::size(hooks) == OCCATRACE_OPENMP_SLOTS, "a symbol of the model has no hook, or two");
+
+// What each hook records; it stays out of the way where that is nothing.
+bool wanted(unsigned slot) {
+  const auto any = [](std::initializer_list<unsigned> functions) {
+    for (const unsigned f : functions)
+      if (levels[f] != OCCATRACE_OFF) return true;
+    return false;
+  };
+  if (slot >= SLOT(GOMP_target_ext)) return any({OCCATRACE_OPENMP_target, OCCATRACE_OPENMP_target_alloc, OCCATRACE_OPENMP_target_transfer});
+  return any({OCCATRACE_OPENMP_parallel, OCCATRACE_OPENMP_implicit_task, OCCATRACE_OPENMP_barrier, OCCATRACE_OPENMP_task});
+}
+
+} // namespace
+
+extern "C" OCCATRACE_EXPORT void occatrace_bind_openmp(const occatrace_trampolines *trampolines) {
+  symbols = trampolines->symbols;
+  if (void *function = occatrace_next_symbol("GOMP_parallel")) everybodys = library_of(function);
+  const bool traced = start();
+  for (const Hook &hook : hooks) {
+    // omp_target_* may come from another library than the rest.
+    const bool device = hook.slot >= SLOT(omp_target_alloc);
+    if (!everybodys || (traced && wanted(hook.slot) && (device || everybodys->traced))) trampolines->slots[hook.slot] = hook.function;
+  }
+}
