@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from occatrace.cli.choice import add_names
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.run import open_run
+from occatrace.units import Range, parse_range
 
 if TYPE_CHECKING:
     from occatrace.timeline import Format, Options, Written
@@ -22,7 +24,7 @@ _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9
 
 EPILOG = """\
 times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the first call of the run, as the
-interface does.
+interface does for a whole timeline.
 
 examples:
   occa_prof timeline RUN -o run.pftrace.gz
@@ -63,7 +65,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         " is in the file in which it begins, and cat puts them together again",
     )
     what = parser.add_argument_group("what to write (default: all)")
-    what.add_argument("--filter-time", metavar="BEGIN:END", help="only what runs within this time, either may be empty")
+    what.add_argument(
+        "--filter-time",
+        metavar="BEGIN:END",
+        help="only what runs within this part of the run: 1.2s:1.4s from its first call, :25%%, end-500ms:, or times of day"
+        " like 2026-11-21T14:03:05",
+    )
     what.add_argument("--min-duration", metavar="TIME", help="leave out what is shorter")
     what.add_argument(
         "--threads", metavar="LIST", help="only these threads, and work launched by them: ids or patterns of names"
@@ -73,6 +80,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--ranks", metavar="LIST", help='only these ranks of an MPI job, as in "0-3,8"')
     what.add_argument("--filter-name", metavar="REGEX", help="only slices in whose name this is found")
+    add_names(parser)
     what.add_argument("--no-counters", action="store_true", help="leave out the counters")
 
 
@@ -83,28 +91,28 @@ def run(args: argparse.Namespace) -> int:
     for known_format, suffix in _SUFFIXES.items():
         if not args.format and args.output and suffix in args.output.suffixes[-2:]:
             chosen = known_format
-    begin, end = parse_window(args.filter_time)
-    names = args.filter_name or ""
-    try:
-        re.compile(names)
-    except re.error as error:
-        raise UsageError(f"--filter-name {names}: not a regular expression ({error})") from None
+    window = parse_range(args.filter_time) if args.filter_time is not None else Range()
     shortest = parse_time(args.min_duration, "--min-duration") if args.min_duration else 0
 
     from occatrace import model
-    from occatrace.timeline import ANNOTATIONS, DEVICE, Options, Window
+    from occatrace.reports import regex
+    from occatrace.timeline import ANNOTATIONS, DEVICE, Options
+
+    if args.filter_name:
+        regex(args.filter_name)
 
     apis, known = _split(args.apis), {*model.load().titles, *ANNOTATIONS, DEVICE}
     for api in apis:
         if api not in known:
             raise UsageError(f"--apis {api}: unknown; there are {', '.join(sorted(known))}")
     options = Options(
-        Window(begin, end),
+        window,
         _split(args.threads),
         apis,
         shortest,
-        names,
+        args.filter_name or "",
         parse_ranks(args.ranks),
+        args.names,
         counters=not args.no_counters,
         split=parse_split(args.split),
     )
@@ -115,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     for path in earlier:
         if path not in written.files:
             path.unlink(missing_ok=True)
-    if not written.slices:
+    if not written.slices and not written.counter_values:
         complain("nothing is left after these filters: the timeline is empty")
     if written.ranks_missing:
         missing = ", ".join(map(str, written.ranks_missing))
@@ -171,19 +179,6 @@ def parse_time(text: str, option: str) -> int:
     if not match or match[2] not in _UNITS:
         raise UsageError(f"{option} {text}: not a time; write 1.5s, 200ms, 30us or 8ns")
     return round(float(match[1]) * _UNITS[match[2]])
-
-
-def parse_window(text: str | None) -> tuple[int | None, int | None]:
-    """Begin and end of --filter-time."""
-    if text is None:
-        return None, None
-    first, colon, last = text.partition(":")
-    if not colon:
-        raise UsageError(f"--filter-time {text}: write BEGIN:END, as in 1.2s:1.4s or 500ms:")
-    begin, end = (parse_time(part, "--filter-time") if part.strip() else None for part in (first, last))
-    if begin is not None and end is not None and end < begin:
-        raise UsageError(f"--filter-time {text}: ends before it begins")
-    return begin, end
 
 
 def size(count: float) -> str:

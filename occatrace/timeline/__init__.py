@@ -4,7 +4,7 @@
 they stand; `writer` brings them to the encoder in native/timeline.
 """
 
-from occatrace.timeline.selection import ANNOTATIONS, DEVICE, Options, Window
+from occatrace.timeline.selection import ANNOTATIONS, DEVICE, Options
 from occatrace.timeline.writer import Format, TooManyParts, Written, write
 
-__all__ = ["ANNOTATIONS", "DEVICE", "Format", "Options", "TooManyParts", "Window", "Written", "write"]
+__all__ = ["ANNOTATIONS", "DEVICE", "Format", "Options", "TooManyParts", "Written", "write"]

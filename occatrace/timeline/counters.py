@@ -94,9 +94,7 @@ class Counters:
         self._path.unlink(missing_ok=True)
 
     def _collect(self, options: Options) -> None:
-        origin, window = self._selection.origin, options.window
-        begin = None if window.begin is None else origin + window.begin
-        end = None if window.end is None else origin + window.end
+        begin, end = self._selection.begin, self._selection.end
         within = [f"t >= {begin}"] * (begin is not None) + [f"t <= {end}"] * (end is not None)
         if options.ranks:
             ranks = ", ".join(map(str, options.ranks))

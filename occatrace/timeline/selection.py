@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
+from occatrace import naming
 from occatrace.model import Function
 from occatrace.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.sql import text as sql_text
 from occatrace.tables import Store
+from occatrace.units import Range, UnitError
 
 WINDOW_ROWS = 1 << 17
 FILE_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {WINDOW_ROWS})"
@@ -29,24 +32,20 @@ FAILED = "✗ "  # before the names of calls and work that failed
 Columns = dict[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Window:
-    """A part of a run, in ns since its first call; open where None."""
-
-    begin: int | None = None
-    end: int | None = None
+_WHOLE = Range()
 
 
 @dataclass(frozen=True)
 class Options:
     """What to leave out. An empty tuple means all."""
 
-    window: Window = Window()
+    window: Range = _WHOLE
     threads: tuple[str, ...] = ()  # thread ids, or patterns of thread names
     apis: tuple[str, ...] = ()
     min_duration: int = 0  # ns
-    names: str = ""  # a regular expression
+    filter_name: str = ""  # a regular expression
     ranks: tuple[int, ...] = ()
+    names: str = naming.DEFAULT  # how kernels are called, one of naming.NAMES
     counters: bool = True
     split: int | Literal["rank"] | None = None  # a file per rank, or per so many ns
 
@@ -54,7 +53,7 @@ class Options:
 # Calls of threads. An OCCA kernel call carries the name that its author gave the kernel.
 _CALLS = f"""
 SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, c.end_ns, c.seq AS number,
-       CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.name, c.function) AS name, c.api AS category, c.failed,
+       CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.title, k.name, c.function) AS name, c.api AS category, c.failed,
        c.process, c.thread, c.seq, l.id AS correlation,
        CASE WHEN k.name IS NOT NULL THEN c.function END AS function, k.source,
        coalesce(k.mode, o.mode) AS mode, o.kind AS direction,
@@ -62,8 +61,8 @@ SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, c.end_ns, c.seq AS numbe
        CASE WHEN o.mode IN {HOST_MODES} AND NOT c.failed AND c.end_ns > c.start_ns
             THEN o.bytes / (c.end_ns - c.start_ns) END AS rate
 FROM calls c
-LEFT JOIN (SELECT r.thread, r.seq, k.name, k.mode, source_line(k.source, k.line) AS source
-           FROM kernel_runs r JOIN kernels k USING (kernel)) k
+LEFT JOIN (SELECT r.thread, r.seq, k.name, t.title, k.mode, source_line(k.source, k.line) AS source
+           FROM kernel_runs r JOIN kernels k USING (kernel) LEFT JOIN titles t USING (kernel)) k
        ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
 LEFT JOIN occa_copies o ON c.api = 'occa' AND o.thread = c.thread AND o.seq = c.seq
 LEFT JOIN codes f ON f.thread = c.thread AND f.seq = c.seq
@@ -81,7 +80,8 @@ SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind
        coalesce(CASE WHEN a.kind IN {MEMORY_KINDS} THEN nullif(a.device, 0) ELSE nullif(a.queue, 0) END,
                 {UNKNOWN} + a.process) AS track,
        a.start_ns, greatest(a.end_ns, a.start_ns) AS end_ns, a.id AS number,
-       CASE WHEN a.status < 0 THEN '{FAILED}' ELSE '' END || a.name AS name, a.kind AS category, a.status < 0 AS failed,
+       CASE WHEN a.status < 0 THEN '{FAILED}' ELSE '' END || coalesce(t.title, n.shown, a.name) AS name,
+       a.kind AS category, a.status < 0 AS failed,
        a.process, a.thread, a.seq, a.run_seq, a.id, min(a.id) OVER (PARTITION BY a.thread, a.seq) AS correlation,
        k.name AS kernel, source_line(k.source, k.line) AS source,
        CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error,
@@ -90,7 +90,8 @@ SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind
        CASE WHEN a.gx > 0 THEN concat_ws(' × ', a.gx, nullif(a.gy, 0), nullif(a.gz, 0)) END AS grid,
        CASE WHEN a.lx > 0 THEN concat_ws(' × ', a.lx, nullif(a.ly, 0), nullif(a.lz, 0)) END AS block,
        CASE WHEN a.start_ns > a.queued_ns AND a.queued_ns > 0 THEN a.start_ns - a.queued_ns END AS waited
-FROM work a LEFT JOIN kernels k USING (kernel)
+FROM work a LEFT JOIN kernels k USING (kernel) LEFT JOIN titles t USING (kernel)
+LEFT JOIN renamed n ON a.kind = 'kernel' AND n.raw = a.name
 """
 # What the program marked. What is pushed is nested among the calls of its thread; what is started may overlap anything.
 _RANGES = f"""
@@ -181,7 +182,7 @@ class Selection:
         self._flows = store.scratch / "timeline-flows.parquet"
         self.texts: Sequence[str] = ()
         self.realtime = self._align()
-        self.origin = self._beginning()
+        self.origin, self.begin, self.end = self._resolve(options.window)
         self.part = self._parts(options.split)
         self._choose(options)
         self._sort()
@@ -226,17 +227,19 @@ class Selection:
             FROM processes JOIN hosts USING (host), (SELECT min(boot) AS low FROM hosts)""")
         return self._one("SELECT coalesce(min(low), 0) FROM lives")
 
-    def _beginning(self) -> int:
-        """The first call or work of the run, which the interface calls zero, whatever is left out."""
-        times = [
-            "SELECT process, start_ns AS t FROM unfinished",
-            "SELECT process, start_ns FROM ranges",
-            "SELECT process, CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END FROM activities",
-        ]
-        if self._store.functions():
-            times.append("SELECT process, start_ns FROM calls")
-        first = f"SELECT min(t + shift) FROM ({' UNION ALL '.join(times)}) JOIN lives USING (process)"
-        return self._one(f"SELECT coalesce(({first}), (SELECT min(start_ns) FROM lives), 0)")
+    def _resolve(self, window: Range) -> tuple[int, int | None, int | None]:
+        """Zero, which is the run's first call, and begin and end of the part of the run that is wanted."""
+        rows = self._con.execute(
+            "SELECT coalesce(min(first_ns + shift), min(l.start_ns), 0), coalesce(max(l.end_ns), 0)"
+            " FROM lives l JOIN processes USING (process)"
+        ).fetchall()
+        zero, end = map(int, rows[0])
+        begin, last = (
+            max(moment.at(zero, end, self.realtime), 0) if moment else None for moment in (window.begin, window.end)
+        )
+        if begin is not None and last is not None and last < begin:
+            raise UnitError(f"--filter-time {window.text}: ends before it begins")
+        return zero, begin, last
 
     def _parts(self, split: int | str | None) -> str:
         """SQL: the number of the file for a process and a time `t`."""
@@ -273,6 +276,7 @@ class Selection:
             "CREATE OR REPLACE TEMP TABLE work AS"
             " SELECT *, row_number() OVER (ORDER BY start_ns, end_ns, thread, seq)::UBIGINT AS id FROM activities"
         )
+        self._name(options.names)
         parts = [_WORK, _UNFINISHED, _RANGES] + ([_CALLS] if self._store.functions() else [])
         wanted = self._conditions(options)
         con.execute(f"CREATE OR REPLACE TEMP TABLE chosen ({', '.join(f'{c} {t}' for c, t in _COLUMNS.items())})")
@@ -283,25 +287,42 @@ class Selection:
                     SELECT w.* REPLACE (w.start_ns + l.shift AS start_ns, w.end_ns + l.shift AS end_ns)
                     FROM ({given}) w JOIN lives l USING (process)) s{wanted}""")
         failed = f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track, NULL AS id, NULL AS thread)"
-        within = self._conditions(Options(options.window, ranks=options.ranks))
+        within = self._conditions(Options(ranks=options.ranks))
         con.execute(f"""
             INSERT INTO chosen BY NAME
             SELECT *, {part} AS part FROM ({_problems(self.origin)}) s{within}
             UNION ALL BY NAME {failed} FROM chosen WHERE failed""")
-        for table in ("work", "damages", "codes"):
+        for table in ("work", "damages", "codes", "renamed", "titles"):
             con.execute(f"DROP TABLE {table}")
+
+    def _name(self, style: str) -> None:
+        """Tables `renamed` and `titles`: what kernels of backends and of OCCA are to be called."""
+        con = self._con
+        raw = [n for (n,) in con.execute("SELECT DISTINCT name FROM work WHERE kind = 'kernel'").fetchall() if n]
+        renames: dict[str, Callable[[str], str]] = {"raw": str, "demangled": naming.demangled}
+        rename = renames.get(style, naming.short)
+        pairs = {"raw": np.array(raw, object), "shown": np.array([rename(name) for name in raw], object)}
+        con.register("_renamed", pairs)
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE renamed AS SELECT raw::VARCHAR AS raw, shown::VARCHAR AS shown FROM _renamed"
+        )
+        con.unregister("_renamed")
+        kernels = con.execute("SELECT kernel, name, coalesce(source, ''), coalesce(line, 0) FROM kernels").fetchall()
+        con.execute("CREATE OR REPLACE TEMP TABLE titles (kernel UINTEGER, title VARCHAR)")
+        if style == "okl" and kernels:
+            con.executemany("INSERT INTO titles VALUES (?, ?)", [(k, naming.author(*of)) for k, *of in kernels])
 
     def _conditions(self, options: Options) -> str:
         """The WHERE clause over slices `s`."""
         out = []
-        if options.window.begin is not None:
-            out.append(f"s.end_ns >= {self.origin + options.window.begin}")
-        if options.window.end is not None:
-            out.append(f"s.start_ns <= {self.origin + options.window.end}")
+        if self.begin is not None:
+            out.append(f"s.end_ns >= {self.begin}")
+        if self.end is not None:
+            out.append(f"s.start_ns <= {self.end}")
         if options.min_duration:
             out.append(f"s.end_ns - s.start_ns >= {options.min_duration}")
-        if options.names:
-            out.append(f"regexp_matches(ltrim(s.name, '{FAILED}'), {sql_text(options.names)})")
+        if options.filter_name:
+            out.append(f"regexp_matches(ltrim(s.name, '{FAILED}'), {sql_text(options.filter_name)})")
         if options.apis:
             apis = ", ".join(sql_text(api) for api in options.apis)
             calls = f"(s.kind IN ({THREAD}, {RANGES}) AND s.category IN ({apis}))"

@@ -9,6 +9,7 @@ from typing import Any
 
 from occatrace import timeline
 from occatrace.tables import open_store
+from occatrace.units import Moment, Range
 from tests.support.fake import MODEL, FakeTrace, run_folder
 from tests.support.trace_processor import load
 
@@ -27,6 +28,11 @@ JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in
 VALUES = """
 SELECT c.ts, c.value, t.name, t.unit FROM counter c JOIN counter_track t ON t.id = c.track_id ORDER BY t.name, ts
 """
+
+
+def span(begin: int | None, end: int | None) -> Range:
+    """A part of a run, in ns since its first call."""
+    return Range(*(None if at is None else Moment(at) for at in (begin, end)))
 
 
 def write(

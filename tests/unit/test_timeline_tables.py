@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from occatrace.cli import timeline as command
 from occatrace.cli.dispatch import UsageError
 from occatrace.tables import open_store
 from occatrace.timeline.counters import MOST, SHORTEST, window_width
+from occatrace.units import Range
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 from tests.support.perfetto_check import check
-from tests.support.timelines import FLOWS, REALTIME, SLICES, VALUES, perfetto, slices, write
+from tests.support.timelines import FLOWS, REALTIME, SLICES, VALUES, perfetto, slices, span, write
 from tests.support.trace_processor import load
 
 
@@ -168,8 +170,8 @@ def work(con: Any, rows: Sequence[dict[str, Any]]) -> None:
     fill("activities", *({"process": 1, "name": r["kind"], "queue": r["device"], "status": 0, **r} for r in rows))(con)
 
 
-@pytest.mark.parametrize("window", [timeline.Window(), timeline.Window(700_000, 1_900_000)])
-def test_busy_share_and_traffic(tmp_path: Path, window: timeline.Window) -> None:
+@pytest.mark.parametrize("window", [Range(), span(700_000, 1_900_000)])
+def test_busy_share_and_traffic(tmp_path: Path, window: Range) -> None:
     """Against numpy, nanosecond by nanosecond."""
     source = random.Random(7)
     span = 3_000_000
@@ -187,8 +189,8 @@ def test_busy_share_and_traffic(tmp_path: Path, window: timeline.Window) -> None
         " JOIN track k ON k.id = t.id JOIN track g ON g.id = k.parent_id ORDER BY c.ts",
     )
     assert {(r.name, r.unit) for r in values} >= {("busy", "%"), ("traffic HtoD", "GB/s"), ("traffic DtoH", "GB/s")}
-    low = 1000 + window.begin if window.begin is not None else 0
-    high = 1000 + window.end if window.end is not None else 1 << 40
+    low = 1000 + round(window.begin.value) if window.begin else 0
+    high = 1000 + round(window.end.value) if window.end else 1 << 40
     rows = [r for r in rows if r["kind"] != "marker" and r["end_ns"] > low and r["start_ns"] < high]
     first = max(low, min(r["start_ns"] for r in rows))
     for device in (1, 2):
@@ -235,6 +237,22 @@ def test_counters_of_the_program(tmp_path: Path) -> None:
         expected = [(r["time_ns"], r["value"]) for r in rows if r["name"] == name]
         assert [(r.ts - REALTIME, r.value) for r in found if r.name == name] == expected
         assert {r.unit or "" for r in found if r.name == name} == {unit}
+
+
+def test_names(tmp_path: Path) -> None:
+    """Kernels are called as --names says; nothing else is."""
+    mangled = "_Z3addIfEvPT_i"
+    shown = {"demangled": "void add<float>(float*, int)", "short": "add", "raw": mangled, "okl": "add"}
+    for style, name in shown.items():
+        trace = demo_trace()
+        kernel = {"kind": "kernel", "device": 1, "start_ns": 50, "end_ns": 60, "bytes": 0, "name": mangled}
+        path = write(tmp_path / style, trace, timeline.Options(names=style), prepare=partial(work, rows=[kernel]))
+        names = {s[2] for s in slices(path)}
+        assert name in names and "occa::memory::copyFrom" in names
+        backend = {"addVectors (addVectors.okl:3)", "scale (addVectors.okl:20)"}
+        assert names & {"_occa_addVectors_0", "addVectors", *backend} == (
+            backend if style == "okl" else {"_occa_addVectors_0", "addVectors"}
+        )
 
 
 def test_return_values_of_failed_calls(tmp_path: Path) -> None:
