@@ -9,6 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 LIB = PACKAGE / "lib"
 PLUGINS = PACKAGE / "plugins"
+INCLUDE = PACKAGE / "include"
 
 PRELOAD = LIB / "liboccatrace.so"
 OPENCL_LAYER = LIB / "liboccatrace_opencl.so"

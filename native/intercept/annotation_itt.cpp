@@ -1,6 +1,5 @@
 // Intel ITT: the library that INTEL_LIBITTNOTIFY64 names. The part of ITT that is linked into a program hands over the list
-// of its functions at its first call; what has no function of ours goes on to do nothing (or, to make domains and names, what
-// the linked part does by itself).
+// of its functions at its first call; what has no function of ours goes on to do nothing.
 #include <pthread.h>
 
 #include <array>
@@ -38,6 +37,10 @@ struct Counter {
   const char *domain;
   void *wide_domain;
   int type;
+  long index;
+  int extra;
+  void *more;
+  Counter *next;
 };
 struct Id {
   unsigned long long a, b, c;
@@ -90,13 +93,17 @@ struct State {
   std::map<Key, uint64_t> open;
   std::map<const void *, double> values;  // of counters that are only added to
   std::map<int, std::string> events;
+  // What the program is given for its names, for good.
+  std::map<std::string, Domain *> domains;
+  std::map<std::string, String *> strings;
+  std::map<std::string, Counter *> counters;
 };
 State *state = new State;
 
 void after_fork_child() {
-  // The lock may have been held and a map half changed by a thread that the child does not have: left behind.
-  auto *fresh = new State;
-  state = fresh;
+  // The lock may have been held and a map half changed by a thread that the child does not have: left behind. The objects
+  // that the program holds stay where they are.
+  state = new State;
 }
 
 Key key(Family family, const Domain *domain, const Id *id) {
@@ -165,6 +172,32 @@ int event_end(int event) {
   return 0;
 }
 
+const char *kept(const char *text) { return strdup(text ? text : ""); }
+
+// Programs look at `flags` before each call.
+Domain *domain_create(const char *name) {
+  if (!name) return nullptr;
+  const std::lock_guard<std::mutex> guard(state->lock);
+  Domain *&domain = state->domains[name];
+  if (!domain) domain = new Domain{1, kept(name), nullptr, 0, nullptr, nullptr};
+  return domain;
+}
+String *string_create(const char *text) {
+  if (!text) return nullptr;
+  const std::lock_guard<std::mutex> guard(state->lock);
+  String *&string = state->strings[text];
+  if (!string) string = new String{kept(text), nullptr, 0, nullptr, nullptr};
+  return string;
+}
+Counter *counter_create_typed(const char *name, const char *domain, int type) {
+  if (!name) return nullptr;
+  const std::lock_guard<std::mutex> guard(state->lock);
+  Counter *&counter = state->counters[std::string(domain ? domain : "") + '\0' + name];
+  if (!counter) counter = new Counter{kept(name), nullptr, kept(domain), nullptr, type, 0, 0, nullptr, nullptr};
+  return counter;
+}
+Counter *counter_create(const char *name, const char *domain) { return counter_create_typed(name, domain, 1); }
+
 void put(const Counter *c, double value) { counter(occatrace_intern(c->name), 0, value); }
 
 void add(const Counter *c, double delta) {
@@ -214,6 +247,10 @@ Ours ours(std::string_view name, Signature *function) {
   return {name, reinterpret_cast<void *>(function)};
 }
 const Ours kOurs[] = {
+    ours("__itt_domain_create", domain_create),
+    ours("__itt_string_handle_create", string_create),
+    ours("__itt_counter_create", counter_create),
+    ours("__itt_counter_create_typed", counter_create_typed),
     ours("__itt_task_begin", task_begin),
     ours("__itt_task_begin_fn", task_begin_fn),
     ours("__itt_task_end", task_end),

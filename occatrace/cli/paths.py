@@ -11,6 +11,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """One path per option; all of them without one."""
     parser.description = "Say where the installed libraries and plugins are."
     which = parser.add_mutually_exclusive_group()
+    which.add_argument("--include", action="store_true", help="folder of occatrace.h")
     which.add_argument("--lib", action="store_true", help="folder of the libraries for traced programs")
     which.add_argument(
         "--plugins", action="store_true", help="folder of the babeltrace2 plugins, for BABELTRACE_PLUGIN_PATH"
@@ -19,13 +20,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print paths."""
-    if args.lib:
+    if args.include:
+        print(install.INCLUDE)
+    elif args.lib:
         print(install.LIB)
     elif args.plugins:
         print(install.PLUGINS)
     else:
         for name, path in (
             ("package", install.PACKAGE),
+            ("include", install.INCLUDE),
             ("lib", install.LIB),
             ("plugins", install.PLUGINS),
             ("preload", install.PRELOAD),

@@ -27,6 +27,7 @@ WITHOUT_OCCA = "gpu_kern_sum"  # in place of the first one
 # Of a parallel job, the summary ends with its ranks, where they are few, and with what is unbalanced most.
 RANKS_SHOWN = 32
 BALANCE_ROWS = 12
+ANNOTATED = ("range_sum", "range_gpu_proj_sum")  # where the program has marked something
 
 
 class UnknownReport(RunError):
@@ -320,6 +321,8 @@ def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
         if ranks <= RANKS_SHOWN:
             made.append(make(store, "rank_sum", scoped))
         made.append(Selection(rows=BALANCE_ROWS).apply(make(store, "rank_balance", scoped)))
+    if store.con.execute("SELECT count(*) FROM ranges").fetchall() != [(0,)]:
+        made += [make(store, name, scoped) for name in ANNOTATED]
     return [report for report in made if report.rows]
 
 

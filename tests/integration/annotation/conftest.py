@@ -1,0 +1,95 @@
+"""What the tests of annotations share: the programs, compiled, and a run's tables as rows."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import occatrace
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = ROOT / "tests" / "programs" / "annotation"
+OCCA_PROF = (sys.executable, "-m", "occatrace.cli")
+
+Row = dict[str, Any]
+
+
+def nvtx_headers() -> Path | None:
+    """NVTX's headers: of PyPI's nvidia-nvtx-cu12, or of a CUDA toolkit."""
+    folders = [Path("/usr/local/cuda/include")]
+    spec = importlib.util.find_spec("nvidia.nvtx") if importlib.util.find_spec("nvidia") else None
+    if spec:
+        folders = [Path(place) / "include" for place in spec.submodule_search_locations or ()] + folders
+    return next((folder for folder in folders if (folder / "nvtx3" / "nvtx3.hpp").exists()), None)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A traced program and what its run says."""
+
+    folder: Path
+    status: int
+    stdout: str
+    stderr: str
+
+    def rows(self, sql: str) -> list[Row]:
+        with occatrace.open(self.folder) as run:
+            result = run.sql(sql)
+            names = [column[0] for column in result.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+    @cached_property
+    def ranges(self) -> list[Row]:
+        return self.rows("SELECT r.*, (end_ns - start_ns) / 1e6 AS ms FROM ranges r ORDER BY start_ns, seq")
+
+    def named(self, name: str, **wanted: Any) -> list[Row]:
+        return [r for r in self.ranges if r["name"] == name and all(r[k] == v for k, v in wanted.items())]
+
+    @cached_property
+    def counts(self) -> Counter[tuple[str, str, str, str]]:
+        return Counter((r["api"], r["domain"], r["kind"], r["name"]) for r in self.ranges)
+
+    def report(self, name: str) -> dict[str, Row]:
+        """Rows of a report by the range's name."""
+        with occatrace.open(self.folder) as run:
+            return {row["name"]: dict(row) for row in run.report(name)}
+
+
+Profile = Callable[..., Run]
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    def run(*command: object, mode: str = "default", **environment: str) -> Run:
+        folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        words = [*OCCA_PROF, "-m", mode, "-o", str(folder), *map(str, command)]
+        done = subprocess.run(words, text=True, capture_output=True, timeout=120, env=os.environ | environment)
+        return Run(folder, done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles a program of tests/programs/annotation with occatrace.h at hand."""
+    folder = tmp_path_factory.mktemp("annotation")
+
+    def compiled(source: str, *options: str, name: str = "", compiler: str = "") -> Path:
+        target = folder / (name or Path(source).stem)
+        if not target.exists():
+            command = [compiler or ("g++" if source.endswith("pp") else "gcc"), "-O1", "-Wall", "-Wextra", "-Werror"]
+            command += ["-Wno-unused-parameter", f"-I{ROOT / 'include'}", str(PROGRAMS / source), "-o", str(target)]
+            subprocess.run([*command, *options, "-ldl", "-lpthread"], check=True)
+        return target
+
+    return compiled
