@@ -420,6 +420,7 @@ static void free_thread(struct occatrace_thread *t) {
     if (t->tallies[i] != NULL) munmap(t->tallies[i], sizeof *t->tallies[i]);
   free(t->occa);
   free(t->annotation);
+  free(t->mpi);
   munmap(t, sizeof *t);
 }
 

@@ -44,6 +44,7 @@ struct occatrace_thread {
   void *occa;            /* state of the OCCA backend for this thread, from malloc */
   void *annotation;      /* open ranges of this thread, from malloc */
   void *openmp;          /* state of the OpenMP backend for this thread, which keeps it */
+  void *mpi;             /* likewise of the MPI backend */
   struct occatrace_thread *next;
   struct occatrace_tally *tallies[OCCATRACE_MAX_FUNCTIONS];
 };
@@ -174,6 +175,7 @@ struct occatrace_trampolines {
   void **original;
   uint32_t bound; /* 1 while the first call of one of them is being seen, 2 after */
   uint32_t per_caller; /* callers may have libraries of their own: the backend sends each call to the right one */
+  const char *anchor; /* symbol by which the API's library is known, or NULL: wherever the first one called is */
 };
 /* The real function behind a preloaded symbol, also where its library was loaded RTLD_LOCAL. `near`: an address in
  * the object to search first (or NULL). */

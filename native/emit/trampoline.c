@@ -61,7 +61,9 @@ static pthread_mutex_t bind_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
  * there is looked, because a search of every object for every symbol of every version of an API takes a while. */
 static void find_originals(struct occatrace_trampolines *t, uint64_t known, const void *caller) {
   Dl_info info;
-  void *home = dladdr(t->original[known], &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+  const void *inside = t->anchor != NULL ? occatrace_find_symbol(t->anchor, caller) : NULL;
+  if (inside == NULL) inside = t->original[known];
+  void *home = dladdr(inside, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
   for (uint32_t i = 0; i < t->count; i++) {
     if (i == known) continue;
     void *found = home != NULL ? dlsym(home, t->symbols[i]) : occatrace_find_symbol(t->symbols[i], caller);

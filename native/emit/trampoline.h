@@ -8,7 +8,27 @@
 __attribute__((visibility("hidden"), used)) void *occatrace_trampoline_resolve(struct occatrace_trampolines *t,
                                                                                uint64_t index, const void *caller);
 
+/* Symbols of an API that may come later, or not at all. While the program is linked they are functions like any other; then
+ * they become indirect ones, so that whoever looks one up from there on (dlopen, dlsym) finds it where the API's library
+ * has been loaded and has it too, and nothing where not: programs ask in this way what there is. */
+struct occatrace_conditional {
+  const char *anchor; /* a symbol that only the API's library has */
+  uint32_t count;
+  const char *const *symbols;
+  const char *begin, *end; /* the trampolines */
+};
+__attribute__((visibility("hidden"))) void occatrace_make_conditional(const struct occatrace_conditional *c);
+/* Address of the trampoline, or NULL. */
+__attribute__((visibility("hidden"))) const void *occatrace_conditional_lookup(const struct occatrace_conditional *c,
+                                                                               uint32_t index);
+/* From a trampoline to its lookup stub, and to the next trampoline. */
+enum { OCCATRACE_LOOKUP_OFFSET = 32, OCCATRACE_TRAMPOLINE_SIZE = 48 };
+#define OCCATRACE_LABEL(label) ".p2align 4\n.globl " label "\n.hidden " label "\n" label ":\n"
+#define OCCATRACE_TRAMPOLINES_BEGIN(label) OCCATRACE_LABEL(label)
+#define OCCATRACE_TRAMPOLINES_END(label) OCCATRACE_LABEL(label)
+
 #if defined(__x86_64__)
+#define OCCATRACE_LOOKUP(index, lookup) ".p2align 4\nendbr64\nmovl $" index ",%edi\njmp " lookup "\n"
 #define OCCATRACE_TRAMPOLINE(symbol, stub, slots, index, offset, resolve) \
   ".p2align 4\n.globl " symbol "\n.type " symbol ",@function\n" symbol ":\n" \
   "endbr64\njmp *" slots "+" offset "(%rip)\n.size " symbol ",.-" symbol "\n" \
@@ -29,6 +49,7 @@ __attribute__((visibility("hidden"), used)) void *occatrace_trampoline_resolve(s
   "movq 40(%rsp),%r9\nmovq 48(%rsp),%rax\nmovq 56(%rsp),%r10\n" \
   "movq %rbp,%rsp\npopq %rbp\naddq $8,%rsp\njmp *%r11\n.size " resolve ",.-" resolve "\n"
 #elif defined(__aarch64__)
+#define OCCATRACE_LOOKUP(index, lookup) ".p2align 4\nhint #34\nmov w0,#" index "\nb " lookup "\n"
 #define OCCATRACE_TRAMPOLINE(symbol, stub, slots, index, offset, resolve) \
   ".p2align 4\n.globl " symbol "\n.type " symbol ",%function\n" symbol ":\n" \
   "hint #34\nadrp x16," slots "+" offset "\nldr x16,[x16,#:lo12:" slots "+" offset "]\nbr x16\n" \

@@ -23,7 +23,13 @@ def _environment() -> jinja2.Environment:
     )
     env.filters["lttng_field"] = lttng_field
     env.filters["member"] = member
+    env.filters["carrier"] = carrier
     return env
+
+
+def carrier(f: Function, api: Api) -> str:
+    """The struct that carries an event of this function: functions of one class share it."""
+    return f"occatrace_{api.name}_call_{f.kind}" if f.kind else f"occatrace_{api.name}_{f.event}"
 
 
 def member(field: Field) -> str:
@@ -102,6 +108,8 @@ def _python_function(f: Function) -> dict[str, Any]:
         else {"field": f.failure.field, "op": f.failure.op, "value": f.failure.value},
         "bytes": f.bytes,
         "activity": None if f.activity is None else f.activity.kind,
+        "class": f.kind,
+        "shape": f.shape,
         "queue": None if f.activity is None else f.activity.queue,
     }
 
@@ -156,5 +164,7 @@ def files_of(model: Model) -> dict[str, str]:
         if api.functions and api.dispatch:
             files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX)
             files[f"native/{api.name}_functions.h"] = render("functions.h.j2", api=api)
+        if api.kinds:
+            files[f"native/{api.name}_calls.h"] = render("calls.h.j2", api=api)
         files[f"docs/events/{api.name}.md"] = render("events.md.j2", api=api, modes=MODES)
     return files

@@ -123,6 +123,18 @@ class Frees:
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """A parameter of a function whose wrapper passes all on as they are. `wide`: its integers have 64 bits."""
+
+    name: str
+    ctype: str
+
+    @property
+    def wide(self) -> bool:
+        return bool({"MPI_Count", "MPI_Aint", "MPI_Offset", "size_t", "int64_t"} & set(self.ctype.split()))
+
+
+@dataclass(frozen=True)
 class Function:
     """A traced call. `event` is its tracepoint, `name` what people read."""
 
@@ -142,6 +154,14 @@ class Function:
     symbols: tuple[str, ...] = ()
     condition: str = ""  # preprocessor condition under which the header has it
     doc: str = ""
+    kind: str = ""  # its class: functions of one class have the same fields
+    shape: str = ""
+    parameters: tuple[Parameter, ...] = ()
+
+    def place(self, names: tuple[str, ...]) -> int:
+        """Position of the parameter that has one of these names, the first that fits; -1: none."""
+        places = {p.name: i for i, p in enumerate(self.parameters)}
+        return next((places[name] for name in names if name in places), -1)
 
 
 @dataclass(frozen=True)
@@ -167,6 +187,20 @@ class Api:
     symbols: tuple[str, ...] = ()  # preloaded symbols, in slot order
     doc: str = ""
     per_caller: bool = False  # callers may have libraries of their own: the backend finds the right one
+    anchor: str = ""  # symbol by which the API's library is known; without it ours are not found by later lookups
+    roles: tuple[tuple[str, tuple[str, ...]], ...] = ()  # role: names of the parameters that have it
+    kinds: tuple[str, ...] = ()  # classes of functions
+    shapes: tuple[str, ...] = ()
+
+    @property
+    def models(self) -> tuple[Function, ...]:
+        """A function of each class."""
+        return tuple(next(f for f in self.functions if f.kind == kind) for kind in self.kinds)
+
+    @property
+    def plain(self) -> tuple[Function, ...]:
+        """Functions without a class."""
+        return tuple(f for f in self.functions if not f.kind)
 
     def enum(self, name: str) -> Enum:
         return next(e for e in self.enums if e.name == name)

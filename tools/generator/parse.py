@@ -26,6 +26,7 @@ from .model import (
     Function,
     Level,
     Model,
+    Parameter,
     Record,
     Type,
 )
@@ -141,6 +142,9 @@ class _ApiParser:
                 "doc",
                 "failed",
                 "per_caller",
+                "anchor",
+                "roles",
+                "classes",
             },
         )
         enums = []
@@ -203,6 +207,10 @@ class _ApiParser:
             tuple(symbols),
             data.get("doc", ""),
             bool(data.get("per_caller", False)),
+            data.get("anchor", ""),
+            tuple((role, tuple(names)) for role, names in (data.get("roles") or {}).items()),
+            tuple(data.get("classes") or ()),
+            tuple(sorted({f.shape for f in functions if f.shape})),
         )
 
     def field(self, body: Mapping[str, Any], enums: set[str], call: bool = True) -> Field:
@@ -229,7 +237,7 @@ class _ApiParser:
 
     @staticmethod
     def check_name(name: str, call: bool = True) -> None:
-        if name in COMMON or name == "ts" or (call and name in ("start", "call_seq", "ret")):
+        if name in COMMON or name == "ts" or (call and name in ("start", "call_seq")):
             raise ModelError(f"the name {name} belongs to every event")
 
     def arg(self, body: Mapping[str, Any], enums: set[str]) -> Arg:
@@ -314,9 +322,14 @@ class _ApiParser:
                 "doc",
                 "slot",
                 "extra",
+                "class",
+                "shape",
+                "parameters",
             },
         )
         name = body["name"]
+        if "class" in body:
+            body = self.of_class(body)
         args = tuple(self.arg(a, enums) for a in body.get("args") or ())
         returns: Arg | None = None
         given = {a.name for a in args}
@@ -380,7 +393,43 @@ class _ApiParser:
             self.symbols(body.get("symbols")),
             body.get("condition", ""),
             body.get("doc", ""),
+            body.get("class", ""),
+            body.get("shape", ""),
+            self.parameters(body.get("parameters", "")),
         )
+
+    def of_class(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The function with what its class says: fields, failure, bytes; and the two names under which it is called."""
+        classes = self.data.get("classes") or {}
+        if body["class"] not in classes:
+            raise ModelError(f"unknown class {body['class']}")
+        spec = classes[body["class"]]
+        _known(spec, {"doc", "fields"})
+        result = {**body, "fields": spec["fields"], "symbols": [body["name"], f"P{body['name']}"]}
+        names = {field["name"] for field in spec["fields"]}
+        if "ret" in names:
+            result["failed"] = {"field": "ret", "op": "!=", "value": 0}
+        if "bytes" in names:
+            result["bytes"] = "bytes"
+        return result
+
+    @staticmethod
+    def parameters(text: str) -> tuple[Parameter, ...]:
+        """A C parameter list. Commas within parentheses belong to pointers to functions."""
+        result = []
+        depth, parts = 0, [""]
+        for char in text:
+            depth += (char == "(") - (char == ")")
+            if char == "," and depth == 0:
+                parts.append("")
+            else:
+                parts[-1] += char
+        for part in filter(str.strip, parts):
+            words = re.findall(r"\w+", re.sub(r"\[[^]]*\]", "", part.split("(")[0] if "(*" not in part else part))
+            if not words:
+                raise ModelError(f"parameter {part!r} has no name")
+            result.append(Parameter(words[-1], part.strip().removesuffix(words[-1]).strip()))
+        return tuple(result)
 
     @staticmethod
     def handle(spec: Mapping[str, Any], fields: Mapping[str, Field], array: bool = False) -> str:

@@ -1,0 +1,402 @@
+#!/usr/bin/env python3
+"""Writes tracepoints/mpi.yaml: facts from C headers of MPI, joined with the rules of meaning kept below.
+
+The headers say what exists (names, parameters); what a call *means* (its class, whether it blocks, how it is recorded)
+stands in this file. Run by hand when the standard moves, for instance with the headers of PyPI's mpich 5 (mpi_abi.h is
+MPI 5.0, mpi_proto.h has what MPI 5.0 dropped):
+
+    tools/import_mpi.py mpi_abi.h mpi_proto.h > tracepoints/mpi.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HEAD = """\
+# The MPI model: the functions of MPI 3.1 to 5.0 in C, large counts included, and what each call means.
+# First written by tools/import_mpi.py from C headers; this file is what the generator reads. Fortran arrives at the same C
+# functions (docs/mpi.md). Not here, so never in the way: MPI_Get_version and its like (programs tell one MPI from another
+# by them), conversions of handles, arithmetic with addresses, MPI_Pcontrol (variadic), and the tool interface MPI_T.
+#
+# anchor     the symbol by which an MPI library is known; where there is none, lookups do not find ours either
+# roles      what a parameter of this name is to the calls, in all functions alike; the first name that fits counts
+# classes    what kinds of calls there are, and the fields of their events
+# functions  class       one of them
+#            shape       which data a collective moves; which requests a call completes
+#            parameters  as in C; the wrappers pass all of them on as they are
+#            level       what a recording level writes: event, tally or off ("full" is always event, "tally" tally)
+#            blocking    such calls also write a <function>_begin event
+"""
+
+# Told apart by them are the MPIs, by programs that load one themselves.
+LEFT_OUT = re.compile(
+    r"MPI_(T_|Get_version|Get_library_version|Abi_|Pcontrol|DUP_FN|Aint_(add|diff)|Status_(c2f|f2c|f082c|c2f08|f082f|f2f08))"
+    r"|.*(_c2f|_f2c|_fromint|_toint|_f2f08|_f082f|_fn)$"
+)
+
+ROLES = {
+    "buffer": ("buf", "sendbuf", "buffer", "origin_addr"),
+    "count": ("count", "sendcount", "sendcounts", "origin_count", "incount"),
+    "datatype": ("datatype", "sendtype", "sendtypes", "origin_datatype"),
+    "received_buffer": ("recvbuf", "result_addr"),
+    "received_count": ("recvcount", "recvcounts", "result_count"),
+    "received_datatype": ("recvtype", "recvtypes", "result_datatype"),
+    "partner": ("dest", "target_rank"),
+    "source": ("source",),
+    "tag": ("tag", "sendtag"),
+    "received_tag": ("recvtag",),
+    "rank": ("rank",),
+    "root": ("root",),
+    "comm": ("comm", "comm_old", "local_comm", "oldcomm", "intercomm"),
+    "new_comm": ("newcomm", "newintercomm", "newintracomm", "comm_cart", "comm_graph", "comm_dist_graph", "intercomm"),
+    "request": ("request", "array_of_requests"),
+    "status": ("status", "array_of_statuses"),
+    "flag": ("flag",),
+    "index": ("index", "indx"),
+    "completed": ("outcount",),
+    "indices": ("array_of_indices",),
+    "message": ("message",),
+    "partitions": ("partitions",),
+    "window": ("win",),
+    "file": ("fh",),
+}
+
+BUFFER = {"name": "buffer", "type": "u64", "hex": True, "doc": "address given"}
+COUNT = {"name": "count", "type": "i64", "doc": "elements given"}
+PARTNER = {"name": "partner", "type": "i32", "doc": "rank in MPI_COMM_WORLD; -1: not known, -2: MPI_PROC_NULL"}
+TAG = {"name": "tag", "type": "i32"}
+COMM = {"name": "comm", "type": "u32", "doc": "its communicator record; 0: not known"}
+REQUEST = {"name": "request", "type": "handle", "doc": "0: none"}
+RET = {"name": "ret", "type": "i32", "doc": "what the call returned"}
+
+
+def _bytes(doc: str) -> dict[str, object]:
+    return {"name": "bytes", "type": "u64", "unit": "bytes", "doc": doc}
+
+
+CLASSES: dict[str, tuple[str, list[dict[str, object]]]] = {
+    "send": ("blocking sends", [BUFFER, COUNT, _bytes("sent"), PARTNER, TAG, COMM, RET]),
+    "recv": (
+        "blocking receives; partner and tag are those of the message that came",
+        [BUFFER, COUNT, _bytes("received"), PARTNER, TAG, COMM, RET],
+    ),
+    "isend": ("non-blocking sends", [BUFFER, COUNT, _bytes("to be sent"), PARTNER, TAG, COMM, REQUEST, RET]),
+    "posted": (
+        "non-blocking receives and persistent or partitioned requests: nothing has moved yet; partner and tag as given",
+        [BUFFER, COUNT, {**_bytes("room in the buffer"), "name": "capacity"}, PARTNER, TAG, COMM, REQUEST, RET],
+    ),
+    "start": ("starts of persistent requests", [COUNT, _bytes("to be sent"), REQUEST, RET]),
+    "complete": (
+        "waits and tests",
+        [
+            {"name": "requests", "type": "u32", "doc": "given"},
+            {"name": "completed", "type": "u32", "doc": "by this call, of those that were active"},
+            _bytes("received by the requests that completed"),
+            RET,
+        ],
+    ),
+    "request": ("what else happens to a request", [REQUEST, RET]),
+    "probe": (
+        "probes; of the message that is there, if one is",
+        [{**_bytes("of the message"), "name": "waiting"}, PARTNER, TAG, COMM, RET],
+    ),
+    "sendrecv": (
+        "a send and a receive in one",
+        [
+            BUFFER,
+            _bytes("sent and received"),
+            {"name": "sent", "type": "u64", "unit": "bytes"},
+            PARTNER,
+            TAG,
+            {"name": "source", "type": "i32", "doc": "as partner, of the message that came"},
+            {"name": "source_tag", "type": "i32"},
+            COMM,
+            REQUEST,
+            RET,
+        ],
+    ),
+    "collective": (
+        "collectives; bytes of the buffers that the call names and that its data go out of and into",
+        [
+            BUFFER,
+            _bytes("sent and received"),
+            {"name": "sent", "type": "u64", "unit": "bytes", "doc": "given by this rank"},
+            {"name": "root", "type": "i32", "doc": "rank in MPI_COMM_WORLD; -1: none, or not known"},
+            COMM,
+            REQUEST,
+            RET,
+        ],
+    ),
+    "onesided": (
+        "one-sided communication; partner is the target",
+        [
+            BUFFER,
+            _bytes("moved"),
+            PARTNER,
+            {"name": "window", "type": "handle"},
+            REQUEST,
+            RET,
+        ],
+    ),
+    "window": (
+        "windows and their synchronization; partner is the target of a lock or flush",
+        [{"name": "window", "type": "handle"}, PARTNER, RET],
+    ),
+    "file": ("input and output", [BUFFER, _bytes("asked for"), {"name": "file", "type": "handle"}, REQUEST, RET]),
+    "communicator": (
+        "communicators made and freed",
+        [COMM, {"name": "result", "type": "u32", "doc": "communicator record of the new one; 0: none"}, RET],
+    ),
+    "type": ("data types made and freed", [RET]),
+    "plain": ("all others", [RET]),
+    "time": ("the clock", []),
+}
+
+COLLECTIVES = (
+    "barrier",
+    "bcast",
+    "gather",
+    "gatherv",
+    "scatter",
+    "scatterv",
+    "allgather",
+    "allgatherv",
+    "alltoall",
+    "alltoallv",
+    "alltoallw",
+    "reduce",
+    "allreduce",
+    "reduce_scatter",
+    "reduce_scatter_block",
+    "scan",
+    "exscan",
+    "neighbor_allgather",
+    "neighbor_allgatherv",
+    "neighbor_alltoall",
+    "neighbor_alltoallv",
+    "neighbor_alltoallw",
+)
+
+# Calls that make others wait, or wait for others, besides communication itself.
+JOINT = re.compile(
+    r"(Init|Init_thread|Finalize|Abort|Session_init|Session_finalize"
+    r"|Win_(create|create_dynamic|allocate|allocate_shared|free|fence|start|wait|complete|lock|lock_all|unlock|unlock_all"
+    r"|flush|flush_all|flush_local|flush_local_all)"
+    r"|File_(open|close|sync|set_size|preallocate|set_view)"
+    r"|Comm_(dup|dup_with_info|create|create_group|create_from_group|split|split_type|free|disconnect|accept|connect|spawn"
+    r"|spawn_multiple|join)|Intercomm_(create|create_from_groups|merge)"
+    r"|Cart_create|Cart_sub|Graph_create|Dist_graph_create|Dist_graph_create_adjacent)$"
+)
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function as a header declares it."""
+
+    name: str
+    result: str
+    parameters: str
+
+    @property
+    def base(self) -> str:
+        """Its name without prefix and large-count suffix."""
+        return re.sub(r"_c$", "", self.name.removeprefix("MPI_"))
+
+
+def functions_of(text: str) -> Iterator[Function]:
+    """The prototypes of a header."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*|^\s*#(\\\n|[^\n])*", " ", text, flags=re.S | re.M)
+    text = re.sub(r"\bMPICH_(ATTR|API)\w*(\([^()]*(\([^()]*\))?[^()]*\))?", " ", text)
+    for match in re.finditer(r"\b(int|double)\s+(MPI_[A-Z]\w*)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text):
+        parameters = " ".join(match[3].split())
+        yield Function(match[2], match[1], "" if parameters == "void" else parameters)
+
+
+def collective(base: str) -> tuple[str, str] | None:
+    """Shape and variant ("", "i", "init") of a collective."""
+    name = base.lower()
+    for variant, stem in (
+        ("", name),
+        ("i", re.sub(r"^i|(?<=neighbor_)i", "", name, count=1)),
+        ("init", name.removesuffix("_init")),
+    ):
+        if variant == "i" and name.startswith("ineighbor_"):
+            stem = name[1:]
+        if stem in COLLECTIVES and (variant == "" or stem != name):
+            return stem, variant
+    return None
+
+
+def meaning(f: Function) -> dict[str, object]:
+    """Class, shape, level and blocking."""
+    base = f.base
+    found = collective(base)
+    event = {"default": "event"}
+    if found:
+        shape, variant = found
+        out: dict[str, object] = {"class": "collective", "shape": shape, "level": event}
+        if variant == "init":
+            out["class"] = "posted"
+        return out | ({"blocking": True} if variant == "" else {})
+    if re.fullmatch(r"[BSR]?send", base, re.I) and base != "isend":
+        return {"class": "send", "level": event, "blocking": True}
+    if base in ("Recv", "Mrecv"):
+        return {"class": "recv", "level": event, "blocking": True}
+    if re.fullmatch(r"I[bsr]?send", base):
+        return {"class": "isend", "level": event}
+    if base in ("Irecv", "Imrecv"):
+        return {"class": "posted", "shape": "recv", "level": event}
+    if re.fullmatch(r"([BSR]?send|Psend|Recv|Precv)_init", base, re.I):
+        shape = "recv_init" if "recv" in base.lower() else "send_init"
+        return {"class": "posted", "shape": shape, "level": event}
+    if base in ("Start", "Startall"):
+        return {"class": "start", "level": event}
+    match = re.fullmatch(r"(Wait|Test)(all|any|some)?", base)
+    if match:
+        waits = match[1] == "Wait"
+        return {
+            "class": "complete",
+            "shape": match[2] or "one",
+            **({"level": event, "blocking": True} if waits else {}),
+        }
+    if base in ("Request_free", "Cancel"):
+        return {"class": "request", "shape": "free" if base == "Request_free" else "cancel"}
+    if base in ("Probe", "Mprobe"):
+        return {"class": "probe", "level": event, "blocking": True}
+    if base in ("Iprobe", "Improbe"):
+        return {"class": "probe"}
+    if re.fullmatch(r"I?sendrecv(_replace)?", base, re.I):
+        out = {"class": "sendrecv", "shape": "replace" if "replace" in base else "both", "level": event}
+        return out | ({} if base.startswith("Isend") else {"blocking": True})
+    match = re.fullmatch(r"R?(put|get|accumulate|get_accumulate|fetch_and_op|compare_and_swap)", base, re.I)
+    if match and base != "Rget_":
+        return {"class": "onesided", "shape": match[1].lower(), "level": event}
+    blocking = {"blocking": True} if JOINT.match(base) else {}
+    if re.match(
+        r"Win_(create$|create_dynamic|allocate|free$|fence|start|post|complete|wait|test$|lock|unlock|flush|sync)", base
+    ):
+        level = {} if base in ("Win_test", "Win_sync") else {"level": event}
+        shape = {"shape": "free"} if base == "Win_free" else {"shape": "make"} if "MPI_Win *" in f.parameters else {}
+        return {"class": "window", **shape, **level, **blocking}
+    if re.fullmatch(r"File_i?(read|write)\w*", base):
+        waits = not re.match(r"File_i|.*_(begin)$", base)
+        return {"class": "file", "level": event, **({"blocking": True} if waits else {})}
+    if re.match(r"File_(open|close|sync|set_size|preallocate|set_view)", base):
+        return {"class": "plain", "level": event, **blocking}
+    if base in ("Comm_free", "Comm_disconnect"):
+        return {"class": "communicator", "shape": "free", "level": event, **blocking}
+    if base == "Comm_set_name":
+        return {"class": "communicator", "shape": "name"}
+    if set(names(f)) & set(ROLES["new_comm"]):
+        return {"class": "communicator", "shape": "make" if blocking else "make_later", "level": event, **blocking}
+    if base == "Type_free":
+        return {"class": "type", "shape": "free"}
+    if base in ("Init", "Init_thread", "Session_init"):
+        return {"class": "plain", "shape": "init", "level": {"default": "event", "minimal": "event"}, **blocking}
+    if base in ("Finalize", "Session_finalize", "Abort"):
+        return {"class": "plain", "shape": "finalize", "level": {"default": "event", "minimal": "event"}, **blocking}
+    if f.result == "double":
+        return {"class": "time"}
+    return {"class": "plain"}
+
+
+def names(f: Function) -> list[str]:
+    """Names of the parameters."""
+    if not f.parameters:
+        return []
+    flat = re.sub(r"\([^()]*\)\s*$", "", f.parameters)
+    return [re.findall(r"\w+", re.sub(r"\[[^]]*\]", "", part))[-1] for part in flat.split(",")]
+
+
+def flow(value: object) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(v) for v in value) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if not re.fullmatch(r"\w+", str(value)) else str(value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "headers", type=Path, nargs="+", help="C headers; of a function that stands twice the first counts"
+    )
+    args = parser.parse_args()
+    found: dict[str, Function] = {}
+    for header in args.headers:
+        for f in functions_of(header.read_text(encoding="utf-8", errors="replace")):
+            if not LEFT_OUT.fullmatch(f.name) and not LEFT_OUT.match(f.name):
+                found.setdefault(f.name, f)
+    print(HEAD + "api: mpi\ntitle: MPI\nprovider: occatrace_mpi\nanchor: PMPI_Init")
+    print('doc: "MPI calls of C, C++, Fortran and Python alike; what the fields mean stands in docs/mpi.md."')
+    print(
+        "enums:\n  message_kind:\n    values: {send: 1, receive: 2, put: 3, get: 4, accumulate: 5, collective: 6, other: 7}"
+    )
+    print("  message_state:\n    values: {complete: 0, cancelled: 1, freed: 2, unfinished: 3, failed: 4}")
+    print("roles:")
+    for role, parameters in ROLES.items():
+        print(f"  {role}: {flow(parameters)}")
+    print("classes:")
+    for name, (doc, fields) in CLASSES.items():
+        print(f"  {name}:\n    doc: {flow(doc)}\n    fields:{'' if fields else ' []'}")
+        for field in fields:
+            print(f"    - {flow(field)}")
+    print("records:")
+    print(RECORDS, end="")
+    print("functions:")
+    names_found = set(found)
+    for f in sorted(found.values(), key=lambda f: f.name.lower()):
+        print(f"- name: {f.name}")
+        print(f"  parameters: {json.dumps(f.parameters)}")
+        for key, value in meaning(f).items():
+            if key == "blocking" and f"{f.name}_begin" in names_found:
+                continue  # its begin event would have the name of another function
+            print(f"  {key}: {flow(value)}")
+
+
+RECORDS = """\
+- name: rank
+  doc: who the process is, as MPI says it, once it is initialized
+  fields:
+  - {name: pid, type: u32}
+  - {name: rank, type: i32, doc: "in MPI_COMM_WORLD; -1: there is none (sessions)"}
+  - {name: size, type: i32}
+  - {name: library, type: u32, doc: "interned text of MPI_Get_library_version, its first line"}
+  - {name: abi, type: u32, doc: "interned text: which ABI the program uses"}
+- name: communicator
+  doc: a communicator that was used; one that gets another name is announced again
+  fields:
+  - {name: pid, type: u32}
+  - {name: id, type: u32, doc: "number of the communicator within the process"}
+  - {name: handle, type: handle}
+  - {name: size, type: i32, doc: "of an inter-communicator, its remote group"}
+  - {name: rank, type: i32, doc: "of this process in it"}
+  - {name: first, type: i32, doc: "rank in MPI_COMM_WORLD of its rank 0; -1: not known"}
+  - {name: inter, type: u8, doc: "1: inter-communicator"}
+  - {name: name, type: u32, doc: "interned text"}
+- name: message
+  doc: a request that came to its end, at the time of the record; blocking calls are told by their own events
+  fields:
+  - {name: kind, type: u8, enum: message_kind}
+  - {name: state, type: u8, enum: message_state}
+  - {name: call_tid, type: u32, doc: "thread of the call that started it"}
+  - {name: call_seq, type: u32, doc: "number of that call in its thread"}
+  - {name: begin, type: u64, unit: ns, doc: "when it was started"}
+  - {name: bytes, type: u64, unit: bytes}
+  - {name: partner, type: i32, doc: "rank in MPI_COMM_WORLD; -1: not known, -2: MPI_PROC_NULL"}
+  - {name: tag, type: i32}
+  - {name: comm, type: u32}
+  - {name: buffer, type: u64, hex: true}
+"""
+
+
+if __name__ == "__main__":
+    main()
