@@ -102,6 +102,31 @@ class Browser:
         """A screenshot."""
         path.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", format="png")["data"]))
 
+    def look(
+        self, *, dark: bool = False, paper: bool = False, width: int = 1280, height: int = 900, phone: bool = False
+    ) -> None:
+        """What the page is seen on."""
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.command("Emulation.setEmulatedMedia", media="print" if paper else "screen", features=features)
+        self.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
+
+    def long_picture(self, path: Path, height: int) -> None:
+        """A screenshot of what is above `height`, in view or not."""
+        size = self.run("({w: document.documentElement.clientWidth, h: document.documentElement.scrollHeight})")
+        clip = {"x": 0, "y": 0, "width": size["w"], "height": min(size["h"], height), "scale": 1}
+        answer = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        path.write_bytes(base64.b64decode(answer["data"]))
+
+    def pdf(self) -> bytes:
+        """The page as it is printed."""
+        return base64.b64decode(self.command("Page.printToPDF", preferCSSPageSize=True)["data"])
+
     def command(self, method: str, **params: Any) -> Any:
         """A command of the debugging protocol to the page."""
         return self._send(method, self._session, **params)

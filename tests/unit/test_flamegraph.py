@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("duckdb")
 
@@ -61,3 +64,136 @@ def test_speedscope(found: list[flamegraph.Stacks]) -> None:
     assert first["endValue"] == sum(first["weights"]) == 200
     stacks = {tuple(names[i] for i in sample): w for sample, w in zip(first["samples"], first["weights"], strict=True)}
     assert stacks["clBuildProgram", "clCreateBuffer"] == 60
+
+
+def test_speedscope_file_is_as_its_schema_says(found: list[flamegraph.Stacks]) -> None:
+    """The rules of https://www.speedscope.app/file-format-schema.json for sampled profiles, one by one."""
+    found[0].weights["memory"][0] = 4096
+    out = io.StringIO()
+    flamegraph.speedscope(found, out)
+    content = json.loads(out.getvalue())
+    assert content["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    assert set(content) <= {"$schema", "shared", "profiles", "name", "activeProfileIndex", "exporter"}
+    assert all(set(frame) <= {"name", "file", "line", "col"} for frame in content["shared"]["frames"])
+    assert len(content["profiles"]) == 3
+    for profile in content["profiles"]:
+        assert set(profile) == {"type", "name", "unit", "startValue", "endValue", "samples", "weights"}
+        assert profile["type"] == "sampled" and profile["unit"] in (
+            "none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes",
+        )  # fmt: skip
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert all(0 <= number < len(content["shared"]["frames"]) for sample in profile["samples"] for number in sample)
+    assert [p["unit"] for p in content["profiles"]] == ["nanoseconds", "nanoseconds", "bytes"]
+
+
+def test_folded_is_a_line_per_stack_whatever_the_names_are() -> None:
+    tree = flamegraph.Stacks("app; 1")
+    node = tree.node(-1, "a;b\n\u2028c\x85d", "occa")
+    tree.weights["time"][node] = 7
+    out = io.StringIO()
+    flamegraph.folded([tree], out)
+    assert out.getvalue().splitlines() == ["app, 1;a,b  c d 7"]
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> list[tuple[str, int, int, int]]:
+    """Frames (name, start, end, number of the frame around it or -1), properly nested, with ties of every kind."""
+    frames: list[tuple[str, int, int, int]] = []
+
+    def fill(begin: int, end: int, parent: int, depth: int) -> None:
+        at = begin
+        for _ in range(draw(st.integers(0, 3))):
+            if at >= end or depth > 4:
+                return
+            start = draw(st.integers(at, end - 1))
+            stop = draw(st.integers(start + 1, end))
+            frames.append(
+                (draw(st.sampled_from(["clFinish", "clCreateBuffer", "range a", "range b"])), start, stop, parent)
+            )
+            fill(start, stop, len(frames) - 1, depth + 1)
+            at = stop
+
+    fill(1000, draw(st.integers(1001, 1200)), -1, 0)
+    return frames
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(threads=st.lists(nested(), min_size=1, max_size=3))
+def test_self_and_total_time_of_any_nesting(
+    threads: list[list[tuple[str, int, int, int]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Against sums over the frames as they were made: own time is the duration less that of the frames right within."""
+    trace = FakeTrace()
+    trace.process(100)
+    ranges: list[tuple[int, int, int, int, str]] = []
+    own: Counter[tuple[str, ...]] = Counter()
+    total: Counter[tuple[str, ...]] = Counter()
+    calls: Counter[tuple[str, ...]] = Counter()
+    for number, frames in enumerate(threads):
+        writer = trace.thread(100, 200 + number)
+        stacks: list[tuple[str, ...]] = []
+        for name, start, end, parent in frames:
+            seq = writer.take()
+            if name.startswith("range"):
+                ranges.append((200 + number, seq, start, end, name))
+            elif name == "clFinish":
+                writer.call("opencl:clFinish", start, end, seq, ret=0)
+            else:
+                writer.call("opencl:clCreateBuffer", start, end, seq, ret=0)
+            stacks.append((*(stacks[parent] if parent >= 0 else ()), name))
+            own[stacks[-1]] += end - start
+            total[stacks[-1]] += end - start
+            calls[stacks[-1]] += 1
+            if parent >= 0:
+                own[stacks[parent]] -= end - start
+    with open_store(run_folder(tmp_path_factory.mktemp("run")), model=MODEL, open_trace=trace.open) as store:
+        for tid, seq, start, end, name in ranges:
+            store.con.execute(
+                "INSERT INTO ranges BY NAME SELECT 1 AS process, 'nvtx' AS api, ? AS name, 'push' AS kind, thread, ? AS seq,"
+                " ? AS start_ns, ? AS end_ns FROM threads WHERE tid = ?",
+                [name, seq, start, end, tid],
+            )
+        found = flamegraph.stacks(store)
+    if not any(threads):
+        assert found == []
+        return
+    (tree,) = found
+    paths: list[tuple[str, ...]] = []
+    for name, parent in zip(tree.names, tree.parents, strict=True):
+        paths.append((*(paths[parent] if parent >= 0 else ()), name))
+    assert dict(zip(paths, tree.weights["time"], strict=True)) == own
+    assert dict(zip(paths, tree.totals("time"), strict=True)) == total
+    assert dict(zip(paths, tree.calls, strict=True)) == calls
+
+
+def test_memory_stands_where_it_was_allocated(tmp_path: Path) -> None:
+    """Bytes by the stack of the allocating call: all of them, and those of the moment when most was held."""
+    trace = FakeTrace()
+    main = trace.process(100)
+    for at in (1000, 2000, 3000):
+        outer = main.take()
+        main.call("opencl:clCreateBuffer", at + 10, at + 20, ret=0)
+        main.call("opencl:clBuildProgram", at, at + 100, outer, options="", ret=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        store.functions()
+        store.con.execute("DELETE FROM allocations")
+        sizes = {1000: (100, 2500), 2000: (70, None), 3000: (40, 3100)}  # at the peak: 100 + 70
+        for at, (size, end) in sizes.items():
+            store.con.execute(
+                "INSERT INTO allocations BY NAME SELECT 1 AS process, 'opencl' AS api, 'device' AS kind, ?::UBIGINT AS bytes,"
+                " 'clCreateBuffer' AS function, thread, seq, ?::UBIGINT AS start_ns, ?::UBIGINT AS end_ns"
+                " FROM calls WHERE start_ns = ?",
+                [size, at + 20, end, at + 10],
+            )
+        store.con.execute(
+            "INSERT INTO allocations BY NAME SELECT 1 AS process, 'opencl' AS api, 'svm' AS kind, 5 AS bytes,"
+            " 'clSVMAlloc' AS function, 9::UBIGINT AS start_ns"
+        )
+        (tree,) = flamegraph.stacks(store)
+    assert dict(zip(tree.names, tree.weights["memory"], strict=True)) == {
+        "clBuildProgram": 0, "clCreateBuffer": 210, "clSVMAlloc": 5,
+    }  # fmt: skip
+    assert sorted(tree.rows("peak")) == [(["clBuildProgram", "clCreateBuffer"], 170), (["clSVMAlloc"], 5)]
+    out = io.StringIO()
+    flamegraph.folded([tree], out, "peak")
+    assert out.getvalue().splitlines() == ["app 100;clBuildProgram;clCreateBuffer 170", "app 100;clSVMAlloc 5"]

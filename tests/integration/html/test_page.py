@@ -1,0 +1,245 @@
+"""The page of a run in a real browser, from disk: in light and dark, wide and narrow, on paper; it asks nobody."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from occatrace import page
+from occatrace.plots import draw
+from occatrace.render import renderer
+from occatrace.render.text import cell
+from occatrace.reports import definition
+from occatrace.tables import open_store
+from tests.integration.html.conftest import Keep, Run
+from tests.integration.reports.conftest import occa_prof
+from tests.support.browser import Browser
+from tests.support.fake import MODEL, demo_trace, run_folder
+from tests.unit.test_plots import HOSTILE
+
+LOOKS = {
+    "light": {"width": 1280},
+    "dark": {"width": 1280, "dark": True},
+    "phone": {"width": 390, "height": 800, "phone": True},
+    "phone-dark": {"width": 390, "height": 800, "phone": True, "dark": True},
+}
+# Contrast of each visible text with what is behind it, as WCAG computes it; the worst of all.
+CONTRAST = """(() => {
+  const light = rgb => { const [r, g, b] = rgb.map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+                         return .2126 * r + .7152 * g + .0722 * b; };
+  const parse = color => (color.match(/[\\d.]+/g) || []).map(Number);
+  const behind = element => { for (; element; element = element.parentElement) {
+      const color = parse(getComputedStyle(element).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color.slice(0, 3); }
+      return [255, 255, 255]; };
+  let worst = [99, ''];
+  for (const element of document.querySelectorAll('body *')) {
+    if (![...element.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())) continue;
+    if (!element.checkVisibility() || element.closest('script, style, noscript, caption')) continue;
+    const style = getComputedStyle(element), svg = element instanceof SVGElement;
+    const [a, b] = [light(parse(svg ? style.fill : style.color).slice(0, 3)), light(behind(element))];
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < worst[0]) worst = [ratio, element.outerHTML.slice(0, 200)];
+  }
+  return worst;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def file(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    told = occa_prof("report", run.folder, "--format", "html", "-o", path)
+    assert told.returncode == 0, told.stderr
+    return path
+
+
+def show(browser: Browser, file: Path, look: dict[str, Any]) -> None:
+    browser.look(**look)
+    browser.open(file.as_uri())
+    browser.wait(f"location.href === {file.as_uri()!r} && document.readyState === 'complete'")
+
+
+@pytest.mark.parametrize("look", list(LOOKS))
+def test_looks(run: Run, file: Path, browser: Browser, look: str, tmp_path: Path, keep: Keep) -> None:
+    before = len(browser.requests)
+    show(browser, file, LOOKS[look])
+    assert browser.requests[before:] == [file.as_uri()]
+    assert browser.run("document.title").startswith("occatrace: ") and browser.run("document.title").endswith(
+        "-n 64 -s 2"
+    )
+    assert browser.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    ratio, where = browser.run(CONTRAST)
+    assert ratio >= 4.5, f"{ratio:.1f}: {where}"
+    shown = browser.run(
+        "[...document.querySelectorAll('figure')].map(f => [f.id, [...f.querySelectorAll('svg')].filter(s => s.checkVisibility())"
+        ".map(s => { const b = s.getBoundingClientRect(); return b.width > 250 && b.height > 50; })])"
+    )
+    assert dict(shown) == {f"plot-{name}": [True] for name in ("kernels", "util", "mem", "durations")}
+    picture = tmp_path / f"{run.mode}-{look}.png"
+    browser.long_picture(picture, 2600)
+    keep(picture)
+    assert picture.stat().st_size > 50_000
+
+
+def test_plots_show_the_numbers(run: Run, file: Path, browser: Browser) -> None:
+    """What the plots say in words is what the reports say."""
+    show(browser, file, LOOKS["light"])
+    rows = kernels(run)
+    words = browser.run("[...document.querySelectorAll('#plot-kernels .broad text')].map(t => t.textContent)")
+    total = definition("occa_kern_sum").columns[1]
+    assert {row["name"] for row in rows} <= set(words)
+    assert {f"{row['share']:.1f} %, {cell(row['total_ns'], total)}" for row in rows} <= set(words)
+    words = " ".join(
+        browser.run("[...document.querySelectorAll('#plot-durations .broad text')].map(t => t.textContent)")
+    )
+    for row in rows:
+        assert f"{row['calls']:,} call{'s' if row['calls'] > 1 else ''}, median " in words
+
+
+def kernels(run: Run) -> list[dict[str, Any]]:
+    told = occa_prof("report", run.folder, "--report", "occa_kern_sum", "--format", "json")
+    return [row for row in json.loads(told.stdout)["reports"][0]["rows"] if row["parent"] is None]
+
+
+def test_tables_are_the_reports(run: Run, file: Path, browser: Browser) -> None:
+    show(browser, file, LOOKS["light"])
+    words = [word for name in ("occa_kern_sum", "gpu_mem_size_sum") for word in ("--report", name)]
+    told = json.loads(occa_prof("report", run.folder, "--format", "json", *words).stdout)
+    for report in told["reports"]:
+        found = browser.run(
+            f"[...document.querySelectorAll('[data-report={report['name']}] tbody tr')]"
+            ".map(r => [r.cells[0].textContent, ...[...r.cells].slice(1).filter(c => c.dataset.v).map(c => Number(c.dataset.v))])"
+        )
+        names = [c["name"] for c in report["columns"] if c["unit"] in ("percent", "ns", "bytes", "count", "number")]
+        optional = [name for name in ("failed",) if not any(row.get(name) for row in report["rows"])]
+        for row, shown in zip(report["rows"], found, strict=True):
+            expected = [row[name] for name in names if name not in optional and row[name] is not None]
+            assert shown[0] == row["name"] and shown[1:] == pytest.approx(expected)
+
+
+def test_sorting_by_a_click(file: Path, browser: Browser) -> None:
+    show(browser, file, LOOKS["light"])
+    table = "document.querySelector('[data-report=occa_kern_sum] table')"
+    column = browser.run(f"[...{table}.tHead.rows[0].cells].findIndex(c => c.textContent.startsWith('Avg'))")
+
+    def click(at: int) -> tuple[str, list[float]]:
+        x, y = browser.run(
+            f"(() => {{ const c = {table}.tHead.rows[0].cells[{at}]; c.scrollIntoView({{block: 'center'}});"
+            " const b = c.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            browser.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        values = browser.run(
+            f"[...{table}.tBodies[0].rows].filter(r => !r.classList.contains('part')).map(r => Number(r.cells[{at}].dataset.v))"
+        )
+        return browser.run(f"{table}.tHead.rows[0].cells[{at}].getAttribute('aria-sort')"), values
+
+    pairs = browser.run(f"[...{table}.tBodies[0].rows].map(r => [r.className, r.cells[0].textContent])")
+    way, values = click(column)
+    assert way == "descending" and values == sorted(values, reverse=True) and len(values) >= 4
+    way, values = click(column)
+    assert way == "ascending" and values == sorted(values)
+    assert browser.run(f"{table}.querySelectorAll('[aria-sort]').length") == 1
+    # Backend kernels stay below the kernel that launched them.
+    after = browser.run(f"[...{table}.tBodies[0].rows].map(r => [r.className, r.cells[0].textContent])")
+
+    def parts(rows: list[list[str]]) -> dict[str, list[str]]:
+        out: dict[str, list[str]] = {}
+        for kind, name in rows:
+            if "part" in kind:
+                out[next(reversed(out))].append(name)
+            else:
+                out[name] = []
+        return out
+
+    assert parts(after) == parts(pairs)
+    click(0)
+    names = browser.run(
+        f"[...{table}.tBodies[0].rows].filter(r => !r.classList.contains('part')).map(r => r.cells[0].textContent)"
+    )
+    assert names == sorted(names, key=str.lower)
+
+
+def test_values_under_the_pointer(run: Run, file: Path, browser: Browser) -> None:
+    show(browser, file, LOOKS["light"])
+    x, y = browser.run(
+        "(() => { const f = document.querySelector('#plot-util'); f.scrollIntoView({block: 'center'});"
+        " const b = f.querySelector('.broad path.background').getBoundingClientRect(); return [b.left + b.width / 2, b.top + 20]; })()"
+    )
+    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    browser.wait("[...document.querySelectorAll('#plot-util .tip')].some(t => !t.hidden)", 10)
+    lines = browser.run("[...document.querySelectorAll('#plot-util .tip div')].map(d => d.textContent)")
+    who = "queue 1, " if run.mode == "OpenCL" else "thread "
+    assert lines[0].startswith("at ") and any(" %" in line and who in line for line in lines[1:])
+
+
+def test_on_paper(run: Run, file: Path, browser: Browser, tmp_path: Path, keep: Keep) -> None:
+    """Dark is not printed, nor what only a screen needs."""
+    show(browser, file, {"width": 1000, "dark": True, "paper": True})
+    assert browser.run("getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()") == "#1d2229"
+    assert browser.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+    ratio, where = browser.run(CONTRAST)
+    assert ratio >= 4.5, f"{ratio:.1f}: {where}"
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF") and 2 <= printed.count(b"/Type /Page\n") + printed.count(b"/Type/Page/") <= 20
+    path = tmp_path / f"{run.mode}.pdf"
+    path.write_bytes(printed)
+    keep(path)
+
+
+def test_hostile_names(browser: Browser, tmp_path: Path) -> None:
+    """Names that would like to be markup, half a megabyte long: text on a page that still works."""
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=demo_trace().open) as store:
+        for table, column in (
+            ("kernels", "name"),
+            ("kernels", "source"),
+            ("devices", "name"),
+            ("activities", "name"),
+            ("processes", "exe"),
+        ):
+            evil = HOSTILE.replace("alert(1)", "window.hacked = 1").replace(
+                "<script>", "<img src=x onerror='window.hacked=1'><script>"
+            )
+            store.con.execute(f"UPDATE {table} SET {column} = ?", [evil])
+        out = io.StringIO()
+        renderer("html")(page.collect(store, {"program": [HOSTILE]}), out)
+    path = tmp_path / "hostile.html"
+    path.write_text(out.getvalue(), encoding="utf-8")
+    before = len(browser.requests)
+    show(browser, path, LOOKS["phone"])
+    time.sleep(0.3)
+    assert browser.run("typeof window.hacked") == "undefined" and browser.requests[before:] == [path.as_uri()]
+    assert browser.run("document.images.length") == 0
+    assert browser.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert browser.run("document.querySelectorAll('th[aria-sort]').length") == 0
+    browser.run("document.querySelector('th button').click()")
+    assert browser.run("document.querySelectorAll('th[aria-sort]').length") == 1, "the script of the page works"
+
+
+def test_pictures(run: Run, tmp_path: Path) -> None:
+    """Single plots, by their names; what there is not is told in a line."""
+    if not draw.available():
+        pytest.skip("vl-convert is not installed")
+    path = tmp_path / "x.png"
+    told = occa_prof("report", run.folder, "--plot", "kernels", "-o", path)
+    assert told.returncode == 0 and path.read_bytes().startswith(b"\x89PNG"), told.stderr
+    assert occa_prof("report", run.folder, "--plot", "kernels", "-o", path).returncode == 2
+    told = occa_prof("report", run.folder, "--format", "svg", "--plot", "util")
+    assert told.returncode == 0 and (run.folder / "util.svg").read_text(encoding="utf-8").startswith("<svg"), (
+        told.stderr
+    )
+    for words in (
+        ("--plot", "nope"),
+        ("--format", "svg"),
+        ("--plot", "mem", "--format", "csv"),
+        ("--plot", "mem", "--report", "hist"),
+    ):
+        told = occa_prof("report", run.folder, *words)
+        assert told.returncode == 2 and len(told.stderr.splitlines()) == 1 and told.stderr.startswith("occa_prof: "), (
+            words
+        )
