@@ -159,7 +159,7 @@ def _sort(store: Store, path: Path) -> list[tuple[str, str]]:
     """Write all frames in the order of threads and time to a file; their names and categories, by number."""
     con = store.con
     store.functions()
-    data.prepare(store)
+    data.prepare(con)
     peak = {"peak": _peak(store)}
     con.execute(
         f"CREATE OR REPLACE TEMP TABLE frame_texts AS {_FRAMES}"

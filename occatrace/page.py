@@ -36,7 +36,7 @@ def names() -> Sequence[str]:
 def collect(
     store: Store, facts: Mapping[str, Any], scoped: Scoped | None = None, select: Select | None = None
 ) -> Document:
-    """The whole page; of its tables only the part that is wanted, and the rows. The plots are of the whole run."""
+    """The whole page; of its tables only the part that is wanted, and the rows. Memory over time is the whole run's."""
     remarks: list[str] = []
     made: dict[str, Report] = {}
     for name in names():
@@ -55,7 +55,8 @@ def collect(
     if "occa_kern_sum" in made:
         # They are its indented rows.
         made.pop("gpu_kern_sum", None)
-    found = [plot for plot in (plots.make(store, name) for name in plots.PLOTS) if plot]
+    tables = plots.source(store, scoped)
+    found = [plot for plot in (plots.make(tables, name) for name in plots.PLOTS) if plot]
     if found and not draw.available():
         remarks.append("The plots are missing: they are drawn by vl-convert (pip install vl-convert-python).")
         found = []
@@ -63,7 +64,7 @@ def collect(
         facts,
         losses.read(store.con, store.problems, facts),
         select(list(made.values())) if select else list(made.values()),
-        _tiles(store, made),
+        _tiles(store, tables, made),
         [_figure(plot) for plot in found],
         _facts(store, facts),
         remarks,
@@ -76,7 +77,7 @@ def _figure(plot: plots.Plot) -> Figure:
     return Figure(plot.name, plot.title, plot.about, broad, narrow, dark, plot.hover)
 
 
-def _tiles(store: Store, made: Mapping[str, Report]) -> list[Tile]:
+def _tiles(store: Store, tables: plots.Source, made: Mapping[str, Report]) -> list[Tile]:
     def rows(name: str) -> list[dict[str, Any]]:
         report = made.get(name)
         return [dict(zip((c.name for c in report.columns), row, strict=True)) for row in report.rows] if report else []
@@ -88,7 +89,7 @@ def _tiles(store: Store, made: Mapping[str, Report]) -> list[Tile]:
     if ns is not None:
         more = f"{processes:,} process{'es' if processes != 1 else ''}, {threads:,} thread{'s' if threads != 1 else ''}"
         out.append(Tile("Run", duration(ns), more))
-    kernels = data.shares(store)
+    kernels = tables.kernels()
     if kernels:
         all_of_them = [*kernels.kernels, *([kernels.others] if kernels.others else [])]
         calls = sum(kernel.calls for kernel in all_of_them)
@@ -105,7 +106,7 @@ def _tiles(store: Store, made: Mapping[str, Report]) -> list[Tile]:
     if moved:
         count = sum(row["calls"] for row in moved)
         out.append(Tile("Memory moved", size(sum(row["bytes"] or 0 for row in moved)), f"{count:,} operations"))
-    memory = data.memory(store)
+    memory = data.memory(store.con)
     if memory:
         out.append(
             Tile("Peak memory", size(memory.peak), f"{size(memory.left)} never given back" if memory.left else "")

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = choice.Choice.of(args)
     folder = open_run(args.run).path
     if args.plot or args.format in PICTURES:
-        return _picture(folder, args)
+        return _picture(folder, args, chosen)
     if args.format == "html" and args.output is None and sys.stdout.isatty():
         raise BadInput("a page is not for the terminal: name a file, as in -o report.html")
     with output(args.output, args.force) as out:
@@ -102,7 +102,7 @@ def print_reports(
 NOTHING = "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"
 
 
-def _picture(folder: Path, args: argparse.Namespace) -> int:
+def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:
     """Write a single plot."""
     from occatrace import plots
     from occatrace.plots import draw
@@ -118,7 +118,7 @@ def _picture(folder: Path, args: argparse.Namespace) -> int:
         raise BadInput(f"a plot is written as {' or '.join(PICTURES)}, not as {args.format}")
     path: Path = args.output or folder / f"{args.plot}.{fmt}"
     with open_store(folder) as store:
-        plot = plots.make(store, args.plot)
+        plot = plots.make(plots.source(store, chosen.scoped(store)), args.plot)
     if plot is None:
         raise BadInput(f"{folder} has nothing to draw in the plot {args.plot}: {plots.PLOTS[args.plot].nothing}")
     spec = plot.chart(plots.ALONE)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
+from occatrace import reports
 from occatrace.plots import charts, data
 from occatrace.run import RunError
 from occatrace.units import duration, size
 
 if TYPE_CHECKING:
+    from occatrace.reports.scope import Scoped
     from occatrace.tables import Store
 
 
@@ -33,32 +38,73 @@ class Plot:
 class Entry:
     """How a plot is made, and what it means when a run has nothing for it."""
 
-    make: Callable[[Any], Plot | None]
+    make: Callable[[Source], Plot | None]
     nothing: str
 
 
-def make(store: Store, name: str) -> Plot | None:
+@dataclass(frozen=True)
+class Source:
+    """The tables of a run, or of a part of it."""
+
+    store: Store
+    scoped: Scoped | None
+
+    @contextmanager
+    def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Where the tables of work are those of the part. Memory is always the whole run's: it does not begin in a part."""
+        if self.scoped is None or self.scoped.plain:
+            yield self.store.con
+        else:
+            with self.scoped.connection(_WORK, _WORK) as con:
+                yield con
+
+    def kernels(self) -> data.Shares | None:
+        """The kernels of the summary."""
+        found = data.shares(reports.make(self.store, "occa_kern_sum", self.scoped))
+        return found or data.shares(reports.make(self.store, "gpu_kern_sum", self.scoped))
+
+    @property
+    def remark(self) -> str:
+        """What to say of a part."""
+        return " Only what begins in the chosen part of the time." if self.scoped and self.scoped.scope.window else ""
+
+
+_WORK = frozenset({"activities", "kernel_runs", "occa_copies"})
+
+
+def source(store: Store, scoped: Scoped | None = None) -> Source:
+    """What plots are made of: the part that is wanted, but not split."""
+    if scoped is not None and scoped.scope.by:
+        from occatrace.reports.scope import Scoped as Parts
+
+        scoped = Parts(store, replace(scoped.scope, by=None))
+    return Source(store, scoped)
+
+
+def make(tables: Source, name: str) -> Plot | None:
     """A plot of a run; None where the run has nothing for it."""
     try:
         entry = PLOTS[name]
     except KeyError:
         raise UnknownPlot(f"no plot {name!r}; there are: {', '.join(PLOTS)}") from None
-    return entry.make(store)
+    return entry.make(tables)
 
 
-def _kernels(store: Store) -> Plot | None:
-    found = data.shares(store)
+def _kernels(tables: Source) -> Plot | None:
+    found = tables.kernels()
     if found is None:
         return None
-    about = "Each kernel's part of the time of all kernels."
+    about = "Each kernel's part of the time of all kernels." + tables.remark
     return Plot("kernels", "Kernel time", about, lambda width: charts.kernels(found, width))
 
 
-def _util(store: Store) -> Plot | None:
-    found = data.busy(store)
+def _util(tables: Source) -> Plot | None:
+    with tables.connection() as con:
+        found = data.busy(con)
     if found is None:
         return None
     about = "How much of the time each queue had work: a full band is all of it. Work that overlaps counts once."
+    about += tables.remark
     about += f" The {len(found.rows)} busiest; {found.left_out} more are left out." if found.left_out else ""
     hover = {
         "begin": found.begin,
@@ -71,11 +117,12 @@ def _util(store: Store) -> Plot | None:
     return Plot("util", "Busy time", about, lambda width: charts.busy(found, width), hover)
 
 
-def _mem(store: Store) -> Plot | None:
-    found = data.memory(store)
+def _mem(tables: Source) -> Plot | None:
+    with tables.connection() as con:
+        found = data.memory(con)
     if found is None:
         return None
-    about = f"Memory in use: {size(found.peak)} at most, {duration(found.peak_at)} after tracing began"
+    about = f"Memory in use: {size(found.peak)} at most, {duration(found.peak_at)} after the first call"
     about += f"; {size(found.left)} never given back." if found.left else "; all of it was given back."
     if not found.exact:
         about += f" Of each of {data.POINTS} equal parts of the time, its highest moment is shown."
@@ -92,11 +139,15 @@ def _mem(store: Store) -> Plot | None:
     return Plot("mem", "Memory in use", about, lambda width: charts.memory(found, width), hover)
 
 
-def _durations(store: Store) -> Plot | None:
-    found = data.distributions(store)
+def _durations(tables: Source) -> Plot | None:
+    with tables.connection() as con:
+        found = data.distributions(con)
     if not found:
         return None
-    about = "How long the calls of the largest kernels took: four bars to the doubling, and the median as a line."
+    about = (
+        "How long the calls of the largest kernels took: four bars to the doubling, and the median as a line."
+        + tables.remark
+    )
     return Plot("durations", "Kernel durations", about, lambda width: charts.distributions(found, width))
 
 

@@ -191,7 +191,7 @@ def _time(end: int) -> tuple[float, str]:
 def _time_axis(begin: float, end: float, unit: str) -> Spec:
     return {
         "field": "t", "type": "quantitative", "scale": {"domain": [begin, end], "nice": False},
-        "axis": {"title": f"{unit} since tracing began", "tickCount": 6, "grid": False},
+        "axis": {"title": f"{unit} since the first call", "tickCount": 6, "grid": False},
     }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Tables of a run → the numbers of its plots: bounded in size however long the run is. Draws nothing.
 
-All times are ns since tracing of the first process began, as in the reports.
+All times are ns since the first call or work of the run, as in the reports.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from occatrace import reports
-from occatrace.tables import Store
+import duckdb
+
+from occatrace.reports import Report
+
+Connection = duckdb.DuckDBPyConnection
 
 POINTS = 600  # of a curve of memory; a longer history is told by the highest moment of each of as many parts
 PARTS = 240  # of the time axis of the busy curves
@@ -28,7 +30,7 @@ CREATE OR REPLACE TEMP VIEW held_memory AS
            a.process, a.thread, a.seq, a.function, a.bytes::BIGINT AS bytes,
            a.start_ns AS since, CASE WHEN a.end_ns IS NOT NULL THEN greatest(a.end_ns, a.start_ns) END AS until
     FROM allocations a LEFT JOIN devices d USING (device)
-    WHERE a.bytes > 0 AND a.parent IS NULL AND a.kind <> 'slice'
+    WHERE a.bytes > 0 AND a.parent IS NULL AND a.kind NOT IN ('slice', 'wrapped')
       AND (a.api <> 'occa' OR (a.process, lower(a.mode)) NOT IN (SELECT (process, api) FROM allocations WHERE api <> 'occa'))
 """
 # What keeps a place busy: queues of devices; in the modes whose work is the call itself, the threads that call.
@@ -131,24 +133,23 @@ class Distribution:
     buckets: Sequence[tuple[float, float, int]]  # from, below, calls
 
 
-def extent(store: Store) -> tuple[int, int] | None:
+def extent(con: Connection) -> tuple[int, int] | None:
     """The time that the curves show: of device work and memory; None where there is neither."""
-    prepare(store)
-    begin, end = store.con.execute(f"""
-        SELECT min(s)::BIGINT - {_origin(store)}, max(e)::BIGINT - {_origin(store)} FROM (
+    prepare(con)
+    begin, end = con.execute("""
+        SELECT min(s)::BIGINT - run_zero()::BIGINT, max(e)::BIGINT - run_zero()::BIGINT FROM (
             SELECT min(s) AS s, max(e) AS e FROM busy_places
             UNION ALL SELECT min(since), max(greatest(since, coalesce(until, since))) FROM held_memory)
         """).fetchall()[0]
     return None if begin is None else (int(begin), max(int(end), int(begin) + 1))
 
 
-def memory(store: Store) -> Memory | None:
+def memory(con: Connection) -> Memory | None:
     """None where no memory was allocated."""
-    shown = extent(store)
-    con = store.con
-    con.execute(f"""
+    shown = extent(con)
+    con.execute("""
         CREATE OR REPLACE TEMP TABLE memory_changes AS
-        SELECT t::BIGINT - {_origin(store)} AS t, name, sum(d)::BIGINT AS d
+        SELECT t::BIGINT - run_zero()::BIGINT AS t, name, sum(d)::BIGINT AS d
         FROM (SELECT since AS t, name, bytes AS d FROM held_memory
               UNION ALL SELECT until, name, -bytes FROM held_memory WHERE until IS NOT NULL)
         GROUP BY ALL""")
@@ -186,12 +187,12 @@ def memory(store: Store) -> Memory | None:
     return Memory(times, groups, values, begin, end, int(peak), int(at), int(left), count <= POINTS)
 
 
-def busy(store: Store) -> Busy | None:
+def busy(con: Connection) -> Busy | None:
     """None where nothing worked."""
-    shown = extent(store)
+    shown = extent(con)
     if shown is None:
         return None
-    con, origin = store.con, _origin(store)
+    origin = int(con.execute("SELECT run_zero()").fetchall()[0][0])
     con.execute(_ISLANDS)
     totals = con.execute(
         "SELECT place, sum(e - s)::BIGINT AS busy FROM busy_islands GROUP BY place ORDER BY busy DESC, place"
@@ -224,11 +225,8 @@ def busy(store: Store) -> Busy | None:
     return Busy(begin, end, sorted(rows, key=lambda row: row.name), max(len(totals) - QUEUES, 0))
 
 
-def shares(store: Store) -> Shares | None:
-    """The kernels of the report occa_kern_sum, or where there is no OCCA, of gpu_kern_sum."""
-    report = reports.make(store, "occa_kern_sum")
-    if not report.rows:
-        report = reports.make(store, "gpu_kern_sum")
+def shares(report: Report) -> Shares | None:
+    """Of the rows of the report occa_kern_sum or gpu_kern_sum; None where it has none."""
     at = {column.name: place for place, column in enumerate(report.columns)}
     rows = [
         Kernel(row[at["name"]], int(row[at["total_ns"]] or 0), int(row[at["calls"]]), float(row[at["share"]] or 0))
@@ -244,9 +242,9 @@ def shares(store: Store) -> Shares | None:
     return Shares(shown, others)
 
 
-def distributions(store: Store) -> Sequence[Distribution]:
+def distributions(con: Connection) -> Sequence[Distribution]:
     """Of the kernels with the most time."""
-    rows = store.con.execute(f"""
+    rows = con.execute(f"""
         WITH work AS (
             SELECT thread, run_seq, sum(span(start_ns, end_ns)) AS ns FROM activities
             WHERE kind = 'kernel' AND run_seq IS NOT NULL GROUP BY ALL
@@ -295,12 +293,7 @@ def _quarter(value: float) -> tuple[float, float]:
     return 2.0 ** (quarter / 4), 2.0 ** ((quarter + 1) / 4)
 
 
-def _origin(store: Store) -> int:
-    found: Any = store.con.execute("SELECT coalesce(min(start_ns), 0) FROM processes").fetchall()[0][0]
-    return int(found)
-
-
-def prepare(store: Store) -> None:
+def prepare(con: Connection) -> None:
     """Make the views `held_memory` and `busy_places`."""
-    store.con.execute(_HELD)
-    store.con.execute(_WORK)
+    con.execute(_HELD)
+    con.execute(_WORK)

@@ -45,7 +45,7 @@ def held(rows: list[Allocation], at: int) -> int:
 
 
 def origin(store: Store) -> int:
-    return int(store.con.execute("SELECT min(start_ns) FROM processes").fetchall()[0][0])
+    return int(store.con.execute("SELECT run_zero()").fetchall()[0][0])
 
 
 @pytest.mark.parametrize("count", [3, 40, 3000])
@@ -58,7 +58,7 @@ def test_memory(store: Store, count: int) -> None:
         end = None if pick.random() < 0.1 else start + pick.randrange(0, 60_000)
         rows.append((pick.choice(["opencl", "cuda"]), "device", None, number, pick.randrange(1, 10**9), start, end))
     allocate(store, rows)
-    found = data.memory(store)
+    found = data.memory(store.con)
     assert found is not None
     zero = origin(store)
     times = sorted({row[5] for row in rows} | {row[6] for row in rows if row[6] is not None})
@@ -87,7 +87,7 @@ def test_memory_counts_once(store: Store) -> None:
         ],
     )
     store.con.execute("UPDATE allocations SET parent = 1 WHERE handle = 4")
-    found = data.memory(store)
+    found = data.memory(store.con)
     assert found is not None and found.peak == 130 and found.left == 0
     assert dict(zip(found.groups, map(max, found.bytes), strict=True)) == {"OpenCL": 100, "OCCA Serial": 30}
 
@@ -95,7 +95,7 @@ def test_memory_counts_once(store: Store) -> None:
 def test_many_groups_are_joined(store: Store) -> None:
     kinds = [f"kind {n}" for n in range(9)]
     allocate(store, [("opencl", kind, None, n, 10 + n, 1000 + n, None) for n, kind in enumerate(kinds)])
-    found = data.memory(store)
+    found = data.memory(store.con)
     assert found is not None and len(found.groups) == data.GROUPS and found.groups[-1] == "others"
     assert [series[-1] for series in found.bytes] == [18, 17, 16, 15, 14, 10 + 11 + 12 + 13]
 
@@ -117,7 +117,7 @@ def test_busy(store: Store, count: int) -> None:
             " ? AS start_ns, ? AS end_ns, 0 AS status",
             [queue, start, end],
         )
-    found = data.busy(store)
+    found = data.busy(store.con)
     if found is None:
         assert all(start == end for _, start, end in work)
         return
@@ -139,7 +139,7 @@ def test_busy(store: Store, count: int) -> None:
 
 def test_serial_threads_are_busy(store: Store) -> None:
     """In modes without a device the calls are the work."""
-    found = data.busy(store)
+    found = data.busy(store.con)
     assert found is not None
     rows = {row.name: row.busy_ns for row in found.rows}
     runs = sum(200 + i for i in range(10))
@@ -148,7 +148,7 @@ def test_serial_threads_are_busy(store: Store) -> None:
 
 
 def test_shares_are_the_reports(store: Store) -> None:
-    found = data.shares(store)
+    found = plots.source(store).kernels()
     report = reports.make(store, "occa_kern_sum")
     at = {column.name: place for place, column in enumerate(report.columns)}
     rows = [row for row in report.rows if row[at["parent"]] is None]
@@ -167,7 +167,7 @@ def test_small_kernels_are_joined(store: Store) -> None:
             " 1000 AS start_ns, ? AS end_ns, 0 AS status",
             [f"k{n}", 1100 + n],
         )
-    found = data.shares(store)
+    found = plots.source(store).kernels()
     assert found is not None and found.others is not None
     assert len(found.kernels) == data.KERNELS - 1 and found.others.name == f"{30 - len(found.kernels)} others"
     assert found.others.total_ns == sum(100 + n for n in range(30 - len(found.kernels)))
@@ -175,7 +175,7 @@ def test_small_kernels_are_joined(store: Store) -> None:
 
 
 def test_distributions(store: Store) -> None:
-    found = {row.name: row for row in data.distributions(store)}
+    found = {row.name: row for row in data.distributions(store.con)}
     assert {name: row.calls for name, row in found.items()} == {"addVectors": 10, "scale": 10}
     ((low, high, calls),) = found["scale"].buckets
     assert calls == 10 and low <= 200 and high > 209  # 200 to 209 ns
@@ -189,9 +189,9 @@ def test_nothing(tmp_path: Path) -> None:
     trace = FakeTrace()
     trace.process(100)
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
-        assert [plots.make(store, name) for name in plots.PLOTS] == [None] * len(plots.PLOTS)
+        assert [plots.make(plots.source(store), name) for name in plots.PLOTS] == [None] * len(plots.PLOTS)
         with pytest.raises(plots.UnknownPlot, match="kernels, util, mem, durations"):
-            plots.make(store, "nope")
+            plots.make(plots.source(store), "nope")
 
 
 @pytest.mark.parametrize("name", list(plots.PLOTS))
@@ -205,7 +205,7 @@ def test_drawings(store: Store, name: str) -> None:
         store, [("opencl", "device", None, 1, 5 << 20, 1000, 5000), ("opencl", "host", None, 2, 1 << 20, 1500, None)]
     )
     store.con.execute("UPDATE allocations SET device = 1")
-    plot = plots.make(store, name)
+    plot = plots.make(plots.source(store), name)
     assert plot is not None
     for width in (charts.WIDE, charts.NARROW):
         text = draw.svg(plot.chart(width))
