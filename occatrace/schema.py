@@ -120,6 +120,19 @@ text         VARCHAR   text   the name
 """),
     ),
     Table(
+        "sites",
+        "places in the code that events name, by debug information",
+        _columns("""
+process      UINTEGER  id     process
+id           UINTEGER  id     number of the name within the process, as in the arguments `site`
+module       VARCHAR   text   file of the program or library
+offset       UBIGINT   bytes  address in it
+function     VARCHAR   text   function; empty: not known
+file         VARCHAR   text   source file; empty: not known
+line         UINTEGER  line   line in it; 0: not known
+"""),
+    ),
+    Table(
         "kernels",
         "OCCA kernel objects as their author named them",
         _columns("""
@@ -293,6 +306,77 @@ name         VARCHAR   text   what is counted
 unit         VARCHAR   text   its unit
 time_ns      UBIGINT   ns     moment of the sample
 value        DOUBLE    number value
+"""),
+    ),
+    Table(
+        "omp_regions",
+        "parallel and teams regions of OpenMP, each time that one was met",
+        _columns("""
+process       UINTEGER  id     process
+thread        UINTEGER  id     thread that met it
+seq           UINTEGER  id     number of its event in that thread
+site          UINTEGER  id     its place in the code (sites.id)
+function      VARCHAR   text   function that it is in; of one without a name its file and offset
+source        VARCHAR   text   source file and line; empty: not known
+kind          VARCHAR   text   parallel, parallel loop SCHEDULE, parallel sections, teams (combined ones: libgomp only)
+runtime       VARCHAR   text   libgomp, ompt (LLVM, Intel, AMD)
+requested     UINTEGER  count  threads asked for; 0: not said
+threads       UINTEGER  count  threads of the team; 0: not known
+start_ns      UBIGINT   ns     begins
+end_ns        UBIGINT   ns     ends: all its threads have arrived
+parent_thread UINTEGER  id     thread of the region around it; null: none
+parent_seq    UINTEGER  id     number of the region around it; null: none
+depth         UINTEGER  count  regions around it
+run_thread    UINTEGER  id     thread of the OCCA kernel call that it belongs to; null: none
+run_seq       UINTEGER  id     number of that call
+kernel        UINTEGER  id     OCCA kernel that it belongs to; null: none
+target_seq    UINTEGER  id     number of the target construct that it runs in; null: none
+"""),
+    ),
+    Table(
+        "omp_threads",
+        "what each thread did in each region of OpenMP",
+        _columns("""
+process       UINTEGER  id     process
+region_thread UINTEGER  id     thread that met the region (omp_regions.thread)
+region_seq    UINTEGER  id     number of the region (omp_regions.seq)
+thread        UINTEGER  id     thread
+seq           UINTEGER  id     number of its event in its thread
+thread_num    UINTEGER  id     its number in the team
+start_ns      UBIGINT   ns     begins
+end_ns        UBIGINT   ns     arrives at the barrier at the end of the region
+barriers      UBIGINT   count  barriers inside the region
+barrier_ns    UBIGINT   ns     waiting there, without the tasks run meanwhile
+waits         UBIGINT   count  taskwaits and taskgroups
+wait_ns       UBIGINT   ns     waiting there, without the tasks run meanwhile
+mutexes       UBIGINT   count  critical sections, locks and ordered regions entered
+mutex_ns      UBIGINT   ns     waiting to enter them
+worksharing   UBIGINT   count  loops, sections and singles taken part in
+tasks         UBIGINT   count  explicit tasks run, with those at the barrier at the end
+task_ns       UBIGINT   ns     running them
+late_ns       UBIGINT   ns     of it, those at the barrier at the end
+join_ns       UBIGINT   ns     waiting at the barrier at the end, without the tasks run meanwhile
+"""),
+    ),
+    Table(
+        "omp_targets",
+        "target constructs of OpenMP and what they and omp_target_* did on devices (host clock)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread
+operation    VARCHAR   text   target, target data, …; submit, alloc, free, associate, HtoD, DtoH, DtoD, HtoH
+site         UINTEGER  id     place in the code (sites.id)
+function     VARCHAR   text   function that it is in; of one without a name its file and offset
+source       VARCHAR   text   source file and line; empty: not known
+device_num   INTEGER   id     device by its number in OpenMP; -1: the default one
+bytes        UBIGINT   bytes  allocated or moved
+mapped_to    UBIGINT   bytes  libgomp: of the map clauses to the device
+mapped_from  UBIGINT   bytes  libgomp: of the map clauses from the device
+start_ns     UBIGINT   ns     begins
+end_ns       UBIGINT   ns     ends
+target_seq   UINTEGER  id     number of the construct that it is part of, same thread; null: none
+run_seq      UINTEGER  id     number of the OCCA kernel call that it belongs to, same thread; null: none
 """),
     ),
     Table(

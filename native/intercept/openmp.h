@@ -14,6 +14,7 @@ extern uint32_t first_tally;
 enum Runtime : uint8_t { Libgomp = 1, Ompt = 2 };
 enum ParallelKind : uint8_t { Parallel = 1, LoopStatic, LoopDynamic, LoopGuided, LoopRuntime, Sections, Teams };
 enum Schedule : uint8_t { UnknownSchedule, Static, Dynamic, Guided, RuntimeSchedule, Doacross, OtherSchedule };
+enum Construct : uint8_t { Construct_target = 1, Construct_target_data, Construct_target_enter_data, Construct_target_exit_data, Construct_target_update };
 enum BarrierKind : uint8_t { ImplicitBarrier = 1, ExplicitBarrier, WorksharingBarrier, RuntimeBarrier };
 
 // A region in flight. Kept in the state of the thread that met it, which is never given back to the system: a pointer that

@@ -465,7 +465,7 @@ void mapped(size_t count, const size_t *sizes, const unsigned short *kinds, uint
 }
 
 template <class Event, unsigned function, class Call>
-void target(const Library &library, const void *site, int device, size_t count, const size_t *sizes, const unsigned short *kinds, unsigned flags,
+void target(const Library &library, Construct construct, const void *site, int device, size_t count, const size_t *sizes, const unsigned short *kinds, unsigned flags,
             void (*const *write)(const Event *), Call call) {
   Here at;
   const uint8_t level = level_of(function);
@@ -481,6 +481,7 @@ void target(const Library &library, const void *site, int device, size_t count, 
   e.seq = at.self->next_seq++;
   e.site = site_of(at.state, site);
   e.device = device;
+  e.construct = construct;
   e.nowait = flags & 1;
   e.run_seq = at.self->run_seq;
   mapped(count, sizes, kinds, e.mapped_to, e.mapped_from);
@@ -493,7 +494,7 @@ void target(const Library &library, const void *site, int device, size_t count, 
   (*write)(&e);
 }
 #define TARGET(name, site, device, count, sizes, kinds, flags, ...)                                                             \
-  target<occatrace_openmp_##name, OCCATRACE_OPENMP_##name>(library, site, device, count, sizes, kinds, flags, \
+  target<occatrace_openmp_##name, OCCATRACE_OPENMP_##name>(library, Construct_##name, site, device, count, sizes, kinds, flags, \
                                                            events ? &events->name : nullptr, __VA_ARGS__)
 
 void target_ext(int device, Outlined function, size_t count, void **host, size_t *sizes, unsigned short *kinds, unsigned flags, void **depend,

@@ -290,13 +290,14 @@ void activity(occatrace_thread *self, uint32_t seq, int device, uint8_t kind, ui
   occatrace_activity(&a);
 }
 
-template <class Event> void write_target(Here &at, const Target &t, int device, bool nowait, const void *caller, void (*write)(const Event *)) {
+template <class Event> void write_target(Here &at, const Target &t, Construct construct, int device, bool nowait, const void *caller, void (*write)(const Event *)) {
   Event e{};
   e.tid = at.self->tid;
   e.seq = t.seq;
   e.start = t.start;
   e.site = site_of_return(at.state, caller);
   e.device = device;
+  e.construct = construct;
   e.nowait = nowait;
   e.run_seq = at.self->run_seq;
   write(&e);
@@ -332,10 +333,10 @@ void target_emi(int kind, int endpoint, int device, ompt::Data *, ompt::Data *, 
   }
   const bool nowait = kind & ompt::TargetNowait;
   switch (function) {
-  case OCCATRACE_OPENMP_target: return write_target(at, *t, device, nowait, caller, events->target);
-  case OCCATRACE_OPENMP_target_enter_data: return write_target(at, *t, device, nowait, caller, events->target_enter_data);
-  case OCCATRACE_OPENMP_target_exit_data: return write_target(at, *t, device, nowait, caller, events->target_exit_data);
-  default: return write_target(at, *t, device, nowait, caller, events->target_update);
+  case OCCATRACE_OPENMP_target: return write_target(at, *t, Construct_target, device, nowait, caller, events->target);
+  case OCCATRACE_OPENMP_target_enter_data: return write_target(at, *t, Construct_target_enter_data, device, nowait, caller, events->target_enter_data);
+  case OCCATRACE_OPENMP_target_exit_data: return write_target(at, *t, Construct_target_exit_data, device, nowait, caller, events->target_exit_data);
+  default: return write_target(at, *t, Construct_target_update, device, nowait, caller, events->target_update);
   }
 }
 

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from occatrace import histogram
+from occatrace import histogram, sites
 from occatrace.ingest.gathered import GATHERED
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.reading import text_of
@@ -43,6 +43,7 @@ class Assembly:
             self._con.execute(f"CREATE OR REPLACE TABLE {table.name} ({table.ddl()})")
         self._processes_and_threads()
         self._name_table()
+        self._sites()
         self._objects()
         self._calls()
         self._losses()
@@ -137,6 +138,21 @@ class Assembly:
             )
             self._names[key] = text_of(raw)
         self._fill("names", [(process, id_, text) for (process, id_), text in self._names.items()])
+
+    def _sites(self) -> None:
+        places = {key: site for key, text in self._names.items() if (site := sites.parse(text))}
+        found = sites.resolve(places.values())
+        rows = [
+            (*key, s.module, s.offset, s.function, s.file, s.line)
+            for key, s in ((k, found[p]) for k, p in places.items())
+        ]
+        self._fill("sites", rows)
+        self._con.execute("""
+            CREATE OR REPLACE TEMP VIEW site_texts AS
+            SELECT process, id, CASE WHEN function != '' THEN function
+                   ELSE regexp_extract(module, '[^/]*$') || '+0x' || to_hex("offset")::VARCHAR END AS function,
+                   CASE WHEN file != '' THEN file || ':' || line ELSE '' END AS source
+            FROM sites""")
 
     def _name(self, process: int, id_: int) -> str:
         return self._names.get((process, id_), f"name {id_}" if id_ else "")

@@ -1,6 +1,16 @@
 """The gathered tables, one module each; to add one, add a module and name it here, after those whose tables it reads."""
 
-from occatrace.ingest.gathered import activities, allocations, counters, kernel_runs, occa_copies, ranges
+from occatrace.ingest.gathered import (
+    activities,
+    allocations,
+    counters,
+    kernel_runs,
+    occa_copies,
+    omp_regions,
+    omp_targets,
+    omp_threads,
+    ranges,
+)
 from occatrace.ingest.gathered.gathered import Gathered
 
 GATHERED: tuple[Gathered, ...] = (
@@ -10,6 +20,9 @@ GATHERED: tuple[Gathered, ...] = (
     allocations.GATHERED,
     ranges.GATHERED,
     counters.GATHERED,
+    omp_regions.GATHERED,
+    omp_threads.GATHERED,
+    omp_targets.GATHERED,
 )
 
 __all__ = ["GATHERED", "Gathered"]

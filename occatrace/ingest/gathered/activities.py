@@ -43,12 +43,15 @@ def _insert(model: Model) -> str:
     kind = kind_text(model)
     return f"""
         INSERT INTO activities BY NAME
-        SELECT s.process, {kind} AS kind, coalesce(n.text, {kind}) AS name, q.device, q.queue,
+        SELECT s.process, {kind} AS kind, coalesce(x.function
+               || CASE WHEN x.source != '' THEN ' (' || regexp_extract(x.source, '[^/]*$') || ')' ELSE '' END,
+               n.text, {kind}) AS name, q.device, q.queue,
                r.corr_slot + 1 AS thread, r.corr_seq AS seq, nullif(r.run_seq, {NO_SEQ}) AS run_seq, k.kernel,
                r.queued AS queued_ns, r.submitted AS submitted_ns, r.start AS start_ns, r.end AS end_ns, r.bytes,
                r.gx, r.gy, r.gz, r.lx, r.ly, r.lz, r.status
         FROM raw_activities r JOIN slots s USING (slot)
         LEFT JOIN names n ON n.process = s.process AND n.id = r.name AND r.name != 0
+        LEFT JOIN site_texts x ON x.process = s.process AND x.id = r.name AND r.name != 0
         LEFT JOIN queues q ON q.process = s.process AND q.id = r.queue
         LEFT JOIN kernel_runs k ON k.thread = r.corr_slot + 1 AND k.seq = r.run_seq"""
 

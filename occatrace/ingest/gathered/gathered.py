@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
+from occatrace.sql import text as sql_text
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Gathered:
     """Rows of one kind, in DuckDB from the first batch on, so that their number does not matter.
 
     When `insert` runs there are, besides the raw table, `slots` (slot, process) and the tables processes, threads,
-    names, kernels, devices, queues and those gathered before.
+    names, sites, kernels, devices, queues and those gathered before; `site_texts` has the sites as reports show them.
     """
 
     raw: str
@@ -42,3 +43,9 @@ def kind_text(model: Model) -> str:
     """SQL: the name of the activity kind `r.kind`."""
     names = model.texts("device", "activity_kind").items()
     return "CASE r.kind " + " ".join(f"WHEN {n} THEN '{name}'" for n, name in names) + " ELSE 'other' END"
+
+
+def enum_text(model: Model, api: str, enum: str, column: str) -> str:
+    """SQL: the name of a value of an enumeration of the model."""
+    names = model.texts(api, enum).items()
+    return f"CASE {column} " + " ".join(f"WHEN {n} THEN {sql_text(name)}" for n, name in names) + " ELSE '' END"

@@ -1,0 +1,90 @@
+"""Places in the code: `file+0xoffset`, as the traced side records them, to function and source line by the debug information.
+
+The work is addr2line's (of binutils, LLVM or elfutils, whichever is there), once per file for all its places.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_TOOLS = ("addr2line", "llvm-addr2line", "eu-addr2line")
+_SITE = re.compile(r"^(?P<module>/.+)\+0x(?P<offset>[0-9a-f]+)$", re.DOTALL)
+# What compilers append to the name of the function that a region was taken out of.
+_OUTLINED = re.compile(
+    r"( \[clone )?\.?_omp_(cpy)?fn\.\d+\]?|( \[clone )?\.omp_(outlined|task_entry|outlined_debug__).*|\.omp_outlined.*"
+)
+_OFFLOADED = re.compile(r"^__omp_offloading_[0-9a-f]+_[0-9a-f]+_(?P<function>.+)_l\d+(_.*)?$")
+_LINE = re.compile(r"^(?P<file>.+):(?P<line>\d+)( \(discriminator \d+\))?$")
+_SECONDS = 60  # for one file: debug information of gigabytes takes a while
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the code."""
+
+    module: str
+    offset: int
+    function: str = ""  # empty: not known
+    file: str = ""
+    line: int = 0
+
+
+def parse(text: str) -> Site | None:
+    """The place that a name stands for; None: it is another name."""
+    match = _SITE.match(text)
+    return Site(match["module"], int(match["offset"], 16)) if match else None
+
+
+def function_name(text: str) -> str:
+    """The function as its author named it."""
+    offloaded = _OFFLOADED.match(text)
+    name = _OUTLINED.sub("", offloaded["function"] if offloaded else text)
+    return "" if name.startswith("??") else name
+
+
+def resolve(sites: Iterable[Site]) -> dict[Site, Site]:
+    """Each with what the debug information of its file says; as it was where there is none."""
+    by_module: dict[str, set[int]] = {}
+    for site in sites:
+        by_module.setdefault(site.module, set()).add(site.offset)
+    found: dict[Site, Site] = {}
+    tool = next(filter(None, map(shutil.which, _TOOLS)), None)
+    for module, offsets in by_module.items():
+        known = _ask(tool, module, sorted(offsets)) if tool and Path(module).is_file() else {}
+        for offset in offsets:
+            found[Site(module, offset)] = known.get(offset, Site(module, offset))
+    return found
+
+
+def _ask(tool: str, module: str, offsets: list[int]) -> Mapping[int, Site]:
+    # No search on the network for debug information that is not here.
+    environment = os.environ | {"LC_ALL": "C", "DEBUGINFOD_URLS": ""}
+    asked = "".join(f"{offset:#x}\n" for offset in offsets)
+    try:
+        done = subprocess.run(
+            [tool, "-f", "-C", "-e", module],
+            input=asked.encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    lines = done.stdout.decode("utf-8", "backslashreplace").splitlines()
+    if len(lines) != 2 * len(offsets):
+        return {}
+    result = {}
+    for offset, function, place in zip(offsets, lines[::2], lines[1::2], strict=True):
+        match = _LINE.match(place)
+        known = match is not None and not place.startswith("??") and int(match["line"]) > 0
+        file, line = (os.path.normpath(match["file"]), int(match["line"])) if known and match else ("", 0)
+        result[offset] = Site(module, offset, function_name(function), file, line)
+    return result
