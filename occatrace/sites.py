@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,9 @@ _OUTLINED = re.compile(
 )
 _OFFLOADED = re.compile(r"^__omp_offloading_[0-9a-f]+_[0-9a-f]+_(?P<function>.+)_l\d+(_.*)?$")
 _LINE = re.compile(r"^(?P<file>.+):(?P<line>\d+)( \(discriminator \d+\))?$")
+# The runtimes themselves: without their local symbols any name found would be that of a neighbour.
+_RUNTIME = re.compile(r"/lib(i?omp|omptarget|gomp)[^/]*$")
+_BACK = range(4, 100, 4)  # bytes before a place to which the compiler gave no line
 _SECONDS = 60  # for one file: debug information of gigabytes takes a while
 
 
@@ -56,13 +59,29 @@ def resolve(sites: Iterable[Site]) -> dict[Site, Site]:
     found: dict[Site, Site] = {}
     tool = next(filter(None, map(shutil.which, _TOOLS)), None)
     for module, offsets in by_module.items():
-        known = _ask(tool, module, sorted(offsets)) if tool and Path(module).is_file() else {}
+        known: dict[int, Site] = {}
+        if tool and Path(module).is_file() and not _RUNTIME.search(module):
+            known = _ask(tool, module, sorted(offsets))
+            _look_back(tool, module, known)
         for offset in offsets:
             found[Site(module, offset)] = known.get(offset, Site(module, offset))
     return found
 
 
-def _ask(tool: str, module: str, offsets: list[int]) -> Mapping[int, Site]:
+def _look_back(tool: str, module: str, known: dict[int, Site]) -> None:
+    """What compilers add has line 0: it belongs to the code before it in the same function."""
+    without = [site for site in known.values() if site.function and not site.line]
+    if not without:
+        return
+    before = _ask(tool, module, sorted({site.offset - back for site in without for back in _BACK if site.offset > back}))
+    for site in without:
+        near = (before.get(site.offset - back) for back in _BACK)
+        found = next((b for b in near if b and b.line and b.function == site.function), None)
+        if found:
+            known[site.offset] = Site(module, site.offset, site.function, found.file, found.line)
+
+
+def _ask(tool: str, module: str, offsets: list[int]) -> dict[int, Site]:
     # No search on the network for debug information that is not here.
     environment = os.environ | {"LC_ALL": "C", "DEBUGINFOD_URLS": ""}
     asked = "".join(f"{offset:#x}\n" for offset in offsets)

@@ -11,7 +11,7 @@ CREATE OR REPLACE MACRO span(start_ns, end_ns) AS
 CREATE OR REPLACE MACRO share(part, whole) AS
     CASE WHEN whole > 0 THEN 100.0 * part / whole ELSE 0.0 END;
 CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'opencl' THEN 'OpenCL' WHEN 'cuda' THEN 'CUDA' WHEN 'hip' THEN 'HIP'
-    WHEN 'nvtx' THEN 'NVTX' WHEN 'roctx' THEN 'ROCTX' WHEN 'itt' THEN 'ITT' ELSE api END;
+    WHEN 'nvtx' THEN 'NVTX' WHEN 'roctx' THEN 'ROCTX' WHEN 'itt' THEN 'ITT' WHEN 'openmp' THEN 'OpenMP target' ELSE api END;
 CREATE OR REPLACE MACRO host_mode(mode) AS mode IN ('Serial', 'OpenMP');
 
 -- Median per key of a histogram (key, value, n): the mean of the two middle ones, as of a sorted list.

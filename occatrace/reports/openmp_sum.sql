@@ -57,8 +57,8 @@ teams AS (
 SELECT CASE WHEN inside = '' THEN share(total, sum(total) FILTER (inside = '') OVER ()) END AS share, total AS total_ns, calls,
        mean AS avg_ns, median AS med_ns, lowest AS min_ns, highest AS max_ns, deviation AS stddev_ns,
        CASE WHEN fewest = most THEN most::VARCHAR ELSE fewest || '-' || most END AS threads,
-       share(unbalanced, slowest) AS imbalance, coalesce(barrier_ns, 0) AS barrier_ns, coalesce(mutex_ns, 0) AS mutex_ns,
-       coalesce(wait_ns, 0) AS wait_ns, coalesce(tasks, 0) AS tasks, coalesce(task_ns, 0) AS task_ns,
+       share(unbalanced, slowest) AS imbalance, nullif(barrier_ns, 0) AS barrier_ns, nullif(mutex_ns, 0) AS mutex_ns,
+       nullif(wait_ns, 0) AS wait_ns, coalesce(tasks, 0) AS tasks, nullif(task_ns, 0) AS task_ns,
        kind || inside AS kind, coalesce(function, '') AS name, coalesce(source, '') AS source,
        coalesce(kernel_name, '') AS kernel
 FROM statistics(samples) JOIN teams USING (key) JOIN groups USING (key)

@@ -45,7 +45,8 @@ keyed AS (
 ),
 samples AS (SELECT key, span(start_ns, end_ns) AS v FROM keyed),
 sums AS (
-    SELECT key, sum(bytes) AS bytes, sum(mapped_to) AS mapped_to, sum(mapped_from) AS mapped_from FROM keyed GROUP BY key
+    SELECT key, nullif(sum(bytes), 0) AS bytes, nullif(sum(mapped_to), 0) AS mapped_to,
+           nullif(sum(mapped_from), 0) AS mapped_from FROM keyed GROUP BY key
 ),
 rows AS (
     SELECT g.*, s.* EXCLUDE (key), b.* EXCLUDE (key), CASE WHEN parent IS NULL THEN 0 ELSE 1 END AS level,
