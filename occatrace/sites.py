@@ -73,7 +73,9 @@ def _look_back(tool: str, module: str, known: dict[int, Site]) -> None:
     without = [site for site in known.values() if site.function and not site.line]
     if not without:
         return
-    before = _ask(tool, module, sorted({site.offset - back for site in without for back in _BACK if site.offset > back}))
+    before = _ask(
+        tool, module, sorted({site.offset - back for site in without for back in _BACK if site.offset > back})
+    )
     for site in without:
         near = (before.get(site.offset - back) for back in _BACK)
         found = next((b for b in near if b and b.line and b.function == site.function), None)

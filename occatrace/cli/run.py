@@ -210,7 +210,7 @@ class Recording:
             complain(f"the program ran without being traced: {outcome.problem}. `occa_prof doctor` says what to do")
             notes.append(f"not traced: {outcome.problem}")
         elif outcome.state == "unused":
-            why = program.cannot_be_traced(path) or "it made no call of an API that is traced (OCCA, OpenCL)"
+            why = program.cannot_be_traced(path) or "it made no call of an API that is traced (OCCA, OpenCL, OpenMP)"
             notes.append(f"nothing was recorded: {why}")
         self.run = self.run.updated(
             ended=runs.now(),

@@ -47,5 +47,7 @@ def kind_text(model: Model) -> str:
 
 def enum_text(model: Model, api: str, enum: str, column: str) -> str:
     """SQL: the name of a value of an enumeration of the model."""
+    if enum not in model.enums.get(api, {}):
+        return "''"
     names = model.texts(api, enum).items()
     return f"CASE {column} " + " ".join(f"WHEN {n} THEN {sql_text(name)}" for n, name in names) + " ELSE '' END"
