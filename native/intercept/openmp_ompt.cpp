@@ -252,6 +252,9 @@ struct Devices {
 };
 Devices &devices = *new Devices;
 
+// Stands for a device where memory says what it belongs to; 0 means none.
+uint64_t context_of(int number) { return (UINT64_C(1) << 32) + static_cast<uint32_t>(number); }
+
 void device_initialize(int number, const char *type, void *, ompt::Lookup, const char *) {
   if (!occatrace_capture) return;
   const std::lock_guard<std::mutex> guard(devices.lock);
@@ -260,7 +263,7 @@ void device_initialize(int number, const char *type, void *, ompt::Lookup, const
   const bool host = std::strstr(type, "generic") || std::strstr(type, "x86_64") || std::strstr(type, "aarch64") || std::strstr(type, "host");
   const uint32_t name = occatrace_intern(type);
   device.id = occatrace_device(occatrace_intern("openmp"), occatrace_intern("OpenMP target"), name, 0, static_cast<uint64_t>(number));
-  if (host) device.queue = occatrace_queue(device.id, static_cast<uint64_t>(number), 0, 0);
+  if (host) device.queue = occatrace_queue(device.id, static_cast<uint64_t>(number), 0, context_of(number));
 }
 
 uint32_t queue_of(int number) {
@@ -416,6 +419,7 @@ void target_data_op_emi(int endpoint, ompt::Data *, ompt::Data *, uint64_t *, in
     e.host = number(source);
     e.bytes = bytes;
     e.target_seq = at.state->target_seq;
+    e.context = queue_of(destination_device) ? context_of(destination_device) : 0;
     events->target_alloc(&e);
   } else if (level == OCCATRACE_EVENT && op == ompt::Delete) {
     auto e = op_event<occatrace_openmp_target_free>(at, caller);
