@@ -3,6 +3,8 @@
 //   babeltrace2 --plugin-path=DIR TRACE --component=sink.occatrace.summary
 #include <babeltrace2/babeltrace.h>
 
+#include "calls.h"
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -83,7 +85,7 @@ class Summary {
         if (bt_stream_class_borrow_default_clock_class_const(stream) == nullptr || payload == nullptr ||
             bt_field_class_structure_borrow_member_by_name_const(payload, "seq") == nullptr ||
             bt_field_class_structure_borrow_member_by_name_const(payload, "end") != nullptr ||
-            row.name.rfind("occatrace_process:", 0) == 0) {
+            row.name.rfind("occatrace_process:", 0) == 0 || row.name.rfind("occatrace_annotation:", 0) == 0) {
             return row;
         }
         for (uint64_t i = 0; i < bt_field_class_structure_get_member_count(payload); i++) {
@@ -176,3 +178,9 @@ BT_PLUGIN_SINK_COMPONENT_CLASS_DESCRIPTION(summary, "Print a table of the calls:
 BT_PLUGIN_SINK_COMPONENT_CLASS_INITIALIZE_METHOD(summary, initialize);
 BT_PLUGIN_SINK_COMPONENT_CLASS_FINALIZE_METHOD(summary, finalize);
 BT_PLUGIN_SINK_COMPONENT_CLASS_GRAPH_IS_CONFIGURED_METHOD(summary, graph_is_configured);
+
+BT_PLUGIN_FILTER_COMPONENT_CLASS(calls, calls_next);
+BT_PLUGIN_FILTER_COMPONENT_CLASS_DESCRIPTION(calls, "Calls and device work as plain events, whatever their layout in the trace");
+BT_PLUGIN_FILTER_COMPONENT_CLASS_INITIALIZE_METHOD(calls, calls_initialize);
+BT_PLUGIN_FILTER_COMPONENT_CLASS_MESSAGE_ITERATOR_CLASS_INITIALIZE_METHOD(calls, calls_iterator_initialize);
+BT_PLUGIN_FILTER_COMPONENT_CLASS_MESSAGE_ITERATOR_CLASS_FINALIZE_METHOD(calls, calls_iterator_finalize);

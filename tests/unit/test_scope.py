@@ -152,6 +152,7 @@ def test_a_window_beside_the_run(run: tuple[FakeTrace, Store]) -> None:
 
 def test_by_rank_and_thread(run: tuple[FakeTrace, Store]) -> None:
     trace, store = run
+
     def key_of(by: str, tid: int) -> str:
         rank = "1" if tid < 200 else "0"
         return rank if by == "rank" else f"{rank}: {tid // 100 * 100}:{tid}"
