@@ -1,12 +1,16 @@
-"""Slices per second and bytes per slice of the timeline's encoder, beside the Python builder of the perfetto package.
+"""Slices per second and bytes per slice of the timeline's encoder, beside a writer with protozero and the Python builder
+of the perfetto package. Debian's libprotozero-dev is installed if it is not there and this is root.
 
-Both write the same slices on the same tracks in one run: lean ones (a name and two times), and rich ones (two arguments
+All write the same slices on the same tracks in one run: lean ones (a name and two times), and rich ones (two arguments
 on all, a flow on half of them). CPU time of one thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -37,6 +41,19 @@ class Content:
         # Half of the slices have a flow, each tied to its like on the neighbour's track.
         self.flows = np.arange(0, (count + 1) // 2, dtype=np.uint64)
         self.offsets = (np.arange(count + 1, dtype=np.uint32) + 1) // 2
+
+    def columns(self, number: int) -> list[npt.NDArray[np.uint64]]:
+        """As the writer with protozero reads them."""
+        count = len(self.start)
+        flow = np.zeros(count, np.uint64)
+        flow[0::2] = np.uint64(1 + (number // 2) * count) + self.flows
+        return [
+            np.array([count], np.uint64),
+            self.start,
+            self.end,
+            *(c.astype(np.uint64) for c in (self.name, self.bytes, self.block)),
+            flow,
+        ]
 
 
 def native(path: Path, tracks: list[Content], rich: bool) -> float:
@@ -115,6 +132,21 @@ def python(path: Path, tracks: list[Content], rich: bool) -> float:
     return time.process_time() - begin
 
 
+def protozero(folder: Path) -> Path | None:
+    """The compiled writer; None if protozero cannot be had."""
+    header = Path("/usr/include/protozero/pbf_writer.hpp")
+    if not header.exists() and shutil.which("apt-get") and os.geteuid() == 0:
+        command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", "libprotozero-dev"]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if not header.exists():
+        print("protozero is not installed (apt-get install libprotozero-dev): no comparison with it")
+        return None
+    source = Path(__file__).parent / "programs" / "protozero_timeline.cpp"
+    program = folder / "protozero_timeline"
+    subprocess.run(["g++", "-O2", "-DNDEBUG", "-std=c++17", "-o", program, source], check=True)
+    return program
+
+
 def main() -> None:
     """Prints a line for each writer and content."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -130,6 +162,20 @@ def main() -> None:
             writers.append(("perfetto (Python)", python, args.python_slices))
         except ImportError:
             print("the Python package perfetto is not installed: no comparison")
+        program = protozero(Path(folder))
+
+        def with_protozero(path: Path, tracks: list[Content], rich: bool) -> float:
+            assert program
+            columns = path.with_suffix(".columns")
+            if not columns.exists():
+                with columns.open("wb") as file:
+                    for number, content in enumerate(tracks):
+                        for column in content.columns(number):
+                            column.tofile(file)
+            return float(subprocess.check_output([program, columns, path, str(int(rich))]))
+
+        if program:
+            writers.insert(1, ("protozero", with_protozero, args.slices))
         for name, writer, slices in writers:
             tracks = [Content(slices // TRACKS, seed) for seed in range(TRACKS)]
             total = sum(len(t.start) for t in tracks)
