@@ -418,6 +418,19 @@ start_ns     UBIGINT   ns     call begins
 """),
     ),
     Table(
+        "host_clocks",
+        "how far the clock of each host is ahead of the first one's (only in runs of several hosts); all times of the other"
+        " tables are shown on the clock of the first",
+        _columns("""
+trace           VARCHAR  text    folder of the host's trace
+ahead_ns        DOUBLE   ns      how far it is ahead at since_ns
+drift           DOUBLE   number  nanoseconds gained per nanosecond
+since_ns        BIGINT   ns      moment, by its own clock, for which ahead_ns is stated
+uncertainty_ns  DOUBLE   ns      the truth is at most so far away; null: nothing but the wall clocks is known
+edges           UBIGINT  count   messages and collectives behind it
+"""),
+    ),
+    Table(
         "losses",
         "threads of which events are missing",
         _columns("""
@@ -429,6 +442,14 @@ unfinished   UBIGINT   count  numbers taken by blocking calls that never returne
 lost         UBIGINT   count  events lost
 """),
     ),
+)
+
+# Columns that are moments by the host's clock, and such that are lengths of time or by another clock.
+MOMENTS = ("start_ns", "end_ns", "queued_ns", "submitted_ns", "host_ns", "time_ns", "mono_ns", "first_ns")
+NO_MOMENTS = (
+    *("total_ns", "mean_ns", "min_ns", "max_ns", "worst_ns", "uncertainty_ns", "value_ns"),
+    *("realtime_ns", "ahead_ns", "since_ns", "call_ns", "free_call_ns"),
+    *("barrier_ns", "wait_ns", "mutex_ns", "task_ns", "late_ns", "join_ns"),
 )
 
 BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

@@ -18,13 +18,13 @@ from typing import Any
 
 import duckdb
 
-from occatrace import __version__, reports
+from occatrace import __version__, job, merge, reports
 from occatrace import model as model_module
 from occatrace.calls import CallsWriter
 from occatrace.ingest import FirstPass, HostTrace, Reader
 from occatrace.model import Model
 from occatrace.run import RunError
-from occatrace.schema import CALLS, SCHEMA_VERSION, TABLES, Table
+from occatrace.schema import BY_NAME, CALLS, MOMENTS, SCHEMA_VERSION, TABLES, Table
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 
@@ -106,7 +106,8 @@ class Store:
             for name in self._calls:
                 api, _, function = name.partition(".")
                 files = sql_text(str(folder / name / "*.parquet"))
-                self.con.execute(f"CREATE OR REPLACE VIEW {sql_name(name)} AS SELECT * FROM read_parquet({files})")
+                rows = _aligned(CALLS, f"read_parquet({files})", self.con)
+                self.con.execute(f"CREATE OR REPLACE VIEW {sql_name(name)} AS {rows}")
                 shown = self.model.tally_function(f"{api}:{function}")[1]
                 parts.append(
                     f"SELECT {sql_text(api)} AS api, {sql_text(shown)} AS function, {common} FROM {sql_name(name)}"
@@ -168,7 +169,7 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
     """The tables of a run; made from its trace where they are not there yet, or are those of an older version."""
     model = model or model_module.load()
     path = run / "tables"
-    temporary = Path(tempfile.mkdtemp(prefix="occatrace-"))
+    temporary = _scratch(run)
     try:
         con = connect(temporary)
         problems = None
@@ -216,34 +217,116 @@ def _build(
     model: Model,
     open_trace: OpenTrace,
     host: str | None = None,
-) -> Sequence[str]:
-    """Tables from the traces of all hosts, or of one."""
+) -> Sequence[str] | None:
+    """Tables from the traces of all hosts, or of one. The tables of a single host stay in `con`, those of several are
+    opened again, with their times on one clock; then the result is None."""
     traces = [trace for trace in _host_traces(run, open_trace) if host in (None, trace.host)]
-    if not traces:
-        raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
-    problems = FirstPass(con, model).run(traces)
-    partial = path.with_name(f"tables.partial-{os.getpid()}")
+    partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(mode=0o700)
     try:
+        if host is None and (run / "nodes").is_dir():
+            _build_from_nodes(run, partial, con, model, open_trace, [trace.host for trace in traces])
+            _put_in_place(partial, path)
+            return None
+        if not traces:
+            raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
+        problems = FirstPass(con, model).run(traces)
+        partial.mkdir(mode=0o700)
         for table in TABLES:
             file = sql_text(str(partial / f"{table.name}.parquet"))
             con.execute(f"COPY {table.name} TO {file} (FORMAT parquet, COMPRESSION zstd)")
         manifest = {"schema": SCHEMA_VERSION, "version": __version__, "problems": list(problems)}
         (partial / "tables.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        older = path.with_name(f"tables.older-{os.getpid()}")
-        if path.exists():
-            path.rename(older)
-        partial.rename(path)
-        shutil.rmtree(older, ignore_errors=True)
+        if len(traces) > 1:
+            for table in TABLES:
+                con.execute(f"DROP TABLE {table.name}")
+            _write_clocks(partial, con)
+        _put_in_place(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return problems
+    return None if len(traces) > 1 else problems
+
+
+def _put_in_place(made: Path, path: Path) -> None:
+    """New tables instead of those of an older version, if there are any."""
+    older = path.with_name(f"tables.older-{os.getpid()}")
+    if path.exists():
+        path.rename(older)
+    made.rename(path)
+    shutil.rmtree(older, ignore_errors=True)
+
+
+def _build_from_nodes(
+    run: Path, out: Path, con: duckdb.DuckDBPyConnection, model: Model, open_trace: OpenTrace, hosts: Sequence[str]
+) -> None:
+    """Tables of a job from those of its nodes. Of a node that was cut off, what its trace still gives."""
+    parts = {part.name: part for part in (run / "nodes").glob("*") if merge.is_part(part)}
+    problems = []
+    for host in hosts:
+        name = job.node_tables(run, host).name
+        if name not in parts:
+            made = out.with_name(f"{out.name}.{name}")
+            try:
+                with connect() as own:
+                    _build(run, made, own, model, open_trace, host)
+                parts[name] = made
+            except RunError as error:
+                problems.append(f"{host} is missing below: {error}")
+    try:
+        if not parts:
+            raise StoreError(f"{run}: {problems[0] if problems else 'neither tables nor a trace in it'}")
+        merge.merge_tables([parts[name] for name in sorted(parts)], out, con, problems)
+        _write_clocks(out, con)
+    except (duckdb.Error, ValueError, OSError) as error:
+        raise StoreError(f"the tables of the nodes cannot be merged: {error}; remove {run}/nodes") from error
+    finally:
+        for part in parts.values():
+            if part.parent != run / "nodes":
+                shutil.rmtree(part, ignore_errors=True)
+
+
+def _write_clocks(path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    """Compare the clocks of the hosts, from the tables in a folder, and write `host_clocks` beside them."""
+    _views(path, con)
+    rows = merge.compare_clocks(con)
+    con.execute(f"CREATE OR REPLACE TEMP TABLE found_clocks ({BY_NAME['host_clocks'].ddl()})")
+    if rows:
+        con.executemany(f"INSERT INTO found_clocks VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    for table in TABLES:
+        con.execute(f"DROP VIEW {table.name}")
+    file = path / "host_clocks.parquet"
+    file.unlink(missing_ok=True)
+    con.execute(f"COPY found_clocks TO {sql_text(str(file))} (FORMAT parquet, COMPRESSION zstd)")
+    con.execute("DROP TABLE found_clocks")
+
+
+def read_clocks(run: Path) -> Mapping[str, Any]:
+    """What run.json says of the clocks of a run of several hosts: by host, how far ahead it is, and how surely."""
+    file = run / "tables" / "host_clocks.parquet"
+    try:
+        with duckdb.connect() as con:
+            rows = con.execute(f"SELECT * FROM read_parquet({sql_text(str(file))})").fetchall()
+    except duckdb.Error:
+        return {}
+    names = [column.name for column in BY_NAME["host_clocks"].columns[1:]]
+    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
+
+
+def _scratch(run: Path) -> Path:
+    """A folder for temporary files: in the run, where whoever is killed leaves them for the next to clear away."""
+    if not os.access(run, os.W_OK):
+        return Path(tempfile.mkdtemp(prefix="occatrace-"))
+    here = f".scratch-{os.uname().nodename}-"
+    for left in run.glob(f"{here}*-*"):
+        pid = left.name.removeprefix(here).partition("-")[0]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{here}{os.getpid()}-", dir=run))
 
 
 def build_node(run: Path, host: str, path: Path) -> None:
     """The tables of one node of a job, from its own trace alone."""
-    temporary = Path(tempfile.mkdtemp(prefix=".occatrace-", dir=run))
+    temporary = _scratch(run)
     try:
         with connect(temporary) as con:
             _build(run, path, con, model_module.load(), native_reader, host)
@@ -255,6 +338,29 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     """Open the tables that are there; those of an older version, without a trace to make them again, as far as they go."""
     manifest = _manifest(path) or {}
     older = manifest.get("schema", 0) < SCHEMA_VERSION
+    lacking = _views(path, con, older)
+    if con.execute("SELECT 1 FROM host_clocks WHERE ahead_ns != 0 OR drift != 0 LIMIT 1").fetchall():
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE process_clocks AS SELECT process, ahead_ns, drift, since_ns"
+            " FROM processes JOIN host_clocks USING (trace)"
+        )
+        for table in TABLES:
+            file = path / f"{table.name}.parquet"
+            if file.exists() and any(c.name == "process" for c in table.columns):
+                rows = _aligned(table, f"({_columns_of(con, table, file)})", con)
+                con.execute(f"CREATE OR REPLACE VIEW {table.name} AS {rows}")
+    problems = list(manifest.get("problems", ()))
+    if older:
+        empty = f": nothing is known of {', '.join(lacking)}" if lacking else ""
+        problems.append(
+            f"the tables were made by {_maker(manifest)}, of version {manifest.get('schema')} (now {SCHEMA_VERSION}), and the"
+            f" trace is gone{empty}"
+        )
+    return problems
+
+
+def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False) -> list[str]:
+    """A view of each table as it is; returns those that tables of an older version do not have."""
     lacking = []
     for table in TABLES:
         file = path / f"{table.name}.parquet"
@@ -267,14 +373,7 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
         except duckdb.Error as error:
             reason = "is missing" if not file.exists() else f"is damaged ({str(error).splitlines()[0]})"
             raise StoreError(f"{file} {reason}; remove {path} to make the tables again from the trace") from error
-    problems = list(manifest.get("problems", ()))
-    if older:
-        empty = f": nothing is known of {', '.join(lacking)}" if lacking else ""
-        problems.append(
-            f"the tables were made by {_maker(manifest)}, of version {manifest.get('schema')} (now {SCHEMA_VERSION}), and the"
-            f" trace is gone{empty}"
-        )
-    return problems
+    return lacking
 
 
 def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path) -> str:
@@ -283,3 +382,17 @@ def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path) -> str
     there = {row[0] for row in con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     columns = (sql_name(c.name) if c.name in there else f"NULL::{c.type} AS {sql_name(c.name)}" for c in table.columns)
     return f"SELECT {', '.join(columns)} FROM {source}"
+
+
+def _aligned(table: Table, source: str, con: duckdb.DuckDBPyConnection) -> str:
+    """Rows with their moments on the clock of the first host, where the run has several that differ."""
+    moments = [column for column in table.columns if column.name in MOMENTS]
+    differ = con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'process_clocks'").fetchall()
+    if not moments or not differ:
+        return f"SELECT * FROM {source}"
+    shifted = ", ".join(
+        f'CASE WHEN t."{c.name}" > 0 THEN (t."{c.name}"::BIGINT - round(k.ahead_ns + k.drift *'
+        f' (t."{c.name}"::BIGINT - k.since_ns))::BIGINT)::{c.type} ELSE t."{c.name}" END AS "{c.name}"'
+        for c in moments
+    )
+    return f"SELECT t.* REPLACE ({shifted}) FROM {source} t JOIN process_clocks k ON k.process = t.process"

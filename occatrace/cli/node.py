@@ -16,7 +16,7 @@ import stat
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,7 @@ def main(args: argparse.Namespace, desk: job.Desk, key: str, place: Place, launc
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     node = Node(args, desk, key, place, launcher)
+    node.heard = fallback is not None
     signal.signal(signal.SIGTERM, node.hurry)
     try:
         node.serve()
@@ -111,9 +112,11 @@ class Node:
         assert desk.listener
         self.args = args
         self.key = key
-        self.place = place
         self.launcher = launcher
         self.host = job.host_name()
+        if os.environ.get("OCCATRACE_TEST_HOST"):  # then the launcher's count of the node is not right
+            place = replace(place, local_size=None)
+        self.place = place
         self.patience = job.patience()
         self.desk_folder = desk.folder
         self.listener = desk.listener
@@ -129,7 +132,9 @@ class Node:
         self.meeting: job.Meeting | None = None
         self.answer: dict[str, Any] = {}
         self.hurried = False
+        self.changed = False  # a rank has come since the others were told
         self.told_first = False
+        self.heard = False  # standard error is the launcher's own
         self.state = job.NodeState(self.host)
         self.text = io.StringIO()
         size = place.size
@@ -286,6 +291,7 @@ class Node:
         rank = int(message["rank"])
         member = Member(connection, job.RankState(rank, self.host, int(message["pid"])))
         self.members[rank] = self.open[connection.fileno()] = member
+        self.changed = True
         _send(connection, self.answer | {"first": not self.told_first})
         self.told_first = True
 
@@ -321,7 +327,13 @@ class Node:
     def _all_came(self) -> bool:
         if self.local is not None and len(self.members) >= self.local:
             return True
-        return self.expected is not None and self.members.keys() >= self.expected
+        if self.expected is None:
+            return False
+        came = set(self.members)
+        if self.meeting and self.run and not came >= self.expected:
+            # Where the launcher does not say how many belong to this node, the nodes do so together.
+            came |= {r.rank for node in job.read_nodes(self.run.path) for r in node.ranks}
+        return came >= self.expected
 
     def _wait_for_ranks(self) -> None:
         """Until every rank of this node has ended. Ranks that do not come are waited for a while, and no longer than
@@ -331,7 +343,7 @@ class Node:
         told = 0.0
         while True:
             now = time.monotonic()
-            if self.meeting and now - told > SIGN_OF_LIFE_S:
+            if self.meeting and (now - told > SIGN_OF_LIFE_S or self.changed):
                 told = now
                 self._tell()
             idle_since = None if self.open else idle_since or now
@@ -353,6 +365,7 @@ class Node:
 
     def _tell(self) -> None:
         assert self.run
+        self.changed = False
         self.state.ranks = [m.state for m in self.members.values()]
         with contextlib.suppress(OSError):
             self.state.write(self.run.path)
@@ -458,6 +471,12 @@ class Node:
             from occatrace.cli import report
 
             report.print_reports(self.run.path, self.text, self.args.report, self.args.format)
+            if self.meeting:
+                from occatrace.tables import read_clocks
+
+                self.run = self.run.updated(clocks=read_clocks(self.run.path))
+                for part in (self.run.path / "nodes").glob("*/tables.json"):
+                    shutil.rmtree(part.parent, ignore_errors=True)  # they are in the tables of the run
             if self.args.timeline:
                 from occatrace.cli import timeline
 
@@ -491,6 +510,10 @@ class Node:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(text)
             sys.stderr.flush()
+        if bad and not self.heard and self.run and self.run.path.is_dir():
+            # The launcher may have taken down what we write to.
+            with contextlib.suppress(OSError):
+                (self.run.path / "report.txt").write_text(text, encoding="utf-8")
 
 
 def _send(connection: socket.socket, message: dict[str, Any]) -> None:

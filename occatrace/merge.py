@@ -1,0 +1,149 @@
+"""Tables of several nodes to tables of one run: numbers made unique, clocks compared. All of it streams.
+
+Every node numbers its processes, threads, kernels, … from 1. A number space is a table whose first column is named as
+the table, without the plural; columns of that name anywhere (`process`, `free_thread`) are numbers of that space.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from occatrace import __version__, clocks
+from occatrace.schema import BY_NAME, SCHEMA_VERSION, TABLES, Table
+from occatrace.sql import text as sql_text
+
+FAN = 256  # parts that are merged at once; more of them are merged as a tree
+
+SPACES: Mapping[str, str] = {
+    table.columns[0].name: table.name
+    for table in TABLES
+    if table.columns[0].unit == "id" and table.name in (table.columns[0].name + "s", table.columns[0].name + "es")
+}
+
+
+def space_of(column: str) -> str | None:
+    """The number space of a column: `free_thread` holds a thread."""
+    return next((space for space in SPACES if column == space or column.endswith(f"_{space}")), None)
+
+
+def is_part(folder: Path) -> bool:
+    """Whether a folder holds the tables of a node."""
+    return (folder / "tables.json").is_file()
+
+
+def merge_tables(
+    parts: Sequence[Path], out: Path, con: duckdb.DuckDBPyConnection, problems: Sequence[str] = (), level: int = 0
+) -> list[str]:
+    """Write the tables of all parts, in their order, to the new folder `out`; returns what was wrong with any of them,
+    after the `problems` given."""
+    if len(parts) > FAN:
+        merged = []
+        try:
+            for at in range(0, len(parts), FAN):
+                merged.append(out.with_name(f"{out.name}.level{level}-{at // FAN:06}"))
+                merge_tables(parts[at : at + FAN], merged[-1], con, (), level + 1)
+            return merge_tables(merged, out, con, problems, level + 1)
+        finally:
+            for folder in merged:
+                shutil.rmtree(folder, ignore_errors=True)
+    problems = list(problems)
+    for part in parts:
+        manifest: Mapping[str, Any] = json.loads((part / "tables.json").read_text(encoding="utf-8"))
+        if manifest.get("schema") != SCHEMA_VERSION:
+            raise ValueError(f"{part}: tables of schema version {manifest.get('schema')}, not {SCHEMA_VERSION}")
+        problems += manifest.get("problems", ())
+    out.mkdir(mode=0o700)
+    first = {space: _firsts(parts, table, space, con) for space, table in SPACES.items()}
+    for table in TABLES:
+        sources = _sources(parts, table)
+        con.register(
+            "parts",
+            {
+                "filename": np.array([str(file) for _, file in sources], object),
+                **{f"first_{space}": np.array([first[space][i] for i, _ in sources], np.uint32) for space in SPACES},
+            },
+        )
+        names = ", ".join(sql_text(str(file)) for _, file in sources)
+        con.execute(
+            f"COPY (SELECT {_columns(table)} FROM read_parquet([{names}], filename = true) t JOIN parts p USING (filename))"
+            f" TO {sql_text(str(out / f'{table.name}.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
+        )
+        con.unregister("parts")
+    (out / "tables.json").write_text(
+        json.dumps({"schema": SCHEMA_VERSION, "version": __version__, "problems": problems}, indent=1), encoding="utf-8"
+    )
+    return problems
+
+
+def _sources(parts: Sequence[Path], table: Table) -> list[tuple[int, Path]]:
+    return [(i, part / f"{table.name}.parquet") for i, part in enumerate(parts)]
+
+
+def _firsts(parts: Sequence[Path], table: str, column: str, con: duckdb.DuckDBPyConnection) -> list[int]:
+    """What to add to the numbers of each part, so that they go on where those of the part before end."""
+    names = ", ".join(sql_text(str(part / f"{table}.parquet")) for part in parts)
+    highest = dict(
+        con.execute(
+            f"SELECT filename, max({column}) FROM read_parquet([{names}], filename = true) GROUP BY ALL"
+        ).fetchall()
+    )
+    firsts, total = [], 0
+    for part in parts:
+        firsts.append(total)
+        total += highest.get(str(part / f"{table}.parquet")) or 0
+    return firsts
+
+
+def _columns(table: Table) -> str:
+    out = []
+    for column in table.columns:
+        space = space_of(column.name) if column.unit == "id" else None
+        value = f't."{column.name}"'
+        if space:
+            value = f'({value} + p.first_{space})::{column.type} AS "{column.name}"'
+        out.append(value)
+    return ", ".join(out)
+
+
+# ---- clocks ----
+
+
+def compare_clocks(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """Rows of the table `host_clocks` for the open tables of a run with several hosts; none for one host."""
+    walls = con.execute(
+        "SELECT trace, median(realtime_ns::BIGINT - mono_ns::BIGINT) FROM processes GROUP BY trace ORDER BY trace"
+    ).fetchall()
+    if len(walls) < 2:
+        return []
+    hosts = {trace: number for number, (trace, _) in enumerate(walls)}
+    wall = {hosts[trace]: float(value) for trace, value in walls if value}
+    found = clocks.offsets(len(hosts), _edges(con, hosts), wall)
+    rows = []
+    for trace, number in hosts.items():
+        offset = found.get(number, clocks.Offset(0.0, None))
+        rows.append((trace, offset.at_ns, offset.drift, offset.since_ns, offset.uncertainty_ns, offset.edges))
+    return rows
+
+
+def _edges(con: duckdb.DuckDBPyConnection, hosts: Mapping[str, int]) -> clocks.Edges:
+    """What went from host to host: matched messages, and collectives."""
+    parts: list[clocks.Edges] = []
+    for name, make in (("messages", _of_messages), ("collectives", _of_collectives)):
+        if name in BY_NAME:
+            parts.append(make(con, hosts))
+    return clocks.Edges.concat(parts)
+
+
+def _of_messages(con: duckdb.DuckDBPyConnection, hosts: Mapping[str, int]) -> clocks.Edges:
+    return clocks.Edges.concat([])
+
+
+def _of_collectives(con: duckdb.DuckDBPyConnection, hosts: Mapping[str, int]) -> clocks.Edges:
+    return clocks.Edges.concat([])

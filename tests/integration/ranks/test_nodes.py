@@ -1,0 +1,119 @@
+"""A job on several nodes: here the names of the nodes are given, everything else is as on a cluster whose nodes share a
+folder and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from ..session.conftest import OCCA_PROF, PROGRAMS, Person, wait_for
+from .conftest import MPIS, Job, make_job, numbers
+
+END = "the run is in"
+# Two ranks on each node, the second node's clock as SHIFT says.
+NODE = """
+rank=${OMPI_COMM_WORLD_RANK-$PMI_RANK}
+export OCCATRACE_TEST_HOST=node$((rank / 2))
+[ $rank -lt 2 ] || [ -z "$SHIFT" ] || export SHIFT_NS=$SHIFT LD_PRELOAD=$SHIFT_LIBRARY
+exec "$@"
+"""
+
+
+def on_nodes(job: Job, ranks: int, *command: object, **env: str) -> subprocess.CompletedProcess[str]:
+    return job.run(
+        ranks, "sh", "-c", NODE, "sh", *OCCA_PROF, "-o", job.folder / "run", *command, **{"SHIFT": "", **env}
+    )
+
+
+@pytest.fixture(scope="session")
+def shift_library(mpi_programs: Path) -> Path:
+    library = mpi_programs / "libshift.so"
+    source = PROGRAMS / "shift_clock.c"
+    if not source.exists():
+        source = Path(__file__).resolve().parents[2] / "programs" / "session" / "shift_clock.c"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+def test_two_nodes(job: Job) -> None:
+    done = on_nodes(job, 4, job.program)
+    assert (done.returncode, done.stdout) == (0, "4 ranks, sum 6\n"), done.stderr
+    assert done.stderr.count(END) == 1, done.stderr
+    facts = job.facts
+    assert facts["notes"] == [] and facts["job"]["nodes"] == ["node0", "node1"]
+    rows = job.query("SELECT rank, host, trace, process FROM processes ORDER BY rank")
+    assert [row[:3] for row in rows] == [(r, f"node{r // 2}", f"node{r // 2}") for r in range(4)]
+    assert {row[3] for row in rows} == {1, 2, 3, 4}
+    # Every thread belongs to a process of its own node, by its number there.
+    tables = job.folder / "run" / "tables"
+    stray = duckdb.sql(
+        f"SELECT t.tid, p.pid FROM '{tables}/threads.parquet' t JOIN '{tables}/processes.parquet' p USING (process)"
+        " WHERE t.start_ns < p.start_ns - 1e9"
+    ).fetchall()
+    assert stray == []
+    assert sorted(p.name for p in (job.folder / "run").iterdir() if p.name[0] != ".") == [
+        "nodes",
+        "run.json",
+        "tables",
+        "trace",
+    ]
+    job.nothing_left()
+
+
+def test_the_clocks_of_two_nodes(job: Job, shift_library: Path) -> None:
+    shift = 2_500_000_000
+    done = on_nodes(job, 4, job.program, SHIFT=str(shift), SHIFT_LIBRARY=str(shift_library))
+    assert done.returncode == 0, done.stderr
+    clocks = job.facts["clocks"]
+    assert clocks["node0"]["ahead_ns"] == 0
+    assert clocks["node1"]["ahead_ns"] == pytest.approx(shift, abs=2_000_000)
+    # As recorded the ranks are seconds apart, as shown they are not.
+    raw = numbers(job.query("SELECT start_ns FROM processes ORDER BY rank"))
+    assert min(raw[2:]) - max(raw[:2]) > shift - 1_000_000_000
+    query = "SELECT max(start_ns) - min(start_ns) AS spread FROM processes"
+    said = subprocess.run(
+        [*OCCA_PROF, "query", job.folder / "run", query, "--format", "csv"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=job.environment(),
+    ).stdout
+    assert int(said.splitlines()[-1]) < 1_000_000_000
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_node_that_is_cut_off(mpi: str, mpi_programs: Path, job_folder: Path, people: dict[str, Person]) -> None:
+    """Everything on the second node is killed at once: the first one reports, and names what is missing. (An ordinary
+    user's, because these nodes would share root's daemon.)"""
+    job = make_job(mpi, mpi_programs, job_folder, people["user"])
+    words = job.words(4, "sh", "-c", NODE, "sh", *OCCA_PROF, "-o", job.folder / "run", job.program, "*:run=3")
+    env = job.environment(OCCATRACE_PATIENCE="1.5", SHIFT="")
+    said = job.folder / "said"
+    said.touch()
+    said.chmod(0o666)  # what a pipe of root's is not
+    with said.open("a") as file:
+        running = job.person.start(words, env=env, cwd=job.folder, stderr=file)
+    end = time.monotonic() + 15
+    while len(list((job.folder / "run").glob("trace/*/ust"))) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(0.7)
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (process / "environ").read_bytes()
+            if b"OCCATRACE_TEST_HOST=node1" in environ and str(job.folder).encode() in environ:
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            continue
+    running.communicate(timeout=40)
+    wait_for(lambda: END in said.read_text(), 20)
+    assert said.read_text().count(END) == 1
+    notes = job.facts["notes"]
+    assert any("node1 did not finish" in note for note in notes), notes
+    assert any("ranks 2-3" in note for note in notes), notes
+    assert {0, 1} <= set(numbers(job.query("SELECT rank FROM processes")))
