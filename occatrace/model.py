@@ -100,6 +100,7 @@ class Function:
     activity: str | None
     allocates: Allocates | None = None
     frees: Frees | None = None
+    compiles: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,11 @@ class Model:
     def memory_code(self) -> Mapping[tuple[str, str], int]:
         """Place in `memory_functions`."""
         return {head: at for at, head in enumerate(self.memory_functions)}
+
+    @cached_property
+    def compiling(self) -> tuple[Function, ...]:
+        """The functions that build or load code for a device."""
+        return tuple(f for f in self.functions if f.compiles)
 
     def tally_function(self, name: str) -> tuple[str, str]:
         """API and shown name of a tally's "api:function"."""
@@ -227,6 +233,7 @@ def from_json(data: Mapping[str, Any]) -> Model:
                     activity=f.get("activity"),
                     allocates=_allocates(f.get("allocates"), memory_kinds),
                     frees=_frees(f.get("frees")),
+                    compiles=bool(f.get("compiles")),
                 )
             )
     enums = {

@@ -276,6 +276,26 @@ free_call_ns  UBIGINT   ns     duration of the freeing call; 0 where only the en
 """),
     ),
     Table(
+        "builds",
+        "calls that build or load code for a device: OCCA's, and those of the API below within them",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread
+api          VARCHAR   text   API
+function     VARCHAR   text   function
+name         VARCHAR   text   kernel that OCCA was asked for; null: another API
+kernel       UINTEGER  id     its kernel; null: it failed, or another API
+mode         VARCHAR   text   OCCA mode; null: another API
+source       VARCHAR   text   source file; null: another API
+cached       BOOLEAN   bool   the binary was there and nothing was compiled; null: another API
+compiler_ns  UBIGINT   ns     processor time of the compilers that OCCA ran as child processes meanwhile
+start_ns     UBIGINT   ns     call begins
+end_ns       UBIGINT   ns     call returns
+failed       BOOLEAN   bool   it failed, by the model's failure rule
+"""),
+    ),
+    Table(
         "ranges",
         "what the program marked by annotations: ranges and marks",
         _columns("""

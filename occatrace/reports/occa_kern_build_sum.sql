@@ -1,29 +1,38 @@
 -- title: OCCA kernel builds
--- about: calls that build or load kernels, and the backend's compiler within them
--- needs: calls
+-- about: calls that build or load kernels: how many found their binary in OCCA's cache, and what the compilers took. OCCA runs
+--   the compiler of the host as a child process: its processor time is known; the compiler of the backend is a call within
+-- counts: builds
 -- share: of the time in these calls
 -- column: share percent Time
 -- column: total_ns ns Total
--- column: calls count Calls
+-- column: builds count Builds (calls that built or loaded the kernel)
+-- column: hits count Cache hits (of these, the binary was there and nothing was compiled)
 -- column: avg_ns ns Avg
 -- column: max_ns ns Max
--- column: compiler_ns ns In the backend's compiler
+-- column: built_avg_ns ns Avg built (of those that were no cache hits)
+-- column: hit_avg_ns ns Avg hit
+-- column: host_compiler_ns ns Host compiler (processor time of the child processes)
+-- column: compiler_ns ns Backend's compiler (calls like clBuildProgram within the builds)
 -- column: failed count Failed
--- column: name text Function
-WITH builds AS (
-    SELECT thread, function, start_ns, end_ns, failed FROM calls WHERE api = 'occa' AND function ILIKE '%buildKernel%'
+-- column: mode text Mode
+-- column: name text Kernel
+-- column: source source Source
+WITH own AS (
+    SELECT *, span(start_ns, end_ns) AS ns, dense_rank() OVER (ORDER BY name, mode, source) AS key FROM builds WHERE api = 'occa'
 ),
-compiler AS (
-    SELECT b.function, sum(span(c.start_ns, c.end_ns)) AS ns
-    FROM calls c JOIN builds b ON b.thread = c.thread AND c.start_ns >= b.start_ns AND c.end_ns <= b.end_ns
-    WHERE c.api != 'occa' AND (c.function ILIKE '%BuildProgram%' OR c.function ILIKE '%CompileProgram%' OR c.function ILIKE '%ModuleLoad%')
-    GROUP BY b.function
+backend AS (
+    SELECT o.key, sum(span(b.start_ns, b.end_ns)) AS ns FROM builds b
+    JOIN own o ON o.thread = b.thread AND b.start_ns >= o.start_ns AND b.end_ns <= o.end_ns
+    WHERE b.api != 'occa' GROUP BY o.key
 ),
 sums AS (
-    SELECT function, count(*) AS calls, sum(span(start_ns, end_ns)) AS total, max(span(start_ns, end_ns)) AS longest,
+    SELECT key, any_value(name) AS name, any_value(mode) AS mode, any_value(source) AS source, count(*) AS builds,
+           count(*) FILTER (cached AND NOT failed) AS hits, sum(ns) AS total, max(ns) AS longest,
+           avg(ns) FILTER (NOT cached) AS built_avg, avg(ns) FILTER (cached) AS hit_avg, sum(compiler_ns) AS compiler,
            count(*) FILTER (failed) AS failed
-    FROM builds GROUP BY function
+    FROM own GROUP BY key
 )
-SELECT share(total, sum(total) OVER ()) AS share, total AS total_ns, calls, total / calls AS avg_ns, longest AS max_ns,
-       coalesce(ns, 0) AS compiler_ns, failed, function AS name
-FROM sums LEFT JOIN compiler USING (function) ORDER BY total DESC, name
+SELECT share(total, sum(total) OVER ()) AS share, total AS total_ns, builds, hits, total / builds AS avg_ns, longest AS max_ns,
+       built_avg AS built_avg_ns, hit_avg AS hit_avg_ns, compiler AS host_compiler_ns, coalesce(ns, 0) AS compiler_ns, failed,
+       coalesce(mode, '') AS mode, coalesce(name, '(unknown kernel)') AS name, coalesce(source, '') AS source
+FROM sums LEFT JOIN backend USING (key) ORDER BY total DESC, name, key

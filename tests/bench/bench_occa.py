@@ -1,5 +1,5 @@
 """What OCCA calls cost, native and traced in turn, in Serial mode, at level event and at level tally: a call of an empty
-kernel, kernel::run() alone, a copy of 4 bytes, malloc and free. Budget: +200 ns for a kernel call at level event."""
+kernel with and without memory arguments, kernel::run() alone, a copy of 4 bytes, malloc and free. Budget: +200 ns for a kernel call at level event."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ PROGRAMS = ROOT / "tests" / "programs" / "occa"
 CALLS, ROUNDS = 20_000, 5
 MEASURES = {
     "kernel_call_ns": ("k(int)", 200),
+    "kernel_memory_call_ns": ("k(int, 4 memory)", 200),
     "kernel_run_ns": ("kernel::run()", None),
     "copyFrom_ns": ("copyFrom, 4 bytes", None),
     "malloc_free_ns": ("malloc and free", None),

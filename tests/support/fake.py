@@ -87,7 +87,7 @@ MODEL_JSON: Mapping[str, Any] = {
                     frees={"handle": "handle"},
                 ),
                 "device_buildKernel": _call(
-                    "source:name", "error:name", failed=_OCCA_FAILED, name="occa::device::buildKernel"
+                    "source:name", "error:name", failed=_OCCA_FAILED, name="occa::device::buildKernel", compiles=True
                 ),
             },
             "enums": {"kind": {"values": {"HtoD": 2, "DtoH": 3}, "bitfield": False}},
@@ -110,7 +110,9 @@ MODEL_JSON: Mapping[str, Any] = {
                     "flags:bitfield:flags", "size:uint", "ret:enum:error", failed=_CL_FAILED, bytes="size"
                 ),
                 "clEnqueueNDRangeKernel": _call("global:array", "ret:enum:error", failed=_CL_FAILED, activity="kernel"),
-                "clBuildProgram": _call("options:string", "ret:enum:error", failed=_CL_FAILED, blocking=True),
+                "clBuildProgram": _call(
+                    "options:string", "ret:enum:error", failed=_CL_FAILED, blocking=True, compiles=True
+                ),
                 "clGetDeviceInfo": _call("ret:enum:error", failed=_CL_FAILED),
             },
             "enums": {

@@ -97,6 +97,8 @@ def _python_function(f: Function) -> dict[str, Any]:
         memory["allocates"] = _allocates(f.allocates)
     if f.frees:
         memory["frees"] = _frees(f.frees)
+    if f.compiles:
+        memory["compiles"] = True
     return memory | {
         "name": f.name,
         "event": f.event,

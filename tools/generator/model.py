@@ -151,6 +151,7 @@ class Function:
     activity: Activity | None = None
     allocates: Allocates | None = None
     frees: Frees | None = None
+    compiles: bool = False  # builds or loads code for a device
     symbols: tuple[str, ...] = ()
     condition: str = ""  # preprocessor condition under which the header has it
     doc: str = ""

@@ -3,6 +3,7 @@
 from occatrace.ingest.gathered import (
     activities,
     allocations,
+    builds,
     counters,
     kernel_runs,
     occa_copies,
@@ -18,6 +19,7 @@ GATHERED: tuple[Gathered, ...] = (
     occa_copies.GATHERED,
     activities.GATHERED,
     allocations.GATHERED,
+    builds.GATHERED,
     ranges.GATHERED,
     counters.GATHERED,
     omp_regions.GATHERED,

@@ -88,3 +88,29 @@ def test_occa_memory(profile_occa: ProfileOcca, build: str, mode: str) -> None:
             *[("addVectors", 2, 3 * part)] * 3,
             ("scaleTwice", 1, part),
         ]
+        # The bandwidth is bytes over time of exactly these calls.
+        query = (
+            "SELECT k.name, sum(r.end_ns - r.start_ns) FROM kernel_runs r JOIN kernels k USING (kernel) GROUP BY k.name"
+        )
+        if mode == "OpenCL":
+            query = (
+                "SELECT k.name, sum(a.end_ns - a.start_ns) FROM activities a JOIN kernels k USING (kernel)"
+                " WHERE a.kind = 'kernel' GROUP BY k.name"
+            )
+        durations = {name: int(ns) for name, ns in run.sql(query).fetchall()}
+        for row, total, count in zip(run.report("occa_kern_bw"), (5 * 7 + 3 * 3, 1), (8, 1), strict=True):
+            assert (row["bytes"], row["calls"], row["mode"]) == (total * part, count, mode)
+            assert row["gb_per_s"] == pytest.approx(total * part / durations[row["name"]])
+
+
+def test_builds_and_the_cache(profile_occa: ProfileOcca, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An empty cache: the first kernel of the file is compiled, the second finds it; then both do."""
+    cache = str(tmp_path_factory.mktemp("cache"))
+    seen = []
+    for _ in range(2):
+        traced = profile_occa(occa_build("gcc"), "memory", "Serial", OCCA_CACHE_DIR=cache)
+        with occatrace.open(traced.folder) as run:
+            rows = {row["name"]: row for row in run.report("occa_kern_build_sum")}
+        seen.append({name: (row["builds"], row["hits"], row["host_compiler_ns"] > 0) for name, row in rows.items()})
+    assert seen[0] == {"addVectors": (1, 0, True), "scaleTwice": (1, 1, False)}
+    assert seen[1] == {"addVectors": (1, 1, False), "scaleTwice": (1, 1, False)}

@@ -35,14 +35,19 @@ int main(int argc, char **argv) {
   device.setup("{mode: '" + mode + "', platform_id: 0, device_id: 0}");
   occa::memory memory = device.malloc(64, occa::dtype::byte);
   occa::kernel empty = device.buildKernel(KERNEL_FOLDER "/work.okl", "empty");
+  occa::kernel withMemory = device.buildKernel(KERNEL_FOLDER "/work.okl", "emptyWithMemory");
+  occa::memory a = device.malloc(64, occa::dtype::byte), b = device.malloc(64, occa::dtype::byte), c = device.malloc(64, occa::dtype::byte);
   float value = 0;
   empty(1);
+  withMemory(1, memory, a, b, c);
 
   const double operatorCall = best(calls, [&] { empty(1); });
+  const double memoryCall = best(calls, [&] { withMemory(1, memory, a, b, c); });
   const double run = best(calls, [&] { empty.run(); });
   const double copyFrom = best(calls, [&] { memory.copyFrom(&value, sizeof value); });
   const double allocate = best(calls, [&] { occa::memory m = device.malloc(64, occa::dtype::byte); });
-  std::cout << "{\"mode\": \"" << device.mode() << "\", \"kernel_call_ns\": " << operatorCall << ", \"kernel_run_ns\": " << run
+  std::cout << "{\"mode\": \"" << device.mode() << "\", \"kernel_call_ns\": " << operatorCall
+            << ", \"kernel_memory_call_ns\": " << memoryCall << ", \"kernel_run_ns\": " << run
             << ", \"copyFrom_ns\": " << copyFrom << ", \"malloc_free_ns\": " << allocate << "}" << std::endl;
   return 0;
 }
