@@ -124,6 +124,11 @@ def open_run(path: Path) -> Run:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
+        from occatrace.adopt import adopt
+
+        adopted = adopt(path)
+        if adopted:
+            return adopted
         raise RunError(_what_is_there(path)) from None
     except NotADirectoryError:
         raise RunError(f"{path} is a file, not a run: give the folder that `occa_prof PROGRAM` made") from None

@@ -28,6 +28,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "flamegraph": "write host time by nesting of calls, for viewers of flame graphs",
         "doctor": "say what is installed, what is missing, and what each missing thing costs",
         "paths": "say where the installed libraries and plugins are",
+        "start": "record whatever a shell runs, until `stop`",
+        "stop": "end what `start` began, and print its summary",
         "env": "say what a profiled program gets in its environment",
     }
 )

@@ -15,7 +15,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Options that change the environment."""
     parser.description = (
         "Say what a profiled program gets in its environment, as lines for a shell.\n"
-        "Without occa_prof's own session the events go to any LTTng session of yours that enables occatrace_*."
+        "Without occa_prof's own session the events go to an LTTng session of yours, and `occa_prof report` reads its trace:\n\n"
+        "  lttng create my-session --output=trace\n"
+        "  lttng enable-event --userspace 'occatrace_*'\n"
+        "  lttng start\n"
+        '  eval "$(occa_prof env)"; ./a.out\n'
+        "  lttng destroy\n"
+        "  occa_prof report trace"
     )
     parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="recording mode")
 
@@ -25,5 +31,5 @@ def run(args: argparse.Namespace) -> int:
     environment = program_environment(os.environ, args.mode, Path("/nonexistent"))
     for name in sorted(environment):
         if environment[name] != os.environ.get(name):
-            print(f"export {name}={shlex.quote(environment[name])}")
+            print(f"export {name}={shlex.quote(environment[name])};")
     return 0

@@ -1,0 +1,175 @@
+"""`occa_prof start NAME`: a session around several commands, until `occa_prof stop NAME`. A process of its own holds the
+session; the shell gets the environment in which commands are recorded."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from occatrace import __version__, events
+from occatrace import run as runs
+from occatrace.cli.dispatch import UsageError, complain
+from occatrace.job import host_name
+
+ANSWER_S = 60.0
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.usage = 'eval "$(occa_prof start [OPTIONS] NAME)"'
+    parser.description = (
+        "Record whatever this shell runs from now on, until `occa_prof stop NAME`. Prints lines for the shell:\n"
+        'eval "$(occa_prof start NAME)"; ./first; ./second; eval "$(occa_prof stop NAME)"'
+    )
+    parser.add_argument("name", metavar="NAME", help="name of the session")
+    parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="what is recorded")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="folder of the run (default: occatrace-NAME-DATE-ID)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the run in DIR")
+    parser.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
+
+
+def control_path(name: str) -> Path:
+    """Where `stop` finds the process that holds the session."""
+    if not name or "/" in name or len(name) > 40:
+        raise UsageError(f"{name!r} is no name for a session: a word without /, of at most 40 characters")
+    base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
+    if len(base) > 40 or not os.access(base, os.W_OK):
+        base = "/tmp"
+    return Path(base, f"occatrace_session-{os.getuid()}-{name}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Start the session and print the environment."""
+    from occatrace import session
+    from occatrace.cli.run import user, working_folder
+
+    control = control_path(args.name)
+    listener = _listen(control, args.name)
+    run_id = runs.new_id()
+    info = runs.RunInfo(
+        program=(args.name,),
+        cwd=working_folder(),
+        host=host_name(),
+        user=user(),
+        started=runs.now(),
+        mode=args.mode,
+        id=run_id,
+        version=__version__,
+    )
+    try:
+        made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force)
+    except runs.RunError:
+        control.unlink()
+        raise
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        status = 1
+        try:
+            ours.close()
+            os.setsid()
+            if os.fork() == 0:
+                _hold(args, made, control, listener, theirs)
+            status = 0
+        finally:
+            os._exit(status)
+    os.wait()
+    theirs.close()
+    listener.close()
+    ours.settimeout(ANSWER_S)
+    try:
+        answer = json.loads(ours.recv(1 << 16) or b"{}")
+    except (OSError, ValueError):
+        answer = {}
+    if "home" not in answer:
+        made.path.joinpath(runs.FILE).unlink()
+        made.path.rmdir()
+        raise UsageError(f"no session: {answer.get('error', 'its process does not answer')}. Try `occa_prof doctor`")
+    environment = session.program_environment(os.environ, args.mode, Path(answer["home"]))
+    environment["OCCATRACE_SOCKET"] = answer["socket"]
+    environment["OCCATRACE_RUN"] = run_id
+    if answer.get("lttng_home"):
+        environment["LTTNG_HOME"] = answer["lttng_home"]
+    print_environment(environment)
+    if sys.stdout.isatty():
+        complain(f'these lines are for the shell: eval "$(occa_prof start {args.name})"')
+    complain(f"recording into {os.path.relpath(made.path)} until: occa_prof stop {args.name}")
+    return 0
+
+
+def print_environment(environment: dict[str, str]) -> None:
+    """What differs from the environment that is there, as lines for a shell."""
+    for name in sorted(environment):
+        if environment[name] != os.environ.get(name):
+            print(f"export {name}={shlex.quote(environment[name])};")
+
+
+def _listen(control: Path, name: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for attempt in range(2):
+        try:
+            listener.bind(str(control))
+            listener.listen(4)
+            return listener
+        except OSError as error:
+            if attempt or not control.exists():
+                raise UsageError(f"cannot make {control}: {error.strerror}") from None
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+                try:
+                    other.connect(str(control))
+                except OSError:
+                    control.unlink(missing_ok=True)  # of a session that was killed
+                    continue
+            raise UsageError(f"session {name} is there already: occa_prof stop {name}, or take another name") from None
+    raise AssertionError("not reached")
+
+
+def _hold(
+    args: argparse.Namespace, made: runs.Run, control: Path, listener: socket.socket, teller: socket.socket
+) -> None:
+    """The process that holds the session until somebody says stop, or asks it to end."""
+    from occatrace import session
+    from occatrace.cli.run import describe
+    from occatrace.daemon import DaemonError
+
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    held = session.Session(
+        run_id=made.info.id, output=made.trace / made.info.host, mode=args.mode, shm_path=args.shm_path
+    )
+    client: socket.socket | None = None
+    try:
+        try:
+            held.start()
+        except (DaemonError, OSError) as error:
+            teller.send(json.dumps({"error": str(error)}).encode())
+            return
+        teller.send(json.dumps(held.for_ranks()).encode())
+        teller.close()
+        with contextlib.suppress(SystemExit):  # SIGTERM
+            client, _ = listener.accept()
+        outcome = held.stop()
+        made.updated(
+            ended=runs.now(),
+            session=describe(outcome),
+            processes=tuple(dict.fromkeys(p.pid for p in outcome.processes)),
+            notes=(*outcome.notes, *([f"not traced: {outcome.problem}"] if outcome.problem else [])),
+        )
+        if client:
+            client.send(json.dumps({"run": str(made.path), "state": outcome.state}).encode())
+    finally:
+        control.unlink(missing_ok=True)
+        held.close()
+        if client:
+            client.close()
