@@ -98,17 +98,16 @@ class Counters:
         within = [f"t >= {begin}"] * (begin is not None) + [f"t <= {end}"] * (end is not None)
         if options.ranks:
             ranks = ", ".join(map(str, options.ranks))
-            within.append(f"process IN (SELECT process FROM lives WHERE rank IN ({ranks}))")
+            within.append(f"process IN (SELECT process FROM processes WHERE rank IN ({ranks}))")
         part = self._selection.part.format(process="s.process", t="s.t")
         # What holds when the time that was asked for begins has its value there.
         steps = f"""
             SELECT {_KEY}, t, (sum(d) OVER (PARTITION BY {_KEY} ORDER BY t))::DOUBLE AS value
-            FROM (SELECT {_KEY}, greatest(t + shift, {begin or 0})::BIGINT AS t, sum(d) AS d
-                  FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED}) JOIN lives USING (process) GROUP BY ALL)"""
+            FROM (SELECT {_KEY}, greatest(t, {begin or 0})::BIGINT AS t, sum(d) AS d
+                  FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED}) GROUP BY ALL)"""
         samples = f"""
             SELECT {SAMPLED} AS kind, c.process, coalesce(c.device, 0) AS device, c.name AS label, coalesce(c.unit, '') AS unit,
-                   (c.time_ns + l.shift)::BIGINT AS t, c.value
-            FROM counters c JOIN lives l USING (process)"""
+                   c.time_ns::BIGINT AS t, c.value FROM counters c"""
         self._con.execute(f"""
             COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (
                       SELECT {part} AS part, * FROM ({steps} UNION ALL BY NAME {samples}
@@ -126,9 +125,8 @@ class Counters:
             CREATE OR REPLACE TEMP TABLE device_work AS
             SELECT process, coalesce(device, 0) AS device, kind, bytes, s, e,
                    greatest(s, {begin or 0})::BIGINT AS clipped_s, least(e, {end or "e"})::BIGINT AS clipped_e
-            FROM (SELECT a.process, a.device, a.kind, a.bytes, (a.start_ns + l.shift)::BIGINT AS s,
-                         (greatest(a.end_ns, a.start_ns) + l.shift)::BIGINT AS e
-                  FROM activities a JOIN lives l USING (process) WHERE a.kind <> 'marker')
+            FROM (SELECT process, device, kind, bytes, start_ns::BIGINT AS s, greatest(end_ns, start_ns)::BIGINT AS e
+                  FROM activities WHERE kind <> 'marker')
             WHERE e > {begin or 0} AND s < {end or "9223372036854775807"}""")
         ((first, last),) = con.execute("SELECT min(clipped_s), max(clipped_e) FROM device_work").fetchall()
         width = window_width((last or 0) - (first or 0))

@@ -108,9 +108,9 @@ FROM ranges r JOIN processes p USING (process)
 # What a reader must know before trusting the rest: it stands on a track of its own, over the time that it concerns.
 def _problems(origin: int) -> str:
     return f"""
-SELECT {PROBLEMS} AS kind, l.process AS track, greatest(l.start_ns, {origin}) AS start_ns,
-       greatest(l.end_ns, {origin}) AS end_ns, 0 AS number, n.name, 'problem' AS category, l.process, false AS failed
-FROM lives l JOIN (
+SELECT {PROBLEMS} AS kind, p.process AS track, greatest(p.start_ns, {origin}) AS start_ns,
+       greatest(p.end_ns, p.start_ns, {origin}) AS end_ns, 0 AS number, n.name, 'problem' AS category, p.process, false AS failed
+FROM processes p JOIN (
     SELECT process, format('{{:,}} of {{:,}} events were lost', sum(lost)::BIGINT, sum(expected)::BIGINT) AS name
     FROM losses WHERE lost > 0 GROUP BY process
     UNION ALL
@@ -121,9 +121,9 @@ FROM lives l JOIN (
     SELECT (SELECT min(process) FROM processes), text FROM damages
 ) n USING (process)
 UNION ALL BY NAME
-SELECT {PROBLEMS} AS kind, l.process AS track, l.end_ns AS start_ns, l.end_ns, 1 AS number,
-       'ended without notice (killed or crashed)' AS name, 'problem' AS category, l.process, false AS failed
-FROM lives l JOIN processes USING (process) WHERE exit IS NULL AND l.end_ns >= {origin}
+SELECT {PROBLEMS} AS kind, process AS track, end_ns AS start_ns, end_ns, 1 AS number,
+       'ended without notice (killed or crashed)' AS name, 'problem' AS category, process, false AS failed
+FROM processes WHERE exit IS NULL AND end_ns >= {origin}
 """
 
 
@@ -173,7 +173,7 @@ class Part:
 
 
 class Selection:
-    """The slices of one timeline, sorted by file, track and time, with their flows. Times are those of one clock."""
+    """The slices of one timeline, sorted by file, track and time, with their flows."""
 
     def __init__(self, store: Store, options: Options) -> None:
         self._con = store.con
@@ -181,7 +181,7 @@ class Selection:
         self._slices = store.scratch / "timeline-slices.parquet"
         self._flows = store.scratch / "timeline-flows.parquet"
         self.texts: Sequence[str] = ()
-        self.realtime = self._align()
+        self.realtime = self._wall_clock()
         self.origin, self.begin, self.end = self._resolve(options.window)
         self.part = self._parts(options.split)
         self._choose(options)
@@ -213,25 +213,17 @@ class Selection:
         for path in (self._slices, self._flows):
             path.unlink(missing_ok=True)
 
-    def _align(self) -> int:
-        """Table `lives`: what to add to the times of each process so that all hosts' are of one clock, and CLOCK_REALTIME
-        at that clock's zero, which is given back. A single host's times stay as they are.
-        """
-        self._con.execute("""
-            CREATE OR REPLACE TEMP TABLE lives AS
-            WITH hosts AS (
-                SELECT host, arg_min(realtime_ns::HUGEINT - mono_ns, process) FILTER (realtime_ns > 0) AS boot
-                FROM processes GROUP BY host)
-            SELECT process, rank, coalesce(coalesce(boot, low) - low, 0)::BIGINT AS shift,
-                   start_ns + shift AS start_ns, greatest(end_ns, start_ns) + shift AS end_ns, coalesce(low, 0) AS low
-            FROM processes JOIN hosts USING (host), (SELECT min(boot) AS low FROM hosts)""")
-        return self._one("SELECT coalesce(min(low), 0) FROM lives")
+    def _wall_clock(self) -> int:
+        """CLOCK_REALTIME at the zero of the tables' clock, which is that of the first host."""
+        return self._one(
+            "SELECT coalesce((SELECT realtime_ns::BIGINT - mono_ns::BIGINT FROM processes WHERE realtime_ns > 0"
+            " ORDER BY process LIMIT 1), 0)"
+        )
 
     def _resolve(self, window: Range) -> tuple[int, int | None, int | None]:
         """Zero, which is the run's first call, and begin and end of the part of the run that is wanted."""
         rows = self._con.execute(
-            "SELECT coalesce(min(first_ns + shift), min(l.start_ns), 0), coalesce(max(l.end_ns), 0)"
-            " FROM lives l JOIN processes USING (process)"
+            "SELECT coalesce(min(first_ns), min(start_ns), 0), coalesce(max(end_ns), 0) FROM processes"
         ).fetchall()
         zero, end = map(int, rows[0])
         begin, last = (
@@ -246,7 +238,7 @@ class Selection:
         if split is None:
             return "0"
         if split == "rank":
-            return "(SELECT coalesce(l.rank + 1, 0) FROM lives l WHERE l.process = {process})"
+            return "(SELECT coalesce(p.rank + 1, 0) FROM processes p WHERE p.process = {process})"
         return f"greatest((({{t}})::BIGINT - {self.origin}) // {split}, 0)"
 
     def _one(self, sql: str) -> int:
@@ -283,9 +275,7 @@ class Selection:
         part = self.part.format(process="s.process", t="s.start_ns")
         for given in parts:
             con.execute(f"""
-                INSERT INTO chosen BY NAME SELECT *, {part} AS part FROM (
-                    SELECT w.* REPLACE (w.start_ns + l.shift AS start_ns, w.end_ns + l.shift AS end_ns)
-                    FROM ({given}) w JOIN lives l USING (process)) s{wanted}""")
+                INSERT INTO chosen BY NAME SELECT *, {part} AS part FROM ({given}) s{wanted}""")
         failed = f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track, NULL AS id, NULL AS thread)"
         within = self._conditions(Options(ranks=options.ranks))
         con.execute(f"""
@@ -329,7 +319,7 @@ class Selection:
             out.append(f"({calls} OR s.kind NOT IN ({THREAD}, {RANGES}))" if DEVICE in options.apis else calls)
         if options.ranks:
             ranks = ", ".join(map(str, options.ranks))
-            out.append(f"s.process IN (SELECT l.process FROM lives l WHERE l.rank IN ({ranks}))")
+            out.append(f"s.process IN (SELECT p.process FROM processes p WHERE p.rank IN ({ranks}))")
         if options.threads:
             either = [f"t.name GLOB {sql_text(thread)}" for thread in options.threads]
             either += [f"t.tid = {int(thread)}" for thread in options.threads if thread.isdecimal()]
