@@ -13,6 +13,7 @@ import numpy.typing as npt
 from occatrace import naming
 from occatrace.model import Function
 from occatrace.schema import HOST_MODES, MEMORY_KINDS
+from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 from occatrace.tables import Store
 from occatrace.units import Range, UnitError
@@ -53,9 +54,11 @@ class Options:
 # Calls of threads. An OCCA kernel call carries the name that its author gave the kernel.
 _CALLS = f"""
 SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, c.end_ns, c.seq AS number,
-       CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.title, k.name, c.function) AS name, c.api AS category, c.failed,
+       CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.title, k.name, pl.label, c.function) AS name,
+       c.api AS category, c.failed,
        c.process, c.thread, c.seq, l.id AS correlation,
-       CASE WHEN k.name IS NOT NULL THEN c.function END AS function, k.source,
+       CASE WHEN coalesce(k.name, pl.label) IS NOT NULL THEN c.function END AS function, coalesce(k.source, pl.source) AS source,
+       pl.team, pa.partner,
        coalesce(k.mode, o.mode) AS mode, o.kind AS direction,
        CASE WHEN c.failed THEN coalesce(c.error, 'failed') END AS error, f.code, nullif(c.bytes, 0) AS bytes,
        CASE WHEN o.mode IN {HOST_MODES} AND NOT c.failed AND c.end_ns > c.start_ns
@@ -65,9 +68,23 @@ LEFT JOIN (SELECT r.thread, r.seq, k.name, t.title, k.mode, source_line(k.source
            FROM kernel_runs r JOIN kernels k USING (kernel) LEFT JOIN titles t USING (kernel)) k
        ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
 LEFT JOIN occa_copies o ON c.api = 'occa' AND o.thread = c.thread AND o.seq = c.seq
+LEFT JOIN places pl ON pl.thread = c.thread AND pl.seq = c.seq
+LEFT JOIN partners pa ON pa.thread = c.thread AND pa.seq = c.seq
 LEFT JOIN codes f ON f.thread = c.thread AND f.seq = c.seq
 LEFT JOIN (SELECT thread, seq, min(id) AS id FROM work WHERE thread IS NOT NULL GROUP BY ALL) l
        ON l.thread = c.thread AND l.seq = c.seq
+"""
+# Calls that are constructs of a language: what people know of them is where they stand.
+_PLACES = """
+SELECT thread, seq, any_value(label) AS label, any_value(source) AS source, any_value(team) AS team FROM (
+    SELECT thread, seq, kind || ' in ' || function AS label, nullif(source, '') AS source, nullif(threads, 0) AS team
+    FROM omp_regions WHERE function <> ''
+    UNION ALL
+    SELECT t.thread, t.seq, 'thread of ' || r.function, nullif(r.source, ''), NULL
+    FROM omp_threads t JOIN omp_regions r ON r.thread = t.region_thread AND r.seq = t.region_seq WHERE r.function <> ''
+    UNION ALL
+    SELECT thread, seq, operation || ' in ' || function, nullif(source, ''), NULL FROM omp_targets WHERE function <> ''
+) GROUP BY thread, seq
 """
 _UNFINISHED = f"""
 SELECT {THREAD} AS kind, u.thread AS track, u.start_ns, greatest(p.end_ns, u.start_ns) AS end_ns, u.seq AS number,
@@ -136,6 +153,8 @@ ARGUMENTS = (
     ("source", "text", "source"),
     ("direction", "text", "direction"),
     ("code", "int", "return value"),
+    ("team", "uint", "threads"),
+    ("partner", "int", "partner rank"),
     ("domain", "text", "domain"),
     ("topic", "text", "range category"),
     ("payload", "text", "payload"),
@@ -269,6 +288,8 @@ class Selection:
             " SELECT *, row_number() OVER (ORDER BY start_ns, end_ns, thread, seq)::UBIGINT AS id FROM activities"
         )
         self._name(options.names)
+        con.execute(f"CREATE OR REPLACE TEMP TABLE places AS {_PLACES}")
+        con.execute(f"CREATE OR REPLACE TEMP TABLE partners AS {self._partners()}")
         parts = [_WORK, _UNFINISHED, _RANGES] + ([_CALLS] if self._store.functions() else [])
         wanted = self._conditions(options)
         con.execute(f"CREATE OR REPLACE TEMP TABLE chosen ({', '.join(f'{c} {t}' for c, t in _COLUMNS.items())})")
@@ -282,8 +303,21 @@ class Selection:
             INSERT INTO chosen BY NAME
             SELECT *, {part} AS part FROM ({_problems(self.origin)}) s{within}
             UNION ALL BY NAME {failed} FROM chosen WHERE failed""")
-        for table in ("work", "damages", "codes", "renamed", "titles"):
+        for table in ("work", "damages", "codes", "renamed", "titles", "places", "partners"):
             con.execute(f"DROP TABLE {table}")
+
+    def _partners(self) -> str:
+        """The rank that a call sends to or receives from, where the model has one."""
+        known = {f"{f.api}.{f.key}" for f in self._store.model.functions if any(a.name == "partner" for a in f.args)}
+        parts = [
+            f"SELECT thread, seq, args.partner::BIGINT AS partner FROM {sql_name(name)} WHERE args.partner >= 0"
+            for name in self._store.functions()
+            if name in known
+        ]
+        return (
+            " UNION ALL ".join(parts)
+            or "SELECT 0::UINTEGER AS thread, 0::UINTEGER AS seq, 0::BIGINT AS partner WHERE false"
+        )
 
     def _name(self, style: str) -> None:
         """Tables `renamed` and `titles`: what kernels of backends and of OCCA are to be called."""

@@ -29,9 +29,13 @@ from tests.support.trace_processor import load
 # What the tables hold, each told on its own: calls under the names that authors gave to kernels, and work on devices.
 CALLS = """
 SELECT c.start_ns + p.realtime_ns - p.mono_ns, c.end_ns - c.start_ns,
-       CASE WHEN c.failed THEN '✗ ' ELSE '' END || coalesce(k.name, c.function), t.name, t.tid
+       CASE WHEN c.failed THEN '✗ ' ELSE '' END || coalesce(k.name, o.kind || ' in ' || nullif(o.function, ''),
+           'thread of ' || nullif(i.function, ''), c.function), t.name, t.tid
 FROM calls c JOIN threads t USING (thread) JOIN processes p ON p.process = c.process
 LEFT JOIN kernel_runs r ON r.thread = c.thread AND r.seq = c.seq AND c.api = 'occa' LEFT JOIN kernels k USING (kernel)
+LEFT JOIN omp_regions o ON o.thread = c.thread AND o.seq = c.seq
+LEFT JOIN omp_threads m ON m.thread = c.thread AND m.seq = c.seq
+LEFT JOIN omp_regions i ON i.thread = m.region_thread AND i.seq = m.region_seq
 """
 WORK = """
 SELECT a.start_ns + p.realtime_ns - p.mono_ns, a.end_ns - a.start_ns, a.name
