@@ -3,69 +3,94 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from occatrace.cli import choice
+from occatrace.cli.dispatch import UsageError
 from occatrace.cli.report import FORMATS, add_output, output, run_facts
 from occatrace.reports import Report
-from occatrace.run import open_run
+from occatrace.run import RunError, open_run
 
-KINDS = ("kernels", "memory", "functions")
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from occatrace.compare import Run
+
+KINDS = ("kernels", "memory", "ranges", "functions")
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.description = (
-        "Compare runs by the names of kernels, memory operations and functions. The first run is what the others are\n"
-        "compared with. Differences within the noise, judged from the spread inside each run, are called no difference."
+        "Compare runs by the names of kernels, memory operations, ranges and functions. The first is what the others are\n"
+        "compared with. Differences within the noise are called no difference. What the noise is, single runs can only\n"
+        "guess, from what the other names differ by; several runs of each, with commas between them, tell it."
     )
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folders of runs, two or more")
+    parser.epilog = (
+        "examples:\n"
+        "  occa_prof compare before after --changed\n"
+        "  occa_prof compare before1,before2,before3 after1,after2,after3 --fail-above 5%\n"
+        "  occa_prof compare Serial=run-1 OpenMP=run-2 OpenCL=run-3 --only kernels --format markdown"
+    )
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="folders of runs, two or more: A, A1,A2,… (repetitions), NAME=A (its name)",
+    )
     parser.add_argument("--only", choices=KINDS, action="append", default=[], help="only these names, again for more")
     parser.add_argument(
         "--fail-above",
         metavar="PERCENT",
         type=_percent,
-        help="exit with 1 when anything became slower by more than this",
+        help="exit with 1 when anything became slower by more than this, beyond the noise",
     )
     parser.add_argument("--changed", action="store_true", help="leave out what shows no difference")
     parser.add_argument("--all-columns", action="store_true", help="in a table too: min, avg, max and first call")
+    parser.add_argument("--filter-name", metavar="REGEX", help="only rows whose name this is found in")
+    choice.add_names(parser)
     parser.add_argument("--format", choices=FORMATS, default="table", help="of the comparison (default: table)")
     add_output(parser)
 
 
 def _percent(text: str) -> float:
-    return float(text.removesuffix("%").strip()) / 100
+    try:
+        value = float(text.removesuffix("%").strip()) / 100
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage: write 5% or 5")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare."""
     from occatrace import losses
-    from occatrace.cli.dispatch import UsageError
-    from occatrace.compare import collect, compare
+    from occatrace.compare import NOISE, SAME, compare
     from occatrace.render import Document, renderer
-    from occatrace.tables import open_store
+    from occatrace.reports import Selection, regex
 
     if len(args.runs) < 2:
         raise UsageError("compare which runs? give two or more folders")
-    folders = [open_run(path).path for path in args.runs]
-    kinds = args.only or KINDS
-    found = {}
-    for number, folder in enumerate(folders):
-        label = folder.name if [f.name for f in folders].count(folder.name) == 1 else chr(ord("A") + number % 26)
-        with open_store(folder) as store:
-            found[label if label not in found else f"{label} {number + 1}"] = collect(store, kinds)
-            for line in losses.read(store.con, store.problems, run_facts(folder)).lines():
-                print(f"! {label}: {line}", file=sys.stderr)
-    report, worst = compare(found)
+    if args.filter_name is not None:
+        regex(args.filter_name)
+    variants = _variants(args.runs)
+    report, worst = compare(_collect(variants, args.only or KINDS, args.names))
+    report = Selection(name=args.filter_name).apply(report)
     places = [place for place, column in enumerate(report.columns) if column.name.startswith("verdict")]
     if args.changed:
-        rows = [row for row in report.rows if any(row[place] != "no difference" for place in places)]
-        report = dataclasses.replace(report, rows=rows)
+        rows = [row for row in report.rows if any(row[place] not in (SAME, NOISE, "") for place in places)]
+        report = replace(report, rows=rows)
     if args.format in ("table", "markdown") and not args.all_columns:
-        report = _brief(report)
+        report = _brief(report, list(variants))
+    if args.format in ("csv", "tsv"):
+        for note in report.notes:
+            print(f"! {note}", file=sys.stderr)
     with output(args.output, args.force) as out:
-        document = Document({"program": ["comparison", *map(str, folders)]}, losses.Losses.none(), [report])
+        document = Document({"program": ["comparison", *args.runs]}, losses.Losses.none(), [report])
         renderer(args.format)(document, out)
     if args.fail_above is not None and worst > args.fail_above:
         print(f"occa_prof: slower by {100 * worst:.1f} %, more than {100 * args.fail_above:.3g} %", file=sys.stderr)
@@ -73,8 +98,72 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _brief(report: Report) -> Report:
-    """Only the columns that a verdict needs."""
-    kept = [p for p, c in enumerate(report.columns) if not c.name.startswith(("min_", "avg_", "max_", "first_"))]
-    definition = dataclasses.replace(report.definition, columns=tuple(report.columns[p] for p in kept))
-    return dataclasses.replace(report, definition=definition, rows=[tuple(row[p] for p in kept) for row in report.rows])
+def _variants(words: Sequence[str]) -> dict[str, list[Path]]:
+    """The folders of each variant, by the name it is called."""
+    named: list[tuple[str, list[Path]]] = []
+    for word in words:
+        label, folders = "", word
+        if not Path(word).exists():
+            label, _, folders = word.partition("=") if "=" in word else ("", "", word)
+        paths = [Path(folders)] if Path(folders).exists() else [Path(p) for p in folders.split(",")]
+        opened = [open_run(path).path for path in paths]
+        named.append((label or opened[0].name, opened))
+    out: dict[str, list[Path]] = {}
+    labels = [label for label, _ in named]
+    for number, (label, folders_of) in enumerate(named):
+        # Folders of one name: letters tell them apart.
+        if labels.count(label) > 1:
+            label = chr(ord("A") + number) if number < 26 else f"run {number + 1}"
+        out[label] = folders_of
+    return out
+
+
+def _collect(variants: Mapping[str, Sequence[Path]], kinds: Sequence[str], names: str) -> dict[str, list[Run]]:
+    from occatrace import losses
+    from occatrace.compare import collect, has_occa_kernels
+    from occatrace.tables import open_store
+
+    facts: dict[Path, Mapping[str, Any]] = {f: run_facts(f) for folders in variants.values() for f in folders}
+    occa = True
+    for folder in facts:
+        with open_store(folder) as store:
+            occa = occa and has_occa_kernels(store)
+    out: dict[str, list[Run]] = {}
+    for label, folders in variants.items():
+        for folder in folders:
+            with open_store(folder) as store:
+                found = collect(store, kinds, occa=occa, names=names)
+                for line in losses.read(store.con, store.problems, facts[folder]).lines():
+                    print(f"! {label}: {line}", file=sys.stderr)
+            if not found.series:
+                level = facts[folder].get("mode")
+                why = " (recorded with -m tally: counts, no single calls)" if level == "tally" else ""
+                raise RunError(f"{folder} has nothing to compare: none of {', '.join(kinds)} was recorded{why}")
+            out.setdefault(label, []).append(found)
+    levels = {str(f.get("mode")) for f in facts.values() if f.get("mode")}
+    if len(levels) > 1:
+        print(
+            f"! recorded at different levels ({', '.join(sorted(levels))}): calls of functions differ", file=sys.stderr
+        )
+    return out
+
+
+def _brief(report: Report, labels: Sequence[str]) -> Report:
+    """Of two runs the columns that a verdict needs; of more, as people write it: a column per variant, and a word."""
+    if len(labels) == 2:
+        out = ("min_", "avg_", "max_", "first_")
+        kept = [p for p, c in enumerate(report.columns) if not c.name.startswith(out)]
+        definition = replace(report.definition, columns=tuple(report.columns[p] for p in kept))
+        return replace(report, definition=definition, rows=[tuple(row[p] for p in kept) for row in report.rows])
+    places = {column.name: place for place, column in enumerate(report.columns)}
+    columns = [report.columns[places["kind"]], report.columns[places["name"]]]
+    picked: list[tuple[int, int | None]] = [(places["kind"], None), (places["name"], None)]
+    for number, label in enumerate(labels, 1):
+        columns.append(replace(report.columns[places[f"med_ns_{number}"]], title=label))
+        picked.append((places[f"med_ns_{number}"], places[f"total_ns_{number}"]))
+        if number > 1:
+            columns.append(replace(report.columns[places[f"verdict_{number}"]], title=f"to {labels[0]}"))
+            picked.append((places[f"verdict_{number}"], None))
+    # Totals have no median.
+    rows = [tuple(row[a] if b is None or row[0] != "total" else row[b] for a, b in picked) for row in report.rows]
+    return replace(report, definition=replace(report.definition, columns=tuple(columns)), rows=rows)

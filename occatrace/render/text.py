@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -57,9 +58,10 @@ def render(document: Document, out: TextIO) -> None:
     for line in document.losses.lines():
         console.print(Text(f"! {printable(line)}", style="bold red"), soft_wrap=not terminal)
     for report in document.reports:
-        for title, rows in sections(report):
+        for number, (title, rows) in enumerate(sections(report)):
             console.print()
-            _print_table(console, report, title, rows, console.width if terminal else None)
+            shown = replace(report, notes=()) if number else report
+            _print_table(console, shown, title, rows, console.width if terminal else None)
 
 
 def sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
