@@ -30,11 +30,12 @@ class Failure:
     field: str
     op: str
     value: int
+    ignored: int | None = None  # a value that is an answer and no failure
 
     def mask(self, column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Which calls failed."""
         mask: npt.NDArray[np.bool_] = _OPERATORS[self.op](column, self.value)
-        return mask
+        return mask if self.ignored is None else mask & (column != self.ignored)
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,9 @@ def from_json(data: Mapping[str, Any]) -> Model:
                         )
                         for a in f.get("args", ())
                     ),
-                    failed=Failure(failed["field"], failed["op"], int(failed["value"])) if failed else None,
+                    failed=Failure(failed["field"], failed["op"], int(failed["value"]), failed.get("except"))
+                    if failed
+                    else None,
                     bytes=f.get("bytes"),
                     activity=f.get("activity"),
                     allocates=_allocates(f.get("allocates"), memory_kinds),

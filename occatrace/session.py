@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from occatrace import events, install
+from occatrace import events, install, shims
 from occatrace.daemon import START_TIMEOUT_S, Daemon, DaemonError
 
 CHANNEL = "occatrace"
@@ -418,6 +418,8 @@ def program_environment(inherited: Mapping[str, str], mode: str, links: Path) ->
     env["LD_PRELOAD"] = ":".join(filter(None, [*names, inherited.get("LD_PRELOAD")]))
     env["OCCATRACE_MODE"] = mode
     env["LTTNG_UST_REGISTER_TIMEOUT"] = str(REGISTER_TIMEOUT_MS)
+    if links.is_dir():
+        env.update(shims.environment(inherited, links))
     return env
 
 

@@ -126,17 +126,28 @@ void Queue::record(const Work *done, const Times *times, const int32_t *status, 
       std::copy(work.grid, work.grid + 3, a.grid);
       std::copy(work.block, work.block + 3, a.block);
       a.bytes = work.bytes;
+      // A command of a queue in order begins when the one before it has ended: what says otherwise within the noise of the
+      // stamps is noise.
+      const bool in_order = (flags_.load(std::memory_order_relaxed) & kOutOfOrder) == 0;
       uint64_t *const placed[] = {&a.queued, &a.submitted, &a.start, &a.end};
       const uint64_t stamps[] = {times[at].queued, times[at].submitted, times[at].start, times[at].end};
       uint64_t earliest = work.before;
       uint64_t moved = 0;
       for (size_t step = 0; step < 4; ++step) {
         // A command that failed may have no stamps: it then takes no time, where the one before it was.
-        const uint64_t host = stamps[step] == 0 ? earliest : clock.to_host(stamps[step]);
+        uint64_t host = stamps[step] == 0 ? earliest : clock.to_host(stamps[step]);
+        if (step == 2 && in_order && host < ended_ && ended_ - host < kNoise) host = ended_;
         const uint64_t inside = std::min(std::max(host, earliest), seen);
         moved = std::max(moved, inside > host ? inside - host : host - inside);
         *placed[step] = earliest = inside;
       }
+      if (stamps[2] != 0 && stamps[3] > stamps[2]) {
+        // How long it took is known better than when: a command that was moved keeps its length, as far as there is room.
+        const uint64_t length = clock.to_host(stamps[3]) - clock.to_host(stamps[2]);
+        a.end = std::min(a.start + length, seen);
+        a.start = std::max(std::min(a.start, a.end - std::min(length, a.end)), a.submitted);
+      }
+      ended_ = std::max(ended_, a.end);
       if (moved > kNoise) {
         ++device.clamped_;
         device.worst_ = std::max(device.worst_, moved);
@@ -200,6 +211,11 @@ Queue &Engine::add_queue(const Vendor &vendor, Device &device, const void *handl
   queues_.set(handle, reinterpret_cast<uint64_t>(queue));
   occatrace_want_harvest();
   return *queue;
+}
+
+void Engine::calibrate(Device &device, uint64_t stamp, uint64_t before, uint64_t after) {
+  std::lock_guard<std::mutex> guard(device.mutex_);
+  device.clock_.bracket(stamp, before, after);
 }
 
 void Engine::retire(Queue &queue) { queue.retired_.store(true); }

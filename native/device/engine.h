@@ -121,6 +121,7 @@ class Queue {
   uint64_t tail_ = 0;
   uint64_t try_at_;
   std::atomic<uint64_t> harvested_at_;
+  uint64_t ended_ = 0;  // the latest end that was recorded, on the host's clock; under the lock of the device
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> retired_{false};
   // Whether the last harvest left a command that the device was at.
@@ -141,6 +142,10 @@ class Engine {
 
   Queue &add_queue(const Vendor &vendor, Device &device, const void *handle, const void *context, uint32_t flags);
   Queue *queue(const void *handle) const { return reinterpret_cast<Queue *>(queues_.get(handle)); }
+
+  // The device's clock showed `stamp` at some moment between two readings of the host's: for APIs whose commands do not say
+  // when they were enqueued.
+  void calibrate(Device &device, uint64_t stamp, uint64_t before, uint64_t after);
 
   // The program let its last reference go. What is still pending is harvested from the background.
   void retire(Queue &queue);

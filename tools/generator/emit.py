@@ -107,7 +107,12 @@ def _python_function(f: Function) -> dict[str, Any]:
         "args": args,
         "failed": None
         if f.failure is None
-        else {"field": f.failure.field, "op": f.failure.op, "value": f.failure.value},
+        else {
+            "field": f.failure.field,
+            "op": f.failure.op,
+            "value": f.failure.value,
+            **({} if f.failure.ignored is None else {"except": f.failure.ignored}),
+        },
         "bytes": f.bytes,
         "activity": None if f.activity is None else f.activity.kind,
         "class": f.kind,
@@ -163,10 +168,14 @@ def files_of(model: Model) -> dict[str, str]:
     preloaded = [api for api in model.apis if api.symbols]
     files["native/trampolines.c"] = render("trampolines.c.j2", apis=preloaded)
     for api in model.apis:
-        if api.functions and api.dispatch:
+        if api.functions and (api.dispatch or api.shim):
             files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX)
+        if api.functions and api.dispatch:
             files[f"native/{api.name}_functions.h"] = render("functions.h.j2", api=api)
         if api.kinds:
             files[f"native/{api.name}_calls.h"] = render("calls.h.j2", api=api)
+        if api.shim:
+            files[f"native/{api.name}_dispatch.h"] = render("dispatch.h.j2", api=api)
+            files[f"native/{api.name}_exports.h"] = render("exports.h.j2", api=api)
         files[f"docs/events/{api.name}.md"] = render("events.md.j2", api=api, modes=MODES)
     return files

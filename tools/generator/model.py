@@ -26,7 +26,7 @@ class Enum:
 
 @dataclass(frozen=True)
 class Type:
-    """What a C type is to the trace: kind int, handle, pointer, string, float; bits and sign of integers."""
+    """What a C type is to the trace: kind int, handle, pointer, string, float, opaque (not recorded); bits and sign of integers."""
 
     kind: str
     bits: int = 64
@@ -86,6 +86,7 @@ class Failure:
     field: str
     op: str
     value: int
+    ignored: int | None = None  # a value that is an answer and no failure
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Function:
     frees: Frees | None = None
     compiles: bool = False  # builds or loads code for a device
     symbols: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()  # of a shim: the name for each default stream that there is
     condition: str = ""  # preprocessor condition under which the header has it
     doc: str = ""
     kind: str = ""  # its class: functions of one class have the same fields
@@ -163,6 +165,16 @@ class Function:
         """Position of the parameter that has one of these names, the first that fits; -1: none."""
         places = {p.name: i for i, p in enumerate(self.parameters)}
         return next((places[name] for name in names if name in places), -1)
+
+
+@dataclass(frozen=True)
+class Shim:
+    """A library that stands before the vendor's: its soname, the name of ours for the real one, variants of the calls."""
+
+    soname: str
+    real: str
+    variants: int
+    missing: int  # what a call returns that the installed library does not have
 
 
 @dataclass(frozen=True)
@@ -192,6 +204,8 @@ class Api:
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()  # role: names of the parameters that have it
     kinds: tuple[str, ...] = ()  # classes of functions
     shapes: tuple[str, ...] = ()
+    convention: str = ""  # how the headers spell the calling convention
+    shim: Shim | None = None
 
     @property
     def models(self) -> tuple[Function, ...]:

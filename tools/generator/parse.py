@@ -28,6 +28,7 @@ from .model import (
     Model,
     Parameter,
     Record,
+    Shim,
     Type,
 )
 
@@ -145,6 +146,8 @@ class _ApiParser:
                 "anchor",
                 "roles",
                 "classes",
+                "convention",
+                "shim",
             },
         )
         enums = []
@@ -211,6 +214,8 @@ class _ApiParser:
             tuple((role, tuple(names)) for role, names in (data.get("roles") or {}).items()),
             tuple(data.get("classes") or ()),
             tuple(sorted({f.shape for f in functions if f.shape})),
+            data.get("convention", ""),
+            self.shim(data.get("shim")),
         )
 
     def field(self, body: Mapping[str, Any], enums: set[str], call: bool = True) -> Field:
@@ -234,6 +239,14 @@ class _ApiParser:
                 body.get("doc", ""),
                 body.get("unit", ""),
             )
+
+    @staticmethod
+    def shim(body: Mapping[str, Any] | None) -> Shim | None:
+        if body is None:
+            return None
+        with _at("shim"):
+            _known(body, {"soname", "real", "variants", "missing"})
+            return Shim(body["soname"], body["real"], int(body["variants"]), int(body["missing"]))
 
     @staticmethod
     def check_name(name: str, call: bool = True) -> None:
@@ -326,6 +339,7 @@ class _ApiParser:
                 "class",
                 "shape",
                 "parameters",
+                "exports",
             },
         )
         name = body["name"]
@@ -339,7 +353,9 @@ class _ApiParser:
             if length and length not in given and not length.isdigit() and not length.startswith("zero_terminated"):
                 raise ModelError(f"argument {a.name}: its length {length} is no argument")
         extra = tuple(self.arg(a, enums) for a in body.get("extra") or ())
-        fields = [a.field for a in (*args, *extra)] + [self.field(f, enums) for f in body.get("fields") or ()]
+        fields = [a.field for a in (*args, *extra) if a.field.type.kind != "opaque"] + [
+            self.field(f, enums) for f in body.get("fields") or ()
+        ]
         spec = body.get("returns")
         if isinstance(spec, str):
             spec = {"type": spec}
@@ -358,7 +374,7 @@ class _ApiParser:
         failure = None
         if body.get("failed", self.data.get("failed")):
             f = body.get("failed", self.data.get("failed"))
-            failure = Failure(f["field"], f["op"], int(f["value"]))
+            failure = Failure(f["field"], f["op"], int(f["value"]), f.get("except"))
             if failure.field not in by_name:
                 raise ModelError(f"failed: no field {failure.field}")
             if failure.op not in ("==", "!=", "<", ">"):
@@ -393,6 +409,7 @@ class _ApiParser:
             frees,
             bool(body.get("compiles", False)),
             self.symbols(body.get("symbols")),
+            tuple(body.get("exports") or ()),
             body.get("condition", ""),
             body.get("doc", ""),
             body.get("class", ""),

@@ -1,0 +1,884 @@
+// A CUDA driver on CPU threads, for tests on machines without a GPU: the documented driver API as far as the tests use it,
+// with really asynchronous streams, events with times of a clock of its own, legacy and per-thread default streams, capture
+// and graphs. Memory is the host's. A kernel is a line of its module's text, "kernel NAME [NANOSECONDS]"; it spins that
+// long, or as long as its first parameter says where its name begins with "spin". "fault…" fails when it runs.
+// Linked as the real one is: soname libcuda.so.1, -Bsymbolic.
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include <dlfcn.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default"))) CUresult
+
+namespace {
+
+uint64_t host_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+// The device's clock: another origin, and a little fast.
+uint64_t device_ns() {
+  static const uint64_t begin = host_ns();
+  const uint64_t since = host_ns() - begin;
+  return 1000000 + since + since / 50000;
+}
+
+void busy(uint64_t ns) {
+  const uint64_t end = host_ns() + ns;
+  if (ns > 200000) {
+    const timespec t{static_cast<time_t>((ns - 150000) / 1000000000), static_cast<long>((ns - 150000) % 1000000000)};
+    nanosleep(&t, nullptr);
+  }
+  while (host_ns() < end) {
+  }
+}
+
+struct Job {
+  std::function<void()> run;
+  std::vector<std::pair<std::shared_ptr<struct Lane>, uint64_t>> after;
+};
+
+// What a stream does, in order, on a thread of its own.
+struct Lane : std::enable_shared_from_this<Lane> {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Job> jobs;
+  uint64_t submitted = 0;
+  uint64_t done = 0;
+  bool started = false;
+  bool ending = false;
+
+  uint64_t push(Job job) {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (!started) std::thread([lane = shared_from_this()] { lane->work(); }).detach();
+    started = true;
+    jobs.push_back(std::move(job));
+    changed.notify_all();
+    return ++submitted;
+  }
+  void wait(uint64_t ticket) {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return done >= ticket; });
+  }
+  bool reached(uint64_t ticket) {
+    std::lock_guard<std::mutex> guard(mutex);
+    return done >= ticket;
+  }
+  uint64_t last() {
+    std::lock_guard<std::mutex> guard(mutex);
+    return submitted;
+  }
+  void work() {
+    for (;;) {
+      Job job;
+      {
+        std::unique_lock<std::mutex> lock(mutex);
+        changed.wait(lock, [&] { return ending || !jobs.empty(); });
+        if (jobs.empty()) return;
+        job = std::move(jobs.front());
+        jobs.pop_front();
+      }
+      for (auto &[lane, ticket] : job.after) lane->wait(ticket);
+      job.run();
+      std::lock_guard<std::mutex> guard(mutex);
+      ++done;
+      changed.notify_all();
+    }
+  }
+  void end() {
+    std::lock_guard<std::mutex> guard(mutex);
+    ending = true;
+    changed.notify_all();
+  }
+};
+
+std::atomic<long> live_events{0};
+std::atomic<long> captured_events{0};
+
+}  // namespace
+
+struct CUevent_st {
+  CUcontext context;
+  unsigned flags;
+  std::mutex mutex;
+  std::shared_ptr<Lane> lane;
+  uint64_t ticket = 0;
+  bool recorded = false;
+  bool captured = false;
+  // Shared with the job that fills it in: the event may be gone by then.
+  std::shared_ptr<std::atomic<uint64_t>> time = std::make_shared<std::atomic<uint64_t>>(0);
+};
+
+struct CUgraph_st {
+  std::vector<std::function<void()>> nodes;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> nodes;
+};
+
+struct CUstream_st {
+  CUcontext context;
+  unsigned flags;
+  std::shared_ptr<Lane> lane = std::make_shared<Lane>();
+  CUgraph capture = nullptr;
+};
+
+struct CUctx_st {
+  CUdevice device;
+  bool primary = false;
+  int holders = 1;
+  std::mutex mutex;
+  CUstream legacy = nullptr;
+  std::set<CUstream> streams;
+  std::map<std::thread::id, CUstream> per_thread;
+  std::atomic<int> error{0};
+};
+
+struct CUfunc_st {
+  std::string name;
+  uint64_t ns;
+};
+struct CUmod_st {
+  std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
+  CUdeviceptr global = 0;
+};
+struct CUlib_st {
+  CUmod_st module;
+};
+
+namespace {
+
+// Never destroyed: threads of the device go on while the process is taken down.
+std::mutex &all_mutex = *new std::mutex;
+std::set<CUcontext> &all_contexts = *new std::set<CUcontext>;
+CUcontext primaries[8];
+std::atomic<bool> initialized{false};
+// Kept beyond the thread: exit handlers of others still call.
+std::vector<CUcontext> &stack_of_thread() {
+  static thread_local auto *const stack = new std::vector<CUcontext>;
+  return *stack;
+}
+#define current_stack stack_of_thread()
+
+struct Block {
+  size_t bytes;
+  unsigned type;  // as CUmemorytype
+  bool managed;
+};
+std::mutex &memory_mutex = *new std::mutex;
+std::map<CUdeviceptr, Block> &memory = *new std::map<CUdeviceptr, Block>;
+size_t device_used = 0;
+
+int device_count() {
+  const char *text = getenv("FAKE_CUDA_DEVICES");
+  return text != nullptr ? std::min(atoi(text), 8) : 2;
+}
+size_t device_memory() {
+  const char *text = getenv("FAKE_CUDA_MEMORY");
+  return text != nullptr ? strtoull(text, nullptr, 10) : size_t{1} << 30;
+}
+
+CUcontext current() { return current_stack.empty() ? nullptr : current_stack.back(); }
+
+#define NEED_CONTEXT                                                \
+  if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;              \
+  CUcontext context = current();                                    \
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;        \
+  if (const int sticky = context->error) return static_cast<CUresult>(sticky)
+
+CUstream make_stream(CUcontext context, unsigned flags) {
+  auto *stream = new CUstream_st{context, flags};
+  std::lock_guard<std::mutex> guard(context->mutex);
+  context->streams.insert(stream);
+  return stream;
+}
+
+CUstream resolve(CUcontext context, CUstream stream, bool per_thread) {
+  auto number = reinterpret_cast<uintptr_t>(stream);
+  if (number == 0 && per_thread) number = 2;
+  if (number > 2) return stream;
+  if (number < 2) return context->legacy;
+  std::lock_guard<std::mutex> guard(context->mutex);
+  CUstream &own = context->per_thread[std::this_thread::get_id()];
+  if (own == nullptr) {
+    own = new CUstream_st{context, 0};
+    context->streams.insert(own);
+  }
+  return own;
+}
+
+// Hands a job to a stream. The legacy default stream waits for all blocking streams, and they for it.
+uint64_t submit(CUstream stream, std::function<void()> run) {
+  CUcontext context = stream->context;
+  Job job{std::move(run), {}};
+  {
+    std::lock_guard<std::mutex> guard(context->mutex);
+    const auto wait_for = [&](CUstream other) {
+      if (other != nullptr && other != stream && (other->flags & CU_STREAM_NON_BLOCKING) == 0) {
+        if (const uint64_t last = other->lane->last()) job.after.emplace_back(other->lane, last);
+      }
+    };
+    if (stream == context->legacy) {
+      for (CUstream other : context->streams) wait_for(other);
+    } else if ((stream->flags & CU_STREAM_NON_BLOCKING) == 0) {
+      wait_for(context->legacy);
+    }
+  }
+  return stream->lane->push(std::move(job));
+}
+
+// Runs, or is written into the graph that is being captured.
+CUresult enqueue(CUstream stream, std::function<void()> run, bool wait) {
+  if (stream->capture != nullptr) {
+    if (wait) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    stream->capture->nodes.push_back(std::move(run));
+    return CUDA_SUCCESS;
+  }
+  const uint64_t ticket = submit(stream, std::move(run));
+  // What fails later is told by a later call.
+  if (!wait) return CUDA_SUCCESS;
+  stream->lane->wait(ticket);
+  return static_cast<CUresult>(stream->context->error.load());
+}
+
+uint64_t copy_ns(size_t bytes) { return 2000 + bytes / 10; }  // 10 GB/s
+
+CUresult copy(CUstream stream, void *to, const void *from, size_t bytes, bool wait) {
+  return enqueue(stream, [=] {
+    const uint64_t end = host_ns() + copy_ns(bytes);
+    std::memmove(to, from, bytes);
+    const uint64_t now = host_ns();
+    if (now < end) busy(end - now);
+  }, wait);
+}
+
+template <class T>
+CUresult fill(CUstream stream, CUdeviceptr at, T value, size_t count, bool wait) {
+  return enqueue(stream, [=] {
+    auto *to = reinterpret_cast<T *>(at);
+    std::fill(to, to + count, value);
+    busy(copy_ns(count * sizeof(T)));
+  }, wait);
+}
+
+CUresult allocate(CUdeviceptr *at, size_t bytes, unsigned type, bool managed) {
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard<std::mutex> guard(memory_mutex);
+  if (type == CU_MEMORYTYPE_DEVICE) {
+    if (device_used + bytes > device_memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+    device_used += bytes;
+  }
+  void *block = nullptr;
+  if (posix_memalign(&block, 256, bytes) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *at = reinterpret_cast<CUdeviceptr>(block);
+  memory[*at] = {bytes, type, managed};
+  return CUDA_SUCCESS;
+}
+
+CUresult release(CUdeviceptr at, unsigned type) {
+  if (at == 0) return CUDA_SUCCESS;
+  std::lock_guard<std::mutex> guard(memory_mutex);
+  const auto found = memory.find(at);
+  if (found == memory.end() || found->second.type != type) return CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_MEMORYTYPE_DEVICE) device_used -= found->second.bytes;
+  memory.erase(found);
+  free(reinterpret_cast<void *>(at));
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(CUstream stream, CUfunction f, void **params) {
+  uint64_t ns = f->ns;
+  if (f->name.rfind("spin", 0) == 0 && params != nullptr) ns = *static_cast<uint64_t *>(params[0]);
+  const bool faulty = f->name.rfind("fault", 0) == 0;
+  CUcontext context = stream->context;
+  return enqueue(stream, [=] {
+    busy(ns);
+    if (faulty) context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
+  }, false);
+}
+
+CUresult load(CUmod_st &module, const void *image) {
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::istringstream lines(static_cast<const char *>(image));
+  std::string line;
+  bool found = false;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string what, name;
+    uint64_t ns = 1000;
+    words >> what >> name;
+    if (what != "kernel") continue;
+    words >> ns;
+    auto function = std::make_unique<CUfunc_st>();
+    function->name = name;
+    function->ns = ns;
+    module.functions[name] = std::move(function);
+    found = true;
+  }
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+CUcontext make_context(CUdevice device) {
+  auto *context = new CUctx_st;
+  context->device = device;
+  context->legacy = make_stream(context, 0);
+  std::lock_guard<std::mutex> guard(all_mutex);
+  all_contexts.insert(context);
+  return context;
+}
+
+void finish(CUcontext context) {
+  std::vector<CUstream> streams;
+  {
+    std::lock_guard<std::mutex> guard(context->mutex);
+    streams.assign(context->streams.begin(), context->streams.end());
+  }
+  for (CUstream stream : streams) stream->lane->wait(stream->lane->last());
+}
+
+void destroy(CUcontext context) {
+  finish(context);
+  {
+    std::lock_guard<std::mutex> guard(all_mutex);
+    all_contexts.erase(context);
+  }
+  for (CUstream stream : context->streams) stream->lane->end();
+  // The object itself stays: a stray use must find an error, not a crash of the test's own making.
+  context->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+const struct {
+  int code;
+  const char *name;
+  const char *text;
+} errors[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+};
+
+}  // namespace
+
+// ---- for the tests themselves ----
+extern "C" __attribute__((visibility("default"))) long fake_cuda_live_events() { return live_events; }
+extern "C" __attribute__((visibility("default"))) long fake_cuda_captured_events() { return captured_events; }
+
+// ---- the driver itself, devices ----
+API cuInit(unsigned flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (device_count() == 0) return CUDA_ERROR_NO_DEVICE;
+  device_ns();
+  initialized = true;
+  return CUDA_SUCCESS;
+}
+API cuDriverGetVersion(int *version) {
+  *version = 13000;
+  return CUDA_SUCCESS;
+}
+API cuGetErrorName(CUresult code, const char **text) {
+  for (const auto &e : errors) {
+    if (e.code == code) return *text = e.name, CUDA_SUCCESS;
+  }
+  return *text = nullptr, CUDA_ERROR_INVALID_VALUE;
+}
+API cuGetErrorString(CUresult code, const char **text) {
+  for (const auto &e : errors) {
+    if (e.code == code) return *text = e.text, CUDA_SUCCESS;
+  }
+  return *text = nullptr, CUDA_ERROR_INVALID_VALUE;
+}
+API cuDeviceGetCount(int *count) {
+  if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+  *count = device_count();
+  return CUDA_SUCCESS;
+}
+API cuDeviceGet(CUdevice *device, int ordinal) {
+  if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (ordinal < 0 || ordinal >= device_count()) return CUDA_ERROR_INVALID_DEVICE;
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+API cuDeviceGetName(char *name, int length, CUdevice device) {
+  snprintf(name, static_cast<size_t>(length), "Fake GPU %d", device);
+  return CUDA_SUCCESS;
+}
+API cuDeviceTotalMem_v2(size_t *bytes, CUdevice) {
+  *bytes = device_memory();
+  return CUDA_SUCCESS;
+}
+API cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {
+  switch (static_cast<int>(attribute)) {
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = 32; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 2; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: *value = 1; break;
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY: *value = 1; break;
+    default: *value = 64; break;
+  }
+  return CUDA_SUCCESS;
+}
+API cuDeviceComputeCapability(int *major, int *minor, CUdevice) {
+  *major = 9;
+  *minor = 0;
+  return CUDA_SUCCESS;
+}
+API cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+  std::memset(uuid, device + 1, sizeof *uuid);
+  return CUDA_SUCCESS;
+}
+API cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
+  snprintf(text, static_cast<size_t>(length), "0000:%02x:00.0", device + 1);
+  return CUDA_SUCCESS;
+}
+API cuMemGetInfo_v2(size_t *free, size_t *total) {
+  std::lock_guard<std::mutex> guard(memory_mutex);
+  *total = device_memory();
+  *free = *total - device_used;
+  return CUDA_SUCCESS;
+}
+
+// ---- contexts ----
+API cuCtxCreate_v2(CUcontext *context, unsigned, CUdevice device) {
+  if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+  *context = make_context(device);
+  current_stack.push_back(*context);
+  return CUDA_SUCCESS;
+}
+API cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *, unsigned flags, CUdevice device) {
+  return cuCtxCreate_v2(context, flags, device);
+}
+API cuCtxDestroy_v2(CUcontext context) {
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  destroy(context);
+  if (current() == context) current_stack.pop_back();
+  return CUDA_SUCCESS;
+}
+API cuCtxPushCurrent_v2(CUcontext context) {
+  current_stack.push_back(context);
+  return CUDA_SUCCESS;
+}
+API cuCtxPopCurrent_v2(CUcontext *context) {
+  if (current_stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context != nullptr) *context = current_stack.back();
+  current_stack.pop_back();
+  return CUDA_SUCCESS;
+}
+API cuCtxSetCurrent(CUcontext context) {
+  if (!current_stack.empty()) current_stack.pop_back();
+  if (context != nullptr) current_stack.push_back(context);
+  return CUDA_SUCCESS;
+}
+API cuCtxGetCurrent(CUcontext *context) {
+  if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+  *context = current();
+  return CUDA_SUCCESS;
+}
+API cuCtxGetDevice(CUdevice *device) {
+  NEED_CONTEXT;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+API cuCtxGetFlags(unsigned *flags) {
+  *flags = 0;
+  return CUDA_SUCCESS;
+}
+API cuCtxGetApiVersion(CUcontext context, unsigned *version) {
+  std::lock_guard<std::mutex> guard(all_mutex);
+  if (all_contexts.count(context) == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *version = 3020;
+  return CUDA_SUCCESS;
+}
+API cuCtxSynchronize(void) {
+  NEED_CONTEXT;
+  finish(context);
+  return static_cast<CUresult>(context->error.load());
+}
+API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (primaries[device] == nullptr) {
+    primaries[device] = make_context(device);
+    primaries[device]->primary = true;
+  } else {
+    ++primaries[device]->holders;
+  }
+  *context = primaries[device];
+  return CUDA_SUCCESS;
+}
+API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  CUcontext context = primaries[device];
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--context->holders == 0) {
+    destroy(context);
+    primaries[device] = nullptr;
+  }
+  return CUDA_SUCCESS;
+}
+API cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  if (primaries[device] != nullptr) destroy(primaries[device]);
+  primaries[device] = nullptr;
+  return CUDA_SUCCESS;
+}
+API cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
+  *flags = 0;
+  *active = primaries[device] != nullptr;
+  return CUDA_SUCCESS;
+}
+API cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) { return CUDA_SUCCESS; }
+
+// ---- modules ----
+API cuModuleLoadData(CUmodule *module, const void *image) {
+  NEED_CONTEXT;
+  auto made = std::make_unique<CUmod_st>();
+  const CUresult code = load(*made, image);
+  if (code == CUDA_SUCCESS) *module = made.release();
+  return code;
+}
+API cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned, CUjit_option *, void **) {
+  return cuModuleLoadData(module, image);
+}
+API cuModuleLoad(CUmodule *module, const char *path) {
+  FILE *file = fopen(path, "r");
+  if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
+  std::string text;
+  for (int c; (c = fgetc(file)) != EOF;) text += static_cast<char>(c);
+  fclose(file);
+  return cuModuleLoadData(module, text.c_str());
+}
+API cuModuleUnload(CUmodule module) {
+  delete module;
+  return CUDA_SUCCESS;
+}
+API cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  const auto found = module->functions.find(name);
+  if (found == module->functions.end()) return CUDA_ERROR_NOT_FOUND;
+  *function = found->second.get();
+  return CUDA_SUCCESS;
+}
+API cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *, void **, unsigned, CUlibraryOption *, void **, unsigned) {
+  auto made = std::make_unique<CUlib_st>();
+  const CUresult status = load(made->module, code);
+  if (status == CUDA_SUCCESS) *library = made.release();
+  return status;
+}
+API cuLibraryUnload(CUlibrary library) {
+  delete library;
+  return CUDA_SUCCESS;
+}
+API cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
+  CUfunction function = nullptr;
+  const CUresult code = cuModuleGetFunction(&function, &library->module, name);
+  if (code == CUDA_SUCCESS) *kernel = reinterpret_cast<CUkernel>(function);
+  return code;
+}
+API cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+API cuFuncGetName(const char **name, CUfunction function) {
+  *name = function->name.c_str();
+  return CUDA_SUCCESS;
+}
+API cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) {
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+
+// ---- memory ----
+API cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
+  NEED_CONTEXT;
+  return allocate(at, bytes, CU_MEMORYTYPE_DEVICE, false);
+}
+API cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned) {
+  NEED_CONTEXT;
+  return allocate(at, bytes, CU_MEMORYTYPE_DEVICE, true);
+}
+API cuMemFree_v2(CUdeviceptr at) {
+  NEED_CONTEXT;
+  finish(context);
+  return release(at, CU_MEMORYTYPE_DEVICE);
+}
+static CUresult alloc_async(CUdeviceptr *at, size_t bytes, CUstream, bool) {
+  NEED_CONTEXT;
+  return allocate(at, bytes, CU_MEMORYTYPE_DEVICE, false);
+}
+static CUresult free_async(CUdeviceptr at, CUstream stream, bool per_thread) {
+  NEED_CONTEXT;
+  return enqueue(resolve(context, stream, per_thread), [at] { release(at, CU_MEMORYTYPE_DEVICE); }, false);
+}
+API cuMemHostAlloc(void **at, size_t bytes, unsigned) {
+  NEED_CONTEXT;
+  return allocate(reinterpret_cast<CUdeviceptr *>(at), bytes, CU_MEMORYTYPE_HOST, false);
+}
+API cuMemAllocHost_v2(void **at, size_t bytes) { return cuMemHostAlloc(at, bytes, 0); }
+API cuMemFreeHost(void *at) { return release(reinterpret_cast<CUdeviceptr>(at), CU_MEMORYTYPE_HOST); }
+API cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned) {
+  *device = reinterpret_cast<CUdeviceptr>(host);
+  return CUDA_SUCCESS;
+}
+API cuMemHostRegister_v2(void *at, size_t bytes, unsigned) {
+  std::lock_guard<std::mutex> guard(memory_mutex);
+  memory[reinterpret_cast<CUdeviceptr>(at)] = {bytes, CU_MEMORYTYPE_HOST, false};
+  return CUDA_SUCCESS;
+}
+API cuMemHostUnregister(void *at) {
+  std::lock_guard<std::mutex> guard(memory_mutex);
+  memory.erase(reinterpret_cast<CUdeviceptr>(at));
+  return CUDA_SUCCESS;
+}
+API cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address) {
+  std::lock_guard<std::mutex> guard(memory_mutex);
+  auto found = memory.upper_bound(address);
+  if (found == memory.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --found;
+  if (address - found->first >= found->second.bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *static_cast<unsigned *>(value) = found->second.type;
+  if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED) *static_cast<unsigned *>(value) = found->second.managed;
+  return CUDA_SUCCESS;
+}
+
+// ---- streams and events ----
+API cuStreamCreate(CUstream *stream, unsigned flags) {
+  NEED_CONTEXT;
+  *stream = make_stream(context, flags);
+  return CUDA_SUCCESS;
+}
+API cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int) { return cuStreamCreate(stream, flags); }
+API cuStreamDestroy_v2(CUstream stream) {
+  stream->lane->end();
+  std::lock_guard<std::mutex> guard(stream->context->mutex);
+  stream->context->streams.erase(stream);
+  delete stream;
+  return CUDA_SUCCESS;
+}
+API cuEventCreate(CUevent *event, unsigned flags) {
+  NEED_CONTEXT;
+  *event = new CUevent_st{context, flags};
+  ++live_events;
+  return CUDA_SUCCESS;
+}
+API cuEventDestroy_v2(CUevent event) {
+  delete event;
+  --live_events;
+  return CUDA_SUCCESS;
+}
+static CUresult event_record(CUevent event, CUstream on, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(event->context, on, per_thread);
+  if (stream->context != event->context) return CUDA_ERROR_INVALID_HANDLE;
+  std::lock_guard<std::mutex> guard(event->mutex);
+  if (stream->capture != nullptr) {
+    ++captured_events;
+    event->captured = true;
+    return CUDA_SUCCESS;
+  }
+  event->captured = false;
+  event->recorded = true;
+  event->time = std::make_shared<std::atomic<uint64_t>>(0);
+  event->lane = stream->lane;
+  event->ticket = submit(stream, [time = event->time] { *time = device_ns(); });
+  return CUDA_SUCCESS;
+}
+API cuEventQuery(CUevent event) {
+  std::lock_guard<std::mutex> guard(event->mutex);
+  if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
+  if (const int sticky = event->context->error) return static_cast<CUresult>(sticky);
+  return !event->recorded || event->lane->reached(event->ticket) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+API cuEventSynchronize(CUevent event) {
+  std::shared_ptr<Lane> lane;
+  uint64_t ticket = 0;
+  {
+    std::lock_guard<std::mutex> guard(event->mutex);
+    if (!event->recorded) return CUDA_SUCCESS;
+    lane = event->lane;
+    ticket = event->ticket;
+  }
+  lane->wait(ticket);
+  return static_cast<CUresult>(event->context->error.load());
+}
+API cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to) {
+  if ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  const uint64_t begin = *from->time, end = *to->time;
+  if (!from->recorded || !to->recorded) return CUDA_ERROR_INVALID_HANDLE;
+  if (begin == 0 || end == 0) return CUDA_ERROR_NOT_READY;
+  *ms = static_cast<float>(static_cast<double>(static_cast<int64_t>(end - begin)) / 1e6);
+  return CUDA_SUCCESS;
+}
+API cuEventElapsedTime(float *ms, CUevent from, CUevent to) { return cuEventElapsedTime_v2(ms, from, to); }
+static CUresult stream_synchronize(CUstream on, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(context, on, per_thread);
+  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  stream->lane->wait(stream->lane->last());
+  return static_cast<CUresult>(stream->context->error.load());
+}
+static CUresult stream_query(CUstream on, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(context, on, per_thread);
+  return stream->lane->reached(stream->lane->last()) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+static CUresult stream_wait_event(CUstream on, CUevent event, unsigned, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(context, on, per_thread);
+  std::shared_ptr<Lane> lane = event->lane;
+  const uint64_t ticket = event->ticket;
+  if (lane == nullptr) return CUDA_SUCCESS;
+  return enqueue(stream, [=] { lane->wait(ticket); }, false);
+}
+
+// ---- capture and graphs ----
+static CUresult is_capturing(CUstream on, CUstreamCaptureStatus *status, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(context, on, per_thread);
+  *status = stream->capture != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+static CUresult begin_capture(CUstream on, CUstreamCaptureMode, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(context, on, per_thread);
+  if (stream->capture != nullptr || stream == context->legacy) return CUDA_ERROR_ILLEGAL_STATE;
+  stream->capture = new CUgraph_st;
+  return CUDA_SUCCESS;
+}
+static CUresult end_capture(CUstream on, CUgraph *graph, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(context, on, per_thread);
+  if (stream->capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  *graph = stream->capture;
+  stream->capture = nullptr;
+  return CUDA_SUCCESS;
+}
+API cuGraphGetNodes(CUgraph graph, CUgraphNode *, size_t *count) {
+  *count = graph->nodes.size();
+  return CUDA_SUCCESS;
+}
+API cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long) {
+  *exec = new CUgraphExec_st{graph->nodes};
+  return CUDA_SUCCESS;
+}
+static CUresult graph_launch(CUgraphExec exec, CUstream on, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(context, on, per_thread);
+  return enqueue(stream, [nodes = exec->nodes] {
+    for (const auto &node : nodes) node();
+  }, false);
+}
+API cuGraphExecDestroy(CUgraphExec exec) {
+  delete exec;
+  return CUDA_SUCCESS;
+}
+API cuGraphDestroy(CUgraph graph) {
+  delete graph;
+  return CUDA_SUCCESS;
+}
+
+// ---- commands ----
+static CUresult launch_kernel(CUfunction f, CUstream on, void **params, bool per_thread) {
+  NEED_CONTEXT;
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return launch(resolve(context, on, per_thread), f, params);
+}
+static CUresult copy_command(void *to, const void *from, size_t bytes, CUstream on, bool per_thread, bool wait) {
+  NEED_CONTEXT;
+  return copy(resolve(context, on, per_thread), to, from, bytes, wait);
+}
+template <class T>
+static CUresult fill_command(CUdeviceptr at, T value, size_t count, CUstream on, bool per_thread) {
+  NEED_CONTEXT;
+  return fill(resolve(context, on, per_thread), at, value, count, false);
+}
+
+#define ADDRESS(x) reinterpret_cast<void *>(x)
+// Each command twice: with the legacy default stream, and with the per-thread one.
+#define BOTH(name, twin, parameters, ...)                                             \
+  API name parameters { constexpr bool per_thread = false; return __VA_ARGS__; } \
+  API twin parameters { constexpr bool per_thread = true; return __VA_ARGS__; }
+#define ASYNC(name, parameters, ...) BOTH(name, name##_ptsz, parameters, __VA_ARGS__)
+#define BLOCKING(name, parameters, ...) BOTH(name, name##_ptds, parameters, __VA_ARGS__)
+
+ASYNC(cuLaunchKernel, (CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream s, void **p, void **),
+      launch_kernel(f, s, p, per_thread))
+ASYNC(cuLaunchCooperativeKernel, (CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream s, void **p),
+      launch_kernel(f, s, p, per_thread))
+ASYNC(cuLaunchKernelEx, (const CUlaunchConfig *c, CUfunction f, void **p, void **), launch_kernel(f, c->hStream, p, per_thread))
+ASYNC(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t n, CUstream s), copy_command(ADDRESS(to), from, n, s, per_thread, false))
+ASYNC(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t n, CUstream s), copy_command(to, ADDRESS(from), n, s, per_thread, false))
+ASYNC(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s), copy_command(ADDRESS(to), ADDRESS(from), n, s, per_thread, false))
+ASYNC(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s), copy_command(ADDRESS(to), ADDRESS(from), n, s, per_thread, false))
+BLOCKING(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t n), copy_command(ADDRESS(to), from, n, nullptr, per_thread, true))
+BLOCKING(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t n), copy_command(to, ADDRESS(from), n, nullptr, per_thread, true))
+BLOCKING(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t n), copy_command(ADDRESS(to), ADDRESS(from), n, nullptr, per_thread, false))
+BLOCKING(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t n), copy_command(ADDRESS(to), ADDRESS(from), n, nullptr, per_thread, true))
+BLOCKING(cuMemsetD8_v2, (CUdeviceptr to, unsigned char v, size_t n), fill_command(to, v, n, nullptr, per_thread))
+BLOCKING(cuMemsetD32_v2, (CUdeviceptr to, unsigned v, size_t n), fill_command(to, v, n, nullptr, per_thread))
+ASYNC(cuMemsetD8Async, (CUdeviceptr to, unsigned char v, size_t n, CUstream s), fill_command(to, v, n, s, per_thread))
+ASYNC(cuMemsetD32Async, (CUdeviceptr to, unsigned v, size_t n, CUstream s), fill_command(to, v, n, s, per_thread))
+ASYNC(cuMemAllocAsync, (CUdeviceptr *at, size_t n, CUstream s), alloc_async(at, n, s, per_thread))
+ASYNC(cuMemFreeAsync, (CUdeviceptr at, CUstream s), free_async(at, s, per_thread))
+ASYNC(cuEventRecord, (CUevent e, CUstream s), event_record(e, s, per_thread))
+ASYNC(cuStreamSynchronize, (CUstream s), stream_synchronize(s, per_thread))
+ASYNC(cuStreamQuery, (CUstream s), stream_query(s, per_thread))
+ASYNC(cuStreamWaitEvent, (CUstream s, CUevent e, unsigned f), stream_wait_event(s, e, f, per_thread))
+ASYNC(cuStreamIsCapturing, (CUstream s, CUstreamCaptureStatus *c), is_capturing(s, c, per_thread))
+ASYNC(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode m), begin_capture(s, m, per_thread))
+ASYNC(cuStreamEndCapture, (CUstream s, CUgraph *g), end_capture(s, g, per_thread))
+ASYNC(cuGraphLaunch, (CUgraphExec g, CUstream s), graph_launch(g, s, per_thread))
+
+API cuProfilerStart(void) { return CUDA_SUCCESS; }
+API cuProfilerStop(void) { return CUDA_SUCCESS; }
+
+// ---- by name ----
+API cuGetProcAddress_v2(const char *symbol, void **address, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status) {
+  static void *self = [] {
+    Dl_info info;
+    dladdr(reinterpret_cast<void *>(&cuInit), &info);
+    return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  }();
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  const std::string name(symbol);
+  std::vector<std::string> tried;
+  for (const char *suffix : {"_v4", "_v3", "_v2", ""}) {
+    if (per_thread) {
+      tried.push_back(name + suffix + "_ptsz");
+      tried.push_back(name + suffix + "_ptds");
+    }
+  }
+  for (const char *suffix : {"_v4", "_v3", "_v2", ""}) tried.push_back(name + suffix);
+  *address = nullptr;
+  for (const std::string &one : tried) {
+    if ((*address = dlsym(self, one.c_str())) != nullptr) break;
+  }
+  if (status != nullptr) *status = *address ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return *address != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+API cuGetProcAddress(const char *symbol, void **address, int version, cuuint64_t flags) {
+  return cuGetProcAddress_v2(symbol, address, version, flags, nullptr);
+}

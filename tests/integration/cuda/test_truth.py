@@ -1,0 +1,134 @@
+"""CUDA driver calls and device work against what the programs did: counts, bytes, durations, order, failures."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cuda.conftest import Traced
+
+Run = Callable[..., Traced]
+MS = 1_000_000
+
+
+@pytest.fixture(params=["linked", "by_name"])
+def cases(request: pytest.FixtureRequest) -> Path:
+    """The program of cases, in both ways to find the driver's functions."""
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+def test_a_series_of_kernels_lies_end_to_end(traced: Run, cases: Path) -> None:
+    run = traced(cases, "series", "300")
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+    rows = run.sql(
+        "SELECT start_ns, end_ns, gx, gy, lx, ly, queued_ns FROM activities WHERE kind = 'kernel' AND name = 'tick' ORDER BY start_ns"
+    )
+    assert len(rows) == 300
+    assert all(end - start >= MS for start, end, *_ in rows)
+    assert all(row[2:6] == (256, 4, 64, 2) for row in rows)
+    # No slice begins before the one before it has ended, nor before it was enqueued; what they take is what they were.
+    assert all(b[0] >= a[1] for a, b in zip(rows, rows[1:], strict=False))
+    assert all(row[0] >= row[6] for row in rows)
+    gaps = sorted(b[0] - a[1] for a, b in zip(rows, rows[1:], strict=False))
+    assert gaps[len(gaps) // 2] < MS // 10
+    assert run.sql("SELECT count(DISTINCT queue), count(DISTINCT device) FROM activities WHERE kind = 'kernel'") == [
+        (1, 1)
+    ]
+    assert run.sql("SELECT name FROM devices") == [("Fake GPU 0",)]
+    assert run.sql("SELECT sum(calls), sum(failed) FROM call_stats WHERE function = 'cuLaunchKernel'") == [(300, 0)]
+
+
+def test_overlapping_streams(traced: Run, linked: Path) -> None:
+    run = traced(linked, "overlap")
+    assert run.status == 0, run.stderr
+    first, second, third = run.sql(
+        "SELECT start_ns, end_ns, queue FROM activities WHERE kind = 'kernel' ORDER BY start_ns"
+    )
+    for (start, end, _), length in ((first, 60), (second, 30), (third, 20)):
+        assert length * MS <= end - start < (length + 15) * MS
+    assert first[2] != second[2] and second[2] == third[2]
+    assert second[1] < first[1] <= third[0]
+
+
+def test_bytes_and_kinds_of_copies(traced: Run, cases: Path) -> None:
+    run = traced(cases, "copies")
+    assert run.status == 0, run.stdout + run.stderr
+    assert run.sql("SELECT kind, count(*), sum(bytes) FROM activities GROUP BY kind ORDER BY kind") == [
+        ("DtoD", 1, 5000),
+        ("DtoH", 3, 300 + 400 + 70),
+        ("HtoD", 3, 1000 + 2000 + 60),
+        ("fill", 2, 800 + 4 * 900),
+    ]
+    assert run.sql("SELECT count(*) FROM activities WHERE kind != 'fill' AND end_ns - start_ns < 2000") == [(0,)]
+
+
+def test_failures_have_names_and_an_answer_is_none(traced: Run, cases: Path) -> None:
+    run = traced(cases, "failures")
+    assert run.stdout == "2 500 600 700\ndone\n", run.stderr
+    assert run.sql("SELECT function, error FROM failures ORDER BY function") == [
+        ("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY"),
+        ("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"),
+        ("cuStreamSynchronize", "CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ]
+    assert run.sql("SELECT sum(failed) FROM call_stats WHERE function = 'cuStreamQuery'") == [(0,)]
+
+
+def test_nothing_of_ours_goes_into_a_capture(traced: Run, linked: Path) -> None:
+    run = traced(linked, "graphs")
+    # What the driver counted: three nodes, and no event of anybody's in them.
+    assert run.stdout == "3 0\ndone\n", run.stderr
+    assert run.sql("SELECT name, count(*) FROM activities GROUP BY name ORDER BY name") == [("graph", 5), ("tick", 1)]
+    assert run.sql("SELECT min(end_ns - start_ns) >= 3000000 FROM activities WHERE name = 'graph'") == [(True,)]
+
+
+def test_events_of_ours_are_bounded_and_none_is_lost(traced: Run, linked: Path) -> None:
+    run = traced(linked, "many", "20000")
+    first, second = map(int, run.stdout.splitlines()[0].split())
+    assert first == second < 2000
+    assert run.sql("SELECT count(*) FROM activities WHERE name = 'empty'") == [(40000,)]
+    assert run.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+def test_the_mode_of_tallies_leaves_streams_alone(traced: Run, linked: Path) -> None:
+    run = traced(linked, "many", "500", options=("-m", "tally"))
+    assert run.stdout.splitlines()[0] == "0 0", run.stderr
+    assert run.sql("SELECT sum(calls) FROM call_stats WHERE function = 'cuLaunchKernel'") == [(1000,)]
+    assert run.sql("SELECT count(*) FROM activities") == [(0,)]
+
+
+def test_each_thread_has_a_default_stream_of_its_own(traced: Run, linked: Path) -> None:
+    run = traced(linked, "threads")
+    assert run.status == 0, run.stdout + run.stderr
+    assert run.sql("SELECT queue, count(*), count(DISTINCT thread) FROM activities GROUP BY queue ORDER BY queue") == [
+        (queue, 50, 1) for queue in range(1, 5)
+    ]
+
+
+def test_work_pending_when_a_context_goes_is_kept(traced: Run, cases: Path) -> None:
+    run = traced(cases, "devices")
+    assert run.status == 0, run.stdout + run.stderr
+    assert run.sql(
+        "SELECT d.name, count(*) FROM activities a JOIN devices d USING (device) WHERE kind = 'kernel' GROUP BY d.name ORDER BY 1"
+    ) == [("Fake GPU 0", 1), ("Fake GPU 1", 2)]
+
+
+def test_a_crash_amid_work_leaves_what_had_finished(traced: Run, linked: Path) -> None:
+    run = traced(linked, "crash")
+    assert run.status == 134
+    ((count,),) = run.sql("SELECT count(*) FROM activities WHERE name = 'tick'")
+    assert 5 <= count < 1005
+    assert run.sql("SELECT exit FROM processes") == [("abort",)]
+
+
+def test_a_program_that_looks_for_an_absent_driver_finds_none(traced: Run, by_name: Path, tmp_path: Path) -> None:
+    alone = subprocess.run(
+        [by_name, "series", "1"], capture_output=True, text=True, env={"PATH": "/usr/bin"}, check=False
+    )
+    if alone.returncode != 4:
+        pytest.skip("this machine has a CUDA driver")
+    run = traced(by_name, "series", "1", env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert (run.status, run.stdout) == (alone.returncode, alone.stdout) == (4, "no driver\n")

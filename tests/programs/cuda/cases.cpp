@@ -1,0 +1,219 @@
+// Programs on the CUDA driver API that know their own truth; `cases NAME` runs one of them. They are compiled twice: linked
+// with libcuda, and with -DBY_NAME asking the driver for every function, as the CUDA runtime does.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#ifdef BY_NAME
+static void *driver_function(const char *name) {
+  static const auto find = [] {
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
+    if (library == nullptr) {
+      puts("no driver");
+      exit(4);
+    }
+    return reinterpret_cast<CUresult (*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *)>(
+        dlsym(library, "cuGetProcAddress_v2"));
+  }();
+  void *address = nullptr;
+  if (find(name, &address, 13000, 0, nullptr) != CUDA_SUCCESS) {
+    printf("no %s\n", name);
+    exit(5);
+  }
+  return address;
+}
+#define CU(name) reinterpret_cast<decltype(&::name)>(driver_function(#name))
+#else
+#define CU(name) ::name
+#endif
+
+#define OK(call)                                             \
+  do {                                                       \
+    const CUresult code_ = (call);                           \
+    if (code_ != CUDA_SUCCESS) {                             \
+      printf("%s: %d\n", #call, static_cast<int>(code_));    \
+      exit(3);                                               \
+    }                                                        \
+  } while (0)
+
+static long live_events() {
+  const auto count = reinterpret_cast<long (*)()>(dlsym(RTLD_DEFAULT, "fake_cuda_live_events"));
+  return count == nullptr ? -1 : count();
+}
+
+static const char image[] = "kernel tick 1000000\nkernel empty 0\nkernel spin_long\nkernel fault_address\n";
+static CUfunction tick, empty, spin, fault;
+
+static CUcontext begin(int ordinal = 0) {
+  OK(CU(cuInit)(0));
+  CUdevice device;
+  OK(CU(cuDeviceGet)(&device, ordinal));
+  CUcontext context;
+  OK(CU(cuDevicePrimaryCtxRetain)(&context, device));
+  OK(CU(cuCtxSetCurrent)(context));
+  CUmodule module;
+  OK(CU(cuModuleLoadData)(&module, image));
+  OK(CU(cuModuleGetFunction)(&tick, module, "tick"));
+  OK(CU(cuModuleGetFunction)(&empty, module, "empty"));
+  OK(CU(cuModuleGetFunction)(&spin, module, "spin_long"));
+  OK(CU(cuModuleGetFunction)(&fault, module, "fault_address"));
+  return context;
+}
+static CUstream stream(unsigned flags = CU_STREAM_NON_BLOCKING) {
+  CUstream made;
+  OK(CU(cuStreamCreate)(&made, flags));
+  return made;
+}
+static void launch(CUfunction f, CUstream on, uint64_t ns = 0) {
+  void *params[] = {&ns};
+  OK(CU(cuLaunchKernel)(f, 4, 2, 1, 64, 2, 1, 0, on, params, nullptr));
+}
+
+static void series(int count) {
+  begin();
+  const CUstream s = stream();
+  for (int i = 0; i < count; ++i) launch(tick, s);
+  OK(CU(cuStreamSynchronize)(s));
+}
+
+static void overlap() {
+  begin();
+  const CUstream a = stream(), b = stream();
+  // 60 ms; 30 ms that begin when the first have begun; and 20 ms after both.
+  launch(spin, a, 60000000);
+  launch(spin, b, 30000000);
+  OK(CU(cuStreamSynchronize)(a));
+  OK(CU(cuStreamSynchronize)(b));
+  launch(spin, b, 20000000);
+  OK(CU(cuCtxSynchronize)());
+}
+
+static void copies() {
+  begin();
+  const CUstream s = stream();
+  const size_t n = 1 << 20;
+  CUdeviceptr x, y;
+  OK(CU(cuMemAlloc)(&x, n));
+  OK(CU(cuMemAlloc)(&y, n));
+  std::vector<char> pageable(n);
+  void *pinned;
+  OK(CU(cuMemHostAlloc)(&pinned, n, 0));
+  OK(CU(cuMemcpyHtoD)(x, pageable.data(), 1000));
+  OK(CU(cuMemcpyHtoDAsync)(x, pinned, 2000, s));
+  OK(CU(cuMemcpyDtoH)(pageable.data(), x, 300));
+  OK(CU(cuMemcpyDtoHAsync)(pinned, x, 400, s));
+  OK(CU(cuMemcpyDtoDAsync)(y, x, 5000, s));
+  OK(CU(cuMemcpyAsync)(y, reinterpret_cast<CUdeviceptr>(pinned), 60, s));
+  OK(CU(cuMemcpyAsync)(reinterpret_cast<CUdeviceptr>(pageable.data()), y, 70, s));
+  OK(CU(cuMemsetD8Async)(x, 1, 800, s));
+  OK(CU(cuMemsetD32Async)(x, 1, 900, s));
+  OK(CU(cuStreamSynchronize)(s));
+  OK(CU(cuMemFree)(x));  // y is leaked
+  OK(CU(cuMemFreeHost)(pinned));
+}
+
+static void failures() {
+  begin();
+  CUdeviceptr x;
+  const int memory = CU(cuMemAlloc)(&x, size_t{1} << 40);
+  CUfunction f;
+  CUmodule module;
+  OK(CU(cuModuleLoadData)(&module, image));
+  const int name = CU(cuModuleGetFunction)(&f, module, "not_there");
+  const CUstream s = stream();
+  launch(spin, s, 30000000);
+  const int query = CU(cuStreamQuery)(s);
+  OK(CU(cuStreamSynchronize)(s));
+  launch(fault, s);
+  const int sync = CU(cuStreamSynchronize)(s);
+  printf("%d %d %d %d\n", memory, name, query, sync);
+}
+
+static void graphs() {
+  begin();
+  const CUstream s = stream();
+  launch(tick, s);
+  OK(CU(cuStreamBeginCapture)(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  for (int i = 0; i < 3; ++i) launch(tick, s);
+  CUgraph graph;
+  OK(CU(cuStreamEndCapture)(s, &graph));
+  size_t nodes = 0;
+  OK(CU(cuGraphGetNodes)(graph, nullptr, &nodes));
+  CUgraphExec exec;
+  OK(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0));
+  for (int i = 0; i < 5; ++i) OK(CU(cuGraphLaunch)(exec, s));
+  OK(CU(cuStreamSynchronize)(s));
+  const auto captured = reinterpret_cast<long (*)()>(dlsym(RTLD_DEFAULT, "fake_cuda_captured_events"));
+  printf("%zu %ld\n", nodes, captured == nullptr ? -1 : captured());
+}
+
+static void many(int count) {
+  begin();
+  const CUstream s = stream();
+  long after[2];
+  for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < count; ++i) {
+      launch(empty, s);
+      if (i % 100 == 99) OK(CU(cuStreamSynchronize)(s));
+    }
+    after[half] = live_events();
+  }
+  printf("%ld %ld\n", after[0], after[1]);
+}
+
+static void threads() {
+  const CUcontext context = begin();
+  std::vector<std::thread> all;
+  for (int t = 0; t < 4; ++t) {
+    all.emplace_back([context] {
+      OK(CU(cuCtxSetCurrent)(context));
+      for (int i = 0; i < 50; ++i) launch(empty, CU_STREAM_PER_THREAD);
+      OK(CU(cuStreamSynchronize)(CU_STREAM_PER_THREAD));
+    });
+  }
+  for (std::thread &t : all) t.join();
+}
+
+static void devices() {
+  for (int ordinal = 0; ordinal < 2; ++ordinal) {
+    begin(ordinal);
+    for (int i = 0; i <= ordinal; ++i) launch(tick, nullptr);
+    // No synchronization: the last holder leaves while work is pending.
+    CUdevice device;
+    OK(CU(cuDeviceGet)(&device, ordinal));
+    OK(CU(cuDevicePrimaryCtxRelease)(device));
+  }
+}
+
+static void crash() {
+  begin();
+  const CUstream s = stream();
+  for (int i = 0; i < 5; ++i) launch(tick, s);
+  OK(CU(cuStreamSynchronize)(s));
+  for (int i = 0; i < 1000; ++i) launch(tick, s);
+  abort();
+}
+
+int main(int argc, char **argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  const int count = argc > 2 ? atoi(argv[2]) : 0;
+  if (name == "series") series(count);
+  else if (name == "overlap") overlap();
+  else if (name == "copies") copies();
+  else if (name == "failures") failures();
+  else if (name == "graphs") graphs();
+  else if (name == "many") many(count);
+  else if (name == "threads") threads();
+  else if (name == "devices") devices();
+  else if (name == "crash") crash();
+  else return 2;
+  puts("done");
+  return 0;
+}

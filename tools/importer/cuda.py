@@ -1,0 +1,155 @@
+"""What the calls of the CUDA driver API mean."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .clang import Declaration, Headers, Parameter
+from .writer import Rules
+
+TEXT = "#include <cuda.h>\n#include <cudaProfiler.h>\n"
+
+HEAD = """\
+# The CUDA driver API: what the calls of cuda.h mean. Written by tools/import_headers.py cuda, which holds the rules;
+# this file is what the generator reads. The names are facts of the header; structures are declared by their size only.
+#
+# exports    the names that a program calls: the function, and where there is one, the same for the per-thread default stream
+# event      the versioned name, where it is not the shown one
+# failed     `except`: a code other than 0 that is an answer and no failure (CUDA_ERROR_NOT_READY)
+"""
+
+# Recorded as events by default; everything else is counted.
+_EVENTS = re.compile(
+    r"cu(Init$|DevicePrimaryCtx(Retain|Release|Reset)|Ctx(Create|Destroy|Synchronize|EnablePeer|DisablePeer)|GreenCtx(Create|Destroy)"
+    r"|Module(Load|Unload)|Library(Load|Unload)|Link(Create|Add|Complete|Destroy)"
+    r"|Mem(Alloc|Free|Host(Alloc|Register|Unregister)|cpy|set|Create|Release|Map|Unmap|AddressReserve|AddressFree|Prefetch"
+    r"|Advise|Discard|Pool(Create|Destroy|TrimTo|SetAccess)|BatchDecompress)"
+    r"|(Array|Array3D|MipmappedArray)(Create|Destroy)"
+    r"|Stream(Create|Destroy|Synchronize|WaitEvent|BeginCapture|EndCapture|AddCallback|WriteValue|WaitValue|BatchMemOp|AttachMemAsync)"
+    r"|Event(Create|Destroy|Synchronize|Record)|Launch|Graph(Instantiate|Launch|Exec(Destroy|Update)|Create|Destroy|Upload)"
+    r"|Ipc(Open|Close)|Profiler|SignalExternal|WaitExternal|ImportExternal|DestroyExternal)"
+)
+_COUNTED = re.compile(r"cu(MemPool(Get|Set)|MemGet|MemRangeGet|MemAdvise$|.*GetAttribute|.*SetAttribute|.*GetName)")
+_BLOCKING = re.compile(
+    r"cu(CtxSynchronize|StreamSynchronize|EventSynchronize|ModuleLoad|LibraryLoad|LinkComplete|DevicePrimaryCtxRetain"
+    r"|CtxCreate|CtxDestroy|MemcpyDtoH_|MemcpyHtoD_|Memcpy$|Memcpy2D_|Memcpy3D_|Memcpy2DUnaligned)"
+)
+_ACTIVITY = (
+    (r"cuLaunch(Kernel|KernelEx|CooperativeKernel|Grid|GridAsync)?$", "kernel"),
+    (r"cuMemcpyHto[DA]", "HtoD"),
+    (r"cuMemcpy[DA]toH", "DtoH"),
+    (r"cuMemcpy[DA]to[DA]|cuMemcpy(3D)?Peer", "DtoD"),
+    (r"cuMemcpy(Async|2D|3D|$)", "copy"),
+    (r"cuMemset", "fill"),
+    (r"cuMemPrefetchAsync", "migrate"),
+    (r"cuGraphLaunch", "other"),
+)
+_BYTES = ("ByteCount", "bytesize", "count", "size")
+_MOVES = re.compile(
+    r"cu(Memcpy(?!2D|3D)|MemAlloc|MemHostAlloc|MemHostRegister|MemCreate|MemPrefetch|MemAdvise|MemMap$|MemAddressReserve)"
+)
+_ARRAYS = re.compile(r"(s|List|_out|Array|dependencies|options|values|nodes|from|to|edgeData|paramsArray)$")
+_COUNTS = (
+    "count",
+    "numOptions",
+    "numDependencies",
+    "numBlocks",
+    "bytes",
+    "numPaths",
+    "numSegments",
+    "flags",
+    "Flags",
+    "props",
+)
+_ADDRESS_OUTPUTS = re.compile(r"cu(MemAllocHost|MemHostAlloc|GetProcAddress|MemHostGet|ModuleGetFunction)")
+
+
+# The arguments of address and size, and the kind of memory.
+_ALLOCATES = {
+    "cuMemAlloc": ("dptr", "bytesize", "device"),
+    "cuMemAllocPitch": ("dptr", "asked", "device"),
+    "cuMemAllocManaged": ("dptr", "bytesize", "managed"),
+    "cuMemAllocAsync": ("dptr", "bytesize", "device"),
+    "cuMemAllocFromPoolAsync": ("dptr", "bytesize", "device"),
+    "cuMemAllocHost": ("pp", "bytesize", "host"),
+    "cuMemHostAlloc": ("pp", "bytesize", "host"),
+    "cuMemHostRegister": ("p", "bytesize", "wrapped"),
+}
+_FREES = {"cuMemFree": "dptr", "cuMemFreeAsync": "dptr", "cuMemFreeHost": "p", "cuMemHostUnregister": "p"}
+
+
+def _memory(f: Declaration) -> list[str]:
+    base = _shown(f.name)
+    if base in _FREES:
+        return [f"frees: {{handle: {_FREES[base]}}}"]
+    if base not in _ALLOCATES:
+        return []
+    handle, size, kind = _ALLOCATES[base]
+    lines = [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope}}", "extra:"]
+    if size == "asked":
+        lines += ['- {name: asked, type: size_t, value: "WidthInBytes * Height", doc: "as asked for, without the padding of rows"}']
+    return [*lines, '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}']
+
+
+def _skip(f: Declaration) -> bool:
+    # The calls of CUDA 3.1 and before, with 32-bit addresses; and what belongs to graphics.
+    text = " ".join(p.spelled for p in f.parameters)
+    return "CUdeviceptr_v1" in text or "_v1 *" in text or bool(re.match(r"cu(GL|EGL|VDPAU|D3D|WGL|Graphics)", f.name))
+
+
+def _shown(name: str) -> str:
+    return re.sub(r"_v\d+$", "", name)
+
+
+def _level(name: str) -> tuple[str, str]:
+    default = "event" if _EVENTS.match(name) and not _COUNTED.match(name) else "tally"
+    return default, "tally"
+
+
+def _bytes(f: Declaration) -> str | None:
+    if not _MOVES.match(f.name):
+        return None
+    names = {p.name for p in f.parameters if "*" not in p.spelled}
+    return next((name for name in _BYTES if name in names), None)
+
+
+def _activity(name: str) -> str | None:
+    base = _shown(name)
+    return next((kind for pattern, kind in _ACTIVITY if re.match(pattern, base)), None)
+
+
+def _inputs(name: str, p: Parameter) -> bool:
+    return bool(_ARRAYS.search(p.name)) and p.name not in _COUNTS
+
+
+def _outputs(name: str, p: Parameter) -> bool:
+    return p.spelled == "void **" and bool(_ADDRESS_OUTPUTS.match(name))
+
+
+def rules(include: Path, headers: Headers) -> Rules:
+    """The rules, once the headers tell which functions have a twin for the per-thread default stream."""
+    names = {f.name for f in headers.functions}
+    twins = {re.sub(r"_pt(sz|ds)$", "", name): name for name in names if re.search(r"_pt(sz|ds)$", name)}
+    return Rules(
+        api="cuda",
+        title="CUDA",
+        head=HEAD,
+        text=TEXT,
+        options=(f"-I{include}", "-D__CUDA_API_VERSION_INTERNAL"),
+        prefix="cu",
+        error="cudaError_enum",
+        top={"library": "cuda", "shim": "{soname: libcuda.so.1, real: libcuda_real.so.1, variants: 2, missing: 801}"},
+        skip=_skip,
+        shown=_shown,
+        variants={base: twin for base, twin in twins.items() if base in names},
+        level=_level,
+        blocking=lambda name: bool(_BLOCKING.match(name)) and "Async" not in name,
+        bytes=_bytes,
+        activity=_activity,
+        memory=_memory,
+        not_failed=lambda name: 600 if _shown(name) in ("cuStreamQuery", "cuEventQuery") else None,
+        outputs=_outputs,
+        inputs=_inputs,
+        addresses=("CUdeviceptr", "CUdeviceptr_v2", "CUmemGenericAllocationHandle", "CUtexObject", "CUsurfObject"),
+    )
