@@ -151,6 +151,12 @@ uint64_t Clock::to_host(uint64_t device) const {
   return has_after ? device + static_cast<uint64_t>(after.offset) : device;
 }
 
+uint64_t Clock::uncertainty() const {
+  uint64_t sum = segment_open_ && host_clock_ < 0 ? open_segment().uncertainty : 0;
+  for (size_t at = count_; at-- > 0 && at + 2 >= count_;) sum += points_[at].uncertainty;
+  return sum;
+}
+
 bool Clock::take_point(Point *point, bool last) {
   if (count_ == 0 && !segment_open_) return false;
   *point = segment_open_ && host_clock_ < 0 ? open_segment() : points_[count_ - 1];

@@ -31,6 +31,9 @@ class Clock {
 
   uint64_t to_host(uint64_t device) const;
 
+  // By how much two conversions, one earlier and one now, may contradict each other.
+  uint64_t uncertainty() const;
+
   // The newest point, when one is due to be recorded (the first, then about one a second); `last` asks for it regardless.
   bool take_point(Point *point, bool last = false);
 

@@ -112,6 +112,7 @@ void Queue::record(const Work *done, const Times *times, const int32_t *status, 
       if (done[at].after != 0) clock.bracket(times[at].queued, done[at].before, done[at].after);
     }
     clock.refresh();
+    const uint64_t noise = std::max(kNoise, clock.uncertainty());
     for (size_t at = 0; at < count; ++at) {
       const Work &work = done[at];
       struct occatrace_activity &a = activities[at];
@@ -126,8 +127,8 @@ void Queue::record(const Work *done, const Times *times, const int32_t *status, 
       std::copy(work.grid, work.grid + 3, a.grid);
       std::copy(work.block, work.block + 3, a.block);
       a.bytes = work.bytes;
-      // A command of a queue in order begins when the one before it has ended: what says otherwise within the noise of the
-      // stamps is noise.
+      // A command of a queue in order begins when the one before it has ended: what says otherwise within the
+      // uncertainty of the clock is noise.
       const bool in_order = (flags_.load(std::memory_order_relaxed) & kOutOfOrder) == 0;
       uint64_t *const placed[] = {&a.queued, &a.submitted, &a.start, &a.end};
       const uint64_t stamps[] = {times[at].queued, times[at].submitted, times[at].start, times[at].end};
@@ -136,7 +137,7 @@ void Queue::record(const Work *done, const Times *times, const int32_t *status, 
       for (size_t step = 0; step < 4; ++step) {
         // A command that failed may have no stamps: it then takes no time, where the one before it was.
         uint64_t host = stamps[step] == 0 ? earliest : clock.to_host(stamps[step]);
-        if (step == 2 && in_order && host < ended_ && ended_ - host < kNoise) host = ended_;
+        if (step == 2 && in_order && host < ended_ && ended_ - host < noise) host = ended_;
         const uint64_t inside = std::min(std::max(host, earliest), seen);
         moved = std::max(moved, inside > host ? inside - host : host - inside);
         *placed[step] = earliest = inside;

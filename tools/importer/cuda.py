@@ -88,8 +88,13 @@ def _memory(f: Declaration) -> list[str]:
     handle, size, kind = _ALLOCATES[base]
     lines = [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope}}", "extra:"]
     if size == "asked":
-        lines += ['- {name: asked, type: size_t, value: "WidthInBytes * Height", doc: "as asked for, without the padding of rows"}']
-    return [*lines, '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}']
+        lines += [
+            '- {name: asked, type: size_t, value: "WidthInBytes * Height", doc: "as asked for, without the padding of rows"}'
+        ]
+    return [
+        *lines,
+        '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}',
+    ]
 
 
 def _skip(f: Declaration) -> bool:

@@ -66,6 +66,15 @@ def test_bytes_and_kinds_of_copies(traced: Run, cases: Path) -> None:
     assert run.sql("SELECT count(*) FROM activities WHERE kind != 'fill' AND end_ns - start_ns < 2000") == [(0,)]
 
 
+def test_memory_in_use_and_never_freed(traced: Run, linked: Path) -> None:
+    run = traced(linked, "copies")
+    assert run.sql("SELECT kind, bytes, function, free_function FROM allocations ORDER BY start_ns") == [
+        ("device", 1 << 20, "cuMemAlloc", "cuMemFree"),
+        ("device", 1 << 20, "cuMemAlloc", None),
+        ("host", 1 << 20, "cuMemHostAlloc", "cuMemFreeHost"),
+    ]
+
+
 def test_failures_have_names_and_an_answer_is_none(traced: Run, cases: Path) -> None:
     run = traced(cases, "failures")
     assert run.stdout == "2 500 600 700\ndone\n", run.stderr
