@@ -34,14 +34,14 @@ class Shim:
 SHIMS = (Shim("cuda", "libcuda.so.1", "libcuda_real.so.1"),)
 
 
-def vendor_library(soname: str, environment: Mapping[str, str], cache: Path = CACHE) -> Path | None:
+def vendor_library(soname: str, environment: Mapping[str, str], cache: Path | None = None) -> Path | None:
     """The library that a program gets which asks for this soname; None where there is none."""
     for folder in environment.get("LD_LIBRARY_PATH", "").split(":"):
         path = Path(folder or ".") / soname
         if os.path.exists(path):  # of Path it would raise where a folder may not be entered
             return path.resolve()
     try:
-        text = cache.read_bytes()
+        text = (cache or CACHE).read_bytes()
     except OSError:
         text = b""
     for found in re.findall(rb"\0(/[^\0]*/" + re.escape(soname.encode()) + rb")\0", text):

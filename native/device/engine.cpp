@@ -149,7 +149,7 @@ void Queue::record(const Work *done, const Times *times, const int32_t *status, 
         a.start = std::max(std::min(a.start, a.end - std::min(length, a.end)), a.submitted);
       }
       ended_ = std::max(ended_, a.end);
-      if (moved > kNoise) {
+      if (moved > noise) {
         ++device.clamped_;
         device.worst_ = std::max(device.worst_, moved);
       }
