@@ -170,6 +170,14 @@ class Model:
         """Names of an enumeration by value."""
         return {value: text for text, value in self.enums[api][enum].values.items()}
 
+    def lost(self, name: str) -> str | None:
+        """What did not come about when a call of "api:function" failed: device work, memory, a build; or none of these."""
+        api, _, key = name.partition(":")
+        function = self._by_key.get((api, key))
+        if function is None:
+            return None
+        return function.activity or ("memory" if function.allocates else "build" if function.compiles else None)
+
     def error_name(self, name: str, code: int) -> str:
         """What the model calls the code by which a call of "api:function" failed; the number where it has no name."""
         api, _, key = name.partition(":")

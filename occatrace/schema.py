@@ -108,6 +108,7 @@ api          VARCHAR   text   API
 function     VARCHAR   text   function
 code         BIGINT    code   value of the field by which the failure is known
 error        VARCHAR   text   name of the error, or the message of the exception
+lost         VARCHAR   text   what did not come about: kind of device work, memory, build; null: none of these
 """),
     ),
     Table(

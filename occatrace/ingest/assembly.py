@@ -227,7 +227,8 @@ class Assembly:
             name = self._name(process, r["function"])
             error = self._name(process, r["text"]) if r["text"] else self._model.error_name(name, r["code"])
             seq = None if r["call_seq"] == NO_SEQ else r["call_seq"]
-            rows.append((process, r["slot"] + 1, seq, *self._model.tally_function(name), r["code"], error))
+            head = (process, r["slot"] + 1, seq, *self._model.tally_function(name))
+            rows.append((*head, r["code"], error, self._model.lost(name)))
         self._fill("failures", rows)
 
     def _tally(self, slot: int, function_id: int, tally: Tally) -> tuple[Any, ...]:

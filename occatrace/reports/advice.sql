@@ -1,61 +1,150 @@
 -- title: Advice
 -- about: what looks worth a try, each with its numbers; nothing here for a program without such signs
 -- needs: calls
+-- empty: nothing that the rules know
 -- share: of the duration of the run
 -- column: share percent Time
 -- column: name text Sign
 -- column: evidence text Evidence
 -- column: advice text Worth a try
-WITH run AS (SELECT greatest(max(end_ns) - min(start_ns), 1) AS length_ns FROM processes),
+WITH run AS (SELECT greatest(max(end_ns) - run_zero(), 1) AS length_ns FROM processes),
+
+-- Kernels that run for less time than the call that launches them: the host is the limit.
 launches AS (
-    SELECT a.name, count(*) AS n, avg(span(c.start_ns, c.end_ns)) AS api, avg(span(a.start_ns, a.end_ns)) AS run,
-           sum(span(c.start_ns, c.end_ns)) AS total
-    FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq WHERE a.kind = 'kernel' GROUP BY a.name
+    SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, count(*) AS n, avg(span(c.start_ns, c.end_ns)) AS api,
+           avg(span(a.start_ns, a.end_ns)) AS run, sum(span(c.start_ns, c.end_ns)) AS total
+    FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq LEFT JOIN kernels k ON k.kernel = a.kernel
+    WHERE a.kind = 'kernel' GROUP BY ALL
 ),
-waits AS (
-    SELECT function, count(*) AS n, sum(span(start_ns, end_ns)) AS ns FROM calls
-    WHERE function IN ('occa::device::finish', 'occa::stream::finish', 'clFinish', 'clWaitForEvents') GROUP BY function
+
+-- Times without work on a device, and, where nothing was enqueued any more, the call in which the thread then was that
+-- enqueued what came next.
+work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, queued_ns FROM activities WHERE device IS NOT NULL),
+ordered AS (
+    SELECT key, s, thread, queued_ns, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM work
 ),
-builds AS (
-    SELECT count(*) AS n, sum(span(start_ns, end_ns)) AS ns FROM calls WHERE api = 'occa' AND function ILIKE '%buildKernel%'
+holes AS (SELECT key, thread, until, queued_ns, s - until AS ns FROM ordered WHERE s > until),
+enqueuing AS (SELECT DISTINCT thread, seq FROM activities WHERE kind NOT IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'map')),
+waiting AS (
+    SELECT thread, start_ns, end_ns, function FROM calls
+    WHERE (function LIKE 'cl%' OR function LIKE 'cu%' OR function LIKE 'hip%') AND (thread, seq) NOT IN (SELECT (thread, seq) FROM enqueuing)
 ),
+outer_waiting AS (SELECT thread, start_ns, end_ns, function FROM calls WHERE api = 'occa' AND function != 'occa::kernel::run'),
+dry AS (
+    SELECT h.key, h.ns, CASE WHEN o.end_ns >= h.until THEN o.function WHEN w.end_ns >= h.until THEN w.function END AS function
+    FROM holes h
+    ASOF LEFT JOIN waiting w ON w.thread = h.thread AND w.start_ns <= h.until
+    ASOF LEFT JOIN outer_waiting o ON o.thread = h.thread AND o.start_ns <= h.until
+    WHERE h.queued_ns >= h.until
+),
+waits AS (SELECT function, count(*) AS n, sum(ns) AS ns FROM dry WHERE function IS NOT NULL GROUP BY function),
+pieces AS (SELECT count(*) AS n FROM work),
+
+copies AS (
+    SELECT a.process, coalesce(d.api, '') AS api, a.kind, count(*) AS n, sum(bytes) AS bytes, sum(span(a.start_ns, a.end_ns)) AS ns
+    FROM activities a LEFT JOIN devices d USING (device) WHERE a.kind IN ('HtoD', 'DtoH') AND bytes >= 65536 AND status >= 0 GROUP BY ALL
+),
+-- Memory that is pinned is allocated by the API: a process that has none, but allocates, copies from and to pageable memory.
+pageable AS (
+    SELECT kind, sum(n) AS n, sum(bytes) AS bytes, sum(ns) AS ns FROM copies c
+    WHERE EXISTS (FROM allocations x WHERE x.process = c.process AND x.api = lower(c.api))
+      AND NOT EXISTS (FROM allocations x WHERE x.process = c.process AND x.kind IN ('host', 'svm', 'managed'))
+    GROUP BY kind
+),
+
 churn AS (
-    SELECT a.mode, a.bytes, count(*) AS n, sum(call_ns) AS ns, count(end_ns) AS frees
-    FROM allocations a WHERE api = 'occa' AND kind != 'slice' GROUP BY a.mode, a.bytes
+    SELECT CASE api WHEN 'occa' THEN 'mode ' || coalesce(mode, '') ELSE api_title(api) END AS place, kind, bytes, count(*) AS n, count(end_ns) AS frees,
+           sum(call_ns) + coalesce(sum(free_call_ns), 0) AS ns
+    FROM allocations WHERE scope_seq IS NULL AND kind != 'slice' GROUP BY ALL
 ),
-work AS (SELECT device AS key, start_ns AS s, end_ns AS e FROM activities WHERE device IS NOT NULL),
+
+-- Builds within builds are part of them.
+outer_builds AS (
+    SELECT *, max(end_ns) OVER (PARTITION BY thread ORDER BY start_ns, end_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM builds
+),
+jit AS (
+    SELECT count(*) AS n, count(*) FILTER (cached) AS hits, sum(span(start_ns, end_ns)) AS ns FROM outer_builds WHERE until IS NULL OR start_ns >= until
+),
+
 use AS (
     SELECT b.key, busy, length FROM busy(work) b JOIN (SELECT key, max(e) - min(s) AS length FROM work GROUP BY key) USING (key)
 ),
+holes_of AS (SELECT key, count(*) AS gaps, max(ns) AS longest FROM holes GROUP BY key),
+
+-- What a copy costs the host: its call, without the time in which a blocking one waits for the work before it.
 tiny AS (
-    SELECT kind, count(*) AS n, avg(bytes) AS each, sum(span(start_ns, end_ns)) AS ns FROM activities
-    WHERE kind IN ('HtoD', 'DtoH', 'DtoD') AND bytes BETWEEN 1 AND 4096 GROUP BY kind
+    SELECT a.kind, count(*) AS n, avg(a.bytes) AS each, sum(least(span(c.start_ns, c.end_ns), span(least(a.start_ns, c.end_ns), c.end_ns)
+               + CASE WHEN a.start_ns >= c.end_ns THEN span(c.start_ns, c.end_ns) ELSE 0 END)) AS ns
+    FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq
+    WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD') AND a.bytes BETWEEN 1 AND 4096 GROUP BY a.kind
 ),
-failures AS (SELECT function, sum(failed) AS failed, sum(total_ns) AS ns FROM call_stats GROUP BY function HAVING sum(failed) > 0),
+
+-- Of calls that are made again and again; what builds or sets up is slow by nature, and has a rule of its own.
+timed AS (
+    SELECT 'call of ' || function AS name, start_ns, span(start_ns, end_ns) AS ns FROM calls
+    WHERE function NOT IN (SELECT function FROM builds) AND (function NOT LIKE 'occa::kernel::run')
+    UNION ALL
+    SELECT 'call of kernel ' || k.name || ' [' || k.mode || ']', r.start_ns, span(r.start_ns, r.end_ns) FROM kernel_runs r JOIN kernels k USING (kernel)
+),
+firsts AS (SELECT name, count(*) AS n, min(start_ns) AS begins, arg_min(ns, start_ns) AS first, sum(ns) AS total FROM timed GROUP BY name HAVING count(*) >= 10),
+penalties AS (SELECT name, n, first, (total - first) / (n - 1) AS others FROM firsts),
+
+lost AS (
+    SELECT function, lost, count(*) AS n, string_agg(DISTINCT error, ', ') AS errors FROM failures WHERE lost IS NOT NULL GROUP BY ALL
+),
+broken AS (SELECT name, count(*) AS n, min(status) AS status, sum(span(start_ns, end_ns)) AS ns FROM activities WHERE status < 0 GROUP BY name),
+
 signs AS (
     SELECT total AS ns, 'short kernels' AS name,
-           format('{:,} launches of {} ran {:.1f} µs on average, less than the {:.1f} µs of their launching call', n, name, run / 1e3, api / 1e3)
+           format('{:,} launches of {} ran {:.1f} µs on average, less than the {:.1f} µs of their launching call', n, launches.name, run / 1e3, api / 1e3)
                AS evidence, 'join kernels, or give each more work' AS advice
-    FROM launches WHERE n >= 100 AND run < api
+    FROM launches, run WHERE n >= 100 AND launches.run < api AND total > 0.01 * run.length_ns
     UNION ALL
-    SELECT ns, 'waiting', format('{:,} calls of {} took {:.1f} ms, {:.0f} % of the run', n, function, ns / 1e6, share(ns, run.length_ns)),
-           'wait once after several pieces of work, or use a second stream' FROM waits, run WHERE n >= 10 AND waits.ns > 0.2 * run.length_ns
+    SELECT ns, 'waiting',
+           format('{:,} times in {:,} pieces of work the device ran out of work while the host waited in {}, for {:.1f} ms until the next work ({:.0f} % of the run)',
+                  waits.n, pieces.n, function, ns / 1e6, share(ns, run.length_ns)),
+           'enqueue what comes next before waiting, wait once after several pieces of work, or use a second stream'
+    FROM waits, pieces, run WHERE waits.n >= 20 AND waits.ns > 0.05 * run.length_ns
     UNION ALL
-    SELECT ns, 'kernel builds', format('{:,} builds took {:.1f} ms, {:.0f} % of the run', n, ns / 1e6, share(ns, run.length_ns)),
-           'keep OCCA_CACHE_DIR between runs; build before the timed part' FROM builds, run WHERE n > 0 AND builds.ns > 0.2 * run.length_ns
+    SELECT ns, 'pageable copies',
+           format('{:,} {} copies of {:.1f} MiB in all took {:.1f} ms ({:.2f} GB/s, {:.0f} % of the run), and the program has no pinned memory',
+                  n, kind, bytes / 1048576, ns / 1e6, bytes / ns, share(ns, run.length_ns)),
+           'copy from and to pinned memory (OpenCL: a mapped buffer with CL_MEM_ALLOC_HOST_PTR; OCCA: the property mapped or host)'
+    FROM pageable, run WHERE n >= 10 AND ns > 0.05 * run.length_ns
     UNION ALL
     SELECT ns, 'allocation in a loop',
-           format('{:,} allocations and {:,} frees of {:,} bytes in mode {} took {:.1f} ms', n, frees, bytes, mode, ns / 1e6),
-           'allocate once before the loop, or use a memory pool' FROM churn WHERE n >= 20 AND frees >= 19
+           format('{:,} allocations and {:,} frees of {:,} bytes ({}, {}) took {:.1f} ms ({:.0f} % of the run)', n, frees, bytes, place, kind, ns / 1e6,
+                  share(ns, run.length_ns)),
+           'allocate once before the loop, or use a memory pool' FROM churn, run WHERE n >= 20 AND frees >= 19 AND ns > 0.01 * run.length_ns
+    UNION ALL
+    SELECT ns, 'kernel builds',
+           format('{:,} builds took {:.1f} ms, {:.0f} % of the run; {:,} of them found their binary in the cache', n, ns / 1e6, share(ns, run.length_ns), hits),
+           CASE WHEN hits < n THEN 'keep OCCA_CACHE_DIR (or the driver''s cache) between runs; build before the timed part'
+                ELSE 'build before the timed part; share kernels instead of building them again' END
+    FROM jit, run WHERE n > 0 AND jit.ns > 0.2 * run.length_ns
     UNION ALL
     SELECT length - busy AS ns, 'idle device',
-           format('{} had work for {:.0f} % of the time from its first to its last work', coalesce(d.name, 'a device'), share(busy, length)),
-           'look at the gaps in the timeline: what does the host do in them?'
-    FROM use LEFT JOIN devices d ON d.device = use.key, run WHERE length > 0.1 * run.length_ns AND busy < 0.5 * length
+           format('{} had work for {:.0f} % of the {:.1f} ms from its first to its last work: {:,} gaps, the longest {:.1f} ms', coalesce(d.name, 'a device'),
+                  share(busy, length), length / 1e6, gaps, longest / 1e6),
+           'see gpu_gaps for the host calls in the longest of them'
+    FROM use JOIN holes_of USING (key) LEFT JOIN devices d ON d.device = use.key, run WHERE length > 0.1 * run.length_ns AND busy < 0.5 * length
     UNION ALL
-    SELECT ns, 'small copies', format('{:,} {} copies of {:,.0f} bytes on average', n, kind, each),
-           'gather them into fewer, larger copies' FROM tiny WHERE n >= 100
+    SELECT ns, 'small copies',
+           format('{:,} {} copies of {:,.0f} bytes on average took the host {:.1f} ms ({:.0f} % of the run)', n, kind, each, ns / 1e6, share(ns, run.length_ns)),
+           'gather them into fewer, larger copies' FROM tiny, run WHERE n >= 100 AND ns > 0.01 * run.length_ns
     UNION ALL
-    SELECT ns, 'failed calls', format('{:,} calls of {} failed', failed, function), 'see the column Errors of api_sum' FROM failures
+    SELECT first - others AS ns, 'slow first call',
+           format('the first {} took {:.2f} ms, the {:,} others {:.3f} ms on average', penalties.name, first / 1e6, n - 1, others / 1e6),
+           'call it once before the timed part' FROM penalties, run
+    WHERE first > 10 * others AND first - others > 1_000_000 AND first - others > 0.05 * run.length_ns
+    UNION ALL
+    SELECT 0, 'lost to a failed call',
+           format('{:,} calls of {} failed ({}): {}', n, function, coalesce(errors, 'no reason given'),
+                  CASE lost WHEN 'kernel' THEN 'their kernels never ran' WHEN 'memory' THEN 'nothing was allocated' WHEN 'build' THEN 'nothing was built'
+                            WHEN 'copy' THEN 'nothing was copied' ELSE 'their work (' || lost || ') was never done' END),
+           'check the result of this call; what follows may compute with old data' FROM lost
+    UNION ALL
+    SELECT ns, 'work that failed', format('{:,} times {} ended with the error {} on the device', n, name, status), 'its results are not to be used; see gpu_trace'
+    FROM broken
 )
 SELECT share(s.ns, run.length_ns) AS share, s.name, evidence, advice FROM signs s, run ORDER BY s.ns DESC, s.name, evidence

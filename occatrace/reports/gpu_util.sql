@@ -1,5 +1,8 @@
 -- title: Use of devices and queues
--- about: from the first to the last work of each device and queue: how much of the time something ran, and the gaps
+-- about: from the first to the last work of each device and queue: how much of the time something ran, and the gaps by size, with
+--   the host call that was running in the longest one (gpu_gaps lists the longest ones)
+-- needs: calls
+-- counts: activities
 -- share: of the time from the first to the last work there
 -- column: share percent Busy
 -- column: busy_ns ns Busy time (time in which at least one ran)
@@ -9,30 +12,46 @@
 -- column: idle_ns ns Idle
 -- column: calls count Work
 -- column: gaps count Gaps (times without work in between)
--- column: long_gaps count Over 1 ms
+-- column: gaps_10us count <10 µs
+-- column: gaps_100us count <100 µs
+-- column: gaps_1ms count <1 ms
+-- column: gaps_10ms count <10 ms
+-- column: long_gaps count Longer (10 ms and more)
 -- column: longest_gap_ns ns Longest gap
+-- column: call_share percent Of it (how much of the longest gap the call fills)
+-- column: call text In the call (of the thread that enqueued the work after the longest gap; empty: in no traced call)
 -- column: name text Device or queue
 WITH places AS (
-    SELECT device, NULL AS queue, start_ns AS s, greatest(start_ns, end_ns) AS e FROM activities
+    SELECT device, NULL AS queue, start_ns AS s, greatest(start_ns, end_ns) AS e, thread FROM activities
     UNION ALL
-    SELECT device, queue, start_ns, greatest(start_ns, end_ns) FROM activities
+    SELECT device, queue, start_ns, greatest(start_ns, end_ns), thread FROM activities
 ),
 keys AS (SELECT device, queue, row_number() OVER (ORDER BY device, queue NULLS FIRST) AS key FROM (SELECT DISTINCT device, queue FROM places)),
 intervals AS (
-    SELECT key, s, e FROM places p JOIN keys k ON p.device IS NOT DISTINCT FROM k.device AND p.queue IS NOT DISTINCT FROM k.queue
+    SELECT key, s, e, thread FROM places p JOIN keys k ON p.device IS NOT DISTINCT FROM k.device AND p.queue IS NOT DISTINCT FROM k.queue
 ),
 ordered AS (
-    SELECT key, s, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM intervals
+    SELECT key, s, thread, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM intervals
 ),
 holes AS (
-    SELECT key, count(*) AS gaps, count(*) FILTER (s - until > 1000000) AS long_gaps, max(s - until) AS longest
+    SELECT key, count(*) AS gaps, count(*) FILTER (s - until < 10_000) AS gaps_10us, count(*) FILTER (s - until BETWEEN 10_000 AND 99_999) AS gaps_100us,
+           count(*) FILTER (s - until BETWEEN 100_000 AND 999_999) AS gaps_1ms, count(*) FILTER (s - until BETWEEN 1_000_000 AND 9_999_999) AS gaps_10ms,
+           count(*) FILTER (s - until >= 10_000_000) AS long_gaps, max(s - until) AS longest, arg_max(until, s - until) AS begins, arg_max(s, s - until) AS ends,
+           arg_max(thread, s - until) AS thread
     FROM ordered WHERE s > until GROUP BY key
 ),
+within AS (
+    SELECT h.key, c.function, sum(least(c.end_ns, h.ends) - greatest(c.start_ns, h.begins)) AS ns
+    FROM holes h JOIN calls c ON c.thread = h.thread AND c.start_ns < h.ends AND c.end_ns > h.begins GROUP BY ALL
+),
+causes AS (SELECT key, arg_max(function, ns) AS call, max(ns) AS ns FROM within GROUP BY key),
 sums AS (SELECT key, count(*) AS calls, sum(e - s) AS total, max(e) - min(s) AS length FROM intervals GROUP BY key)
 SELECT share(busy, length) AS share, busy AS busy_ns, total AS total_ns, CASE WHEN busy > 0 THEN total / busy END AS overlap,
-       length AS span_ns, length - busy AS idle_ns, calls, coalesce(gaps, 0) AS gaps, coalesce(long_gaps, 0) AS long_gaps,
-       coalesce(longest, 0) AS longest_gap_ns,
+       length AS span_ns, length - busy AS idle_ns, calls, coalesce(gaps, 0) AS gaps, coalesce(gaps_10us, 0) AS gaps_10us,
+       coalesce(gaps_100us, 0) AS gaps_100us, coalesce(gaps_1ms, 0) AS gaps_1ms, coalesce(gaps_10ms, 0) AS gaps_10ms,
+       coalesce(long_gaps, 0) AS long_gaps, coalesce(longest, 0) AS longest_gap_ns,
+       CASE WHEN longest > 0 THEN share(coalesce(c.ns, 0), longest) END AS call_share, coalesce(c.call, '') AS call,
        coalesce(d.name, 'unknown device') || CASE WHEN k.queue IS NULL THEN '' ELSE ', queue ' || q.id END AS name
-FROM sums JOIN busy(intervals) USING (key) LEFT JOIN holes USING (key) JOIN keys k USING (key)
+FROM sums JOIN busy(intervals) USING (key) LEFT JOIN holes USING (key) LEFT JOIN causes c USING (key) JOIN keys k USING (key)
 LEFT JOIN devices d USING (device) LEFT JOIN queues q ON q.queue = k.queue
 ORDER BY k.key

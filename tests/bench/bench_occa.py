@@ -1,5 +1,6 @@
 """What OCCA calls cost, native and traced in turn, in Serial mode, at level event and at level tally: a call of an empty
-kernel with and without memory arguments, kernel::run() alone, a copy of 4 bytes, malloc and free. Budget: +200 ns for a kernel call at level event."""
+kernel with and without memory arguments, kernel::run() alone, a copy of 4 bytes, malloc and free. Budget: +200 ns for a
+kernel call at level event."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ _TYPES: Mapping[str, type] = {
     "u32": np.uint32,
     "u64": np.uint64,
     "i32": np.int32,
+    "i64": np.int64,
     "str": np.uint32,
 }
 
@@ -107,7 +108,20 @@ MODEL_JSON: Mapping[str, Any] = {
             "functions": {
                 "clFinish": _call("command_queue:handle", "ret:enum:error", failed=_CL_FAILED, blocking=True),
                 "clCreateBuffer": _call(
-                    "flags:bitfield:flags", "size:uint", "ret:enum:error", failed=_CL_FAILED, bytes="size"
+                    "flags:bitfield:flags",
+                    "size:uint",
+                    "buffer:handle",
+                    "ret:enum:error",
+                    failed=_CL_FAILED,
+                    bytes="size",
+                    allocates={
+                        "handle": "buffer",
+                        "bytes": "size",
+                        "kind": "device",
+                        "kind_field": "flags",
+                        "bits": True,
+                        "kinds": [[16, "host"]],
+                    },
                 ),
                 "clEnqueueNDRangeKernel": _call("global:array", "ret:enum:error", failed=_CL_FAILED, activity="kernel"),
                 "clBuildProgram": _call(
@@ -120,7 +134,10 @@ MODEL_JSON: Mapping[str, Any] = {
                     "values": {"CL_SUCCESS": 0, "CL_INVALID_VALUE": -30, "CL_INVALID_COMMAND_QUEUE": -36},
                     "bitfield": False,
                 },
-                "flags": {"values": {"CL_MEM_READ_WRITE": 1, "CL_MEM_COPY_HOST_PTR": 32}, "bitfield": True},
+                "flags": {
+                    "values": {"CL_MEM_READ_WRITE": 1, "CL_MEM_ALLOC_HOST_PTR": 16, "CL_MEM_COPY_HOST_PTR": 32},
+                    "bitfield": True,
+                },
             },
         },
     },
@@ -152,6 +169,7 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     },
     "occatrace_process:progress": {"pid": "u32", "owner": "u32", "next_seq": "u32"},
     "occatrace_process:exit": {"pid": "u32", "reason": "u8"},
+    "occatrace_process:failure": {"pid": "u32", "function": "u32", "call_seq": "u32", "code": "i64", "text": "u32"},
     "occatrace_device:device": {
         "pid": "u32", "id": "u32", "api": "u32", "platform": "u32", "name": "u32", "vendor": "u32", "handle": "u64",
     },
@@ -167,7 +185,7 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     },
     "occatrace_opencl:clFinish": {"start": "u64", "command_queue": "u64", "ret": "i32"},
     "occatrace_opencl:clFinish_begin": {"call_seq": "u32"},
-    "occatrace_opencl:clCreateBuffer": {"start": "u64", "flags": "u64", "size": "u64", "ret": "i32"},
+    "occatrace_opencl:clCreateBuffer": {"start": "u64", "flags": "u64", "size": "u64", "buffer": "u64", "ret": "i32"},
     "occatrace_opencl:clEnqueueNDRangeKernel": {"start": "u64", "global": "seq<u64>", "ret": "i32"},
     "occatrace_opencl:clBuildProgram": {"start": "u64", "options": "str", "ret": "i32"},
     "occatrace_opencl:clBuildProgram_begin": {"call_seq": "u32"},

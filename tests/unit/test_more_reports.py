@@ -48,6 +48,7 @@ def test_two_queues_that_overlap(tmp_path: Path) -> None:
         device, first, second = table(store, "gpu_util")
         assert (device["total_ns"], device["busy_ns"], device["calls"], device["gaps"]) == (2_000_000, 1_250_000, 20, 9)
         assert device["overlap"] == 1.6 and device["longest_gap_ns"] == 275_000
+        assert (device["gaps_10us"], device["gaps_100us"], device["gaps_1ms"], device["long_gaps"]) == (0, 0, 9, 0)
         assert device["span_ns"] == 9 * 400_000 + 125_000 and device["idle_ns"] == device["span_ns"] - 1_250_000
         for queue in (first, second):
             assert (queue["total_ns"], queue["busy_ns"], queue["overlap"]) == (1_000_000, 1_000_000, 1)
@@ -60,6 +61,46 @@ def test_two_queues_that_overlap(tmp_path: Path) -> None:
         assert [r["start_ns"] for r in trace_rows] == sorted(r["start_ns"] for r in trace_rows) and len(
             trace_rows
         ) == 20
+
+
+def test_gaps_and_the_calls_in_them(tmp_path: Path) -> None:
+    """Three pieces of work of 1 ms: 10 ms apart, 8 of them in a build (7 of its in the backend's); 2 ms apart, in no call."""
+    trace = FakeTrace()
+    t, ms = trace.process(1), 1_000_000
+    other = trace.thread(1, 2)
+    t.event(
+        "occatrace_device:device", 2, id=1, api=t.name("opencl"), platform=0, name=t.name("gpu"), vendor=0, handle=1
+    )
+    t.event("occatrace_device:queue", 2, id=1, device=1, handle=1, flags=0)
+
+    def work(start: int) -> None:
+        seq = t.call("opencl:clEnqueueNDRangeKernel", start - 2000, start - 1000, **{"global": [8]}, ret=0)
+        t.event(
+            "occatrace_device:activity", start + ms, kind=1, corr_tid=1, corr_seq=seq, run_seq=NONE, queue=1,
+            queued=start - 1500, submitted=start, start=start, end=start + ms, name=t.name(f"at{start // ms}"), gx=8,
+        )  # fmt: skip
+
+    work(1 * ms)
+    t.call("opencl:clBuildProgram", 4 * ms, 11 * ms, options="", ret=0)
+    t.call("occa:device_buildKernel", 3 * ms + ms // 2, 11 * ms + ms // 2, source=0, error=0)
+    work(12 * ms)
+    work(15 * ms)
+    other.call("opencl:clFinish", 1 * ms, 16 * ms, command_queue=2, ret=0)  # another thread's wait is not the reason
+    t.record("exit", 17 * ms, reason=0)
+    with opened(tmp_path, trace) as store:
+        device, queue = table(store, "gpu_util")
+        assert (device["longest_gap_ns"], device["call"], device["call_share"]) == (
+            10 * ms,
+            "occa::device::buildKernel",
+            80,
+        )
+        assert (device["gaps"], device["gaps_10ms"], device["long_gaps"]) == (2, 1, 1)
+        assert queue["call"] == device["call"]
+        first, second = table(store, "gpu_gaps")
+        assert (first["gap_ns"], first["call"], first["call_share"]) == (10 * ms, "occa::device::buildKernel", 80)
+        assert (first["after"], first["before"], second["after"], second["before"]) == ("at1", "at12", "at12", "at15")
+        assert (second["gap_ns"], second["call"], second["share"]) == (2 * ms, "clEnqueueNDRangeKernel", 100 * 2 / 15)
+        assert second["call_share"] == 0.05
 
 
 def memory_trace() -> FakeTrace:
@@ -95,8 +136,7 @@ def test_memory(tmp_path: Path) -> None:
         assert (churn["allocations"], churn["frees"], churn["bytes"]) == (30, 30, 4096)
         assert churn["saved_ns"] == pytest.approx(29 * 70)
         signs = {r["name"]: r["evidence"] for r in table(store, "advice")}
-        assert "30 allocations and 30 frees of 4,096 bytes in mode Serial" in signs["allocation in a loop"]
-        assert "1 calls of occa::device::malloc failed" in signs["failed calls"]
+        assert "30 allocations and 30 frees of 4,096 bytes (mode Serial, device) took" in signs["allocation in a loop"]
 
 
 def test_first_calls_and_builds(tmp_path: Path) -> None:

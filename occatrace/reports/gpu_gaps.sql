@@ -1,0 +1,34 @@
+-- title: Longest times without work
+-- about: the twenty longest gaps of each device between its first and its last work, and the host call that filled most of each:
+--   of the thread that enqueued the work after the gap
+-- needs: calls
+-- counts: activities
+-- empty: no device had two pieces of work with a time between them
+-- share: of the time from the first to the last work of the device
+-- column: share percent Time
+-- column: gap_ns ns Gap
+-- column: start_ns ns From (since the first call or work of the run)
+-- column: call_share percent In the call (how much of the gap)
+-- column: call text Call (empty: the program was in no traced call)
+-- column: after text After (the work that ended before it)
+-- column: before text Before (the work that began after it)
+-- column: name text Device
+WITH work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, name FROM activities WHERE device IS NOT NULL),
+ordered AS (
+    SELECT key, s, thread, name, max(e) OVER w AS until, arg_max(name, e) OVER w AS after
+    FROM work WINDOW w AS (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+numbered AS (
+    SELECT *, row_number() OVER (PARTITION BY key ORDER BY s - until DESC, s) AS place FROM ordered WHERE s > until
+),
+holes AS (SELECT * FROM numbered WHERE place <= 20),
+within AS (
+    SELECT h.key, h.place, c.function, sum(least(c.end_ns, h.s) - greatest(c.start_ns, h.until)) AS ns
+    FROM holes h JOIN calls c ON c.thread = h.thread AND c.start_ns < h.s AND c.end_ns > h.until GROUP BY ALL
+),
+causes AS (SELECT key, place, arg_max(function, ns) AS call, max(ns) AS ns FROM within GROUP BY ALL),
+spans AS (SELECT key, max(e) - min(s) AS length FROM work GROUP BY key)
+SELECT share(s - until, length) AS share, s - until AS gap_ns, until - run_zero() AS start_ns, share(coalesce(c.ns, 0), s - until) AS call_share,
+       coalesce(c.call, '') AS call, after, h.name AS before, d.name AS name
+FROM holes h JOIN spans USING (key) LEFT JOIN causes c USING (key, place) JOIN devices d ON d.device = h.key
+ORDER BY key, place

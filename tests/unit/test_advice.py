@@ -1,0 +1,172 @@
+"""The rules of advice: each with a run that it is about, its numbers, and one just beside it about which it is silent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from occatrace import reports
+from occatrace.tables import open_store
+from tests.support.fake import MODEL, FakeThread, FakeTrace, run_folder
+
+NONE = 0xFFFFFFFF
+US, MS = 1000, 1_000_000
+KERNEL, HTOD = 1, 2
+
+
+class Program:
+    """A program with one device and one queue."""
+
+    def __init__(self) -> None:
+        self.trace = FakeTrace()
+        self.thread: FakeThread = self.trace.process(1)
+        t = self.thread
+        api = t.name("OpenCL")
+        t.event("occatrace_device:device", 2, id=1, api=api, platform=0, name=t.name("gpu"), vendor=0, handle=1)
+        t.event("occatrace_device:queue", 2, id=1, device=1, handle=1, flags=0)
+        self.now = 1000
+
+    def idle(self, ns: int) -> None:
+        self.now += ns
+
+    def work(self, call: int, start: int, length: int, kind: int = KERNEL, size: int = 0, status: int = 0) -> int:
+        """A call of this length, whose work begins `start` after it and takes `length`. Returns when that ends."""
+        t = self.thread
+        begin = self.now + call + start
+        seq = t.call("opencl:clEnqueueNDRangeKernel", self.now, self.now + call, **{"global": [1]}, ret=0)
+        name = t.name("k") if kind == KERNEL else 0
+        t.event(
+            "occatrace_device:activity", begin + length, kind=kind, corr_tid=1, corr_seq=seq, run_seq=NONE, queue=1, name=name,
+            queued=self.now + call, submitted=self.now + call, start=begin, end=begin + length, bytes=size, status=status,
+        )  # fmt: skip
+        self.now += call
+        return begin + length
+
+    def call(self, function: str, ns: int, **values: int) -> None:
+        self.thread.call(function, self.now, self.now + ns, **values)
+        self.now += ns
+
+    def advice(self, folder: Path) -> dict[str, str]:
+        self.thread.record("exit", self.now, reason=0)
+        with open_store(run_folder(folder), model=MODEL, open_trace=self.trace.open) as store:
+            report = reports.make(store, "advice")
+        names = [c.name for c in report.columns]
+        rows = [dict(zip(names, row, strict=True)) for row in report.rows]
+        assert all(re.search(r"[0-9]", row["evidence"]) and row["advice"] for row in rows)
+        return {row["name"]: row["evidence"] for row in rows}
+
+
+def busy_device(p: Program, kernel: int = 50 * US, n: int = 200) -> None:
+    """Kernels that keep the device busy, one behind the other, and one wait at the end."""
+    end = p.now
+    for _ in range(n):
+        end = p.work(5 * US, max(end - p.now - 5 * US, 0), kernel)
+    p.call("opencl:clFinish", end - p.now, command_queue=1, ret=0)
+
+
+def test_a_clean_program_gets_an_empty_list(tmp_path: Path) -> None:
+    p = Program()
+    p.call("occa:device_buildKernel", 500 * US, source=0, error=0)
+    p.call("occa:device_malloc", 10 * US, handle=1, bytes=4096, mode=0, error=0)
+    busy_device(p)
+    p.call("occa:memory_free", 10 * US, handle=1, bytes=4096, mode=0, error=0)
+    assert p.advice(tmp_path) == {}
+
+
+def short_kernels(p: Program, n: int) -> None:
+    for _ in range(n):
+        p.work(10 * US, 0, 2 * US)
+
+
+def waiting(p: Program, every: int) -> None:
+    """40 kernels of 1 ms; after every so many a wait, and 0.2 ms of the host alone."""
+    for number in range(1, 41):
+        end = p.work(US, max(p.end_of_work - p.now - US, 0) if hasattr(p, "end_of_work") else 0, MS)
+        p.end_of_work = end  # type: ignore[attr-defined]
+        if number % every == 0:
+            p.call("opencl:clFinish", end + 5 * US - p.now, command_queue=1, ret=0)
+            p.idle(200 * US)
+
+
+def pageable(p: Program, pinned: bool) -> None:
+    p.call("opencl:clCreateBuffer", US, flags=1, size=1 << 20, buffer=7, ret=0)
+    if pinned:
+        p.call("opencl:clCreateBuffer", US, flags=1 | 16, size=1 << 20, buffer=8, ret=0)
+    for _ in range(20):
+        p.now = p.work(US, 0, 500 * US, HTOD, 1 << 20)
+
+
+def churn(p: Program, n: int) -> None:
+    for _ in range(n):
+        p.call("occa:device_malloc", 20 * US, handle=1, bytes=4096, mode=0, error=0)
+        p.idle(5 * US)
+        p.call("occa:memory_free", 10 * US, handle=1, bytes=4096, mode=0, error=0)
+
+
+def builds(p: Program, share: int) -> None:
+    for _ in range(2):
+        p.call("occa:device_buildKernel", share * MS, source=0, error=0)
+    p.idle((100 - 2 * share) * MS)
+
+
+def idle_device(p: Program, gap: int) -> None:
+    for _ in range(10):
+        p.now = p.work(US, 0, MS) + gap
+
+
+def small_copies(p: Program, size: int) -> None:
+    for _ in range(150):
+        p.now = p.work(10 * US, 0, 15 * US, HTOD, size)
+
+
+def slow_first(p: Program, first: int) -> None:
+    for number in range(30):
+        p.call("opencl:clFinish", first if number == 0 else 10 * US, command_queue=1, ret=0)
+        p.idle(100 * US)
+
+
+def failing(p: Program, function: str) -> None:
+    number = p.thread.name(function)
+    for _ in range(3):
+        p.thread.record("failure", p.now, function=number, call_seq=NONE, code=-36, text=0)
+        p.idle(MS)
+
+
+@pytest.mark.parametrize(
+    ("sign", "evidence", "program", "yes", "no"),
+    [
+        ("short kernels", "200 launches of k ran 2.0 µs on average, less than the 10.0 µs", short_kernels, 200, 50),
+        ("waiting", "39 times in 40 pieces of work the device ran out of work while the host waited in clFinish, for 8.0 ms",
+         waiting, 1, 20),
+        ("pageable copies", "20 HtoD copies of 20.0 MiB in all took 10.0 ms (2.10 GB/s, 100 % of the run)", pageable, False, True),
+        ("allocation in a loop", "30 allocations and 30 frees of 4,096 bytes (mode , device) took 0.9 ms", churn, 30, 10),
+        ("kernel builds", "2 builds took 60.0 ms, 60 % of the run", builds, 30, 5),
+        ("idle device", "gpu had work for 27 % of the 37.0 ms from its first to its last work: 9 gaps, the longest 3.0 ms",
+         idle_device, 3 * MS, 100 * US),
+        ("small copies", "150 HtoD copies of 8 bytes on average took the host 1.5 ms", small_copies, 8, 1 << 16),
+        ("slow first call", "the first call of clFinish took 20.00 ms, the 29 others 0.010 ms on average", slow_first,
+         20 * MS, 90 * US),
+        ("lost to a failed call", "3 calls of clEnqueueNDRangeKernel failed (CL_INVALID_COMMAND_QUEUE): their kernels never ran",
+         failing, "opencl:clEnqueueNDRangeKernel", "opencl:clGetDeviceInfo"),
+    ],
+)  # fmt: skip
+def test_a_rule(
+    sign: str, evidence: str, program: Callable[[Program, object], None], yes: object, no: object, tmp_path: Path
+) -> None:
+    speaks, silent = Program(), Program()
+    program(speaks, yes)
+    program(silent, no)
+    (tmp_path / "yes").mkdir()
+    (tmp_path / "no").mkdir()
+    assert evidence in speaks.advice(tmp_path / "yes").get(sign, "nothing")
+    assert sign not in silent.advice(tmp_path / "no")
+
+
+def test_work_that_failed_on_the_device(tmp_path: Path) -> None:
+    p = Program()
+    busy_device(p)
+    p.now = p.work(5 * US, 0, 50 * US, status=-5)
+    assert "1 times k ended with the error -5" in p.advice(tmp_path)["work that failed"]
