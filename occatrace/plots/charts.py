@@ -33,6 +33,7 @@ PAPER, DARK_PAPER = "#ffffff", "#14181d"
 WIDE, NARROW = 560, 340
 _NAME_LIMIT = 160  # characters; no plot has room for more
 _ROW = 46
+_TICKS = 7  # of durations
 _FULL = 0.56  # height of a full bar within its row, whose name stands above it
 _CONFIG: Spec = {
     "font": "Helvetica, Arial, sans-serif",
@@ -73,7 +74,7 @@ def memory(found: Memory, width: int = WIDE) -> Spec:
     return _spec(
         width, 230,
         {"data": {"values": values},
-         "mark": {"type": "area", "interpolate": "step-after", "opacity": 1},
+         "mark": {"type": "area", "interpolate": "step-after", "fillOpacity": 0.3, "line": {"strokeWidth": 1.5}},
          "encoding": {"x": x, "y": {**y, "stack": "zero"}, "color": color, "order": {"field": "g"}}},
         {"data": {"values": [peak]}, "mark": {"type": "point", "filled": True, "size": 40, "color": INK, "opacity": 1},
          "encoding": {"x": x, "y": y}},
@@ -146,10 +147,14 @@ def distributions(found: Sequence[Distribution], width: int = WIDE) -> Spec:
         if row.median_ns
     ]
     lowest, highest = min(box["from"] for box in boxes), max(box["to"] for box in boxes)
-    ticks = [m * 10.0**e for e in range(-1, 16) for m in ((1,) if highest / lowest > 400 else (1, 2, 5))]
+    choices = [
+        [m * 10.0**e for e in range(-1, 16) for m in steps if lowest <= m * 10.0**e <= highest]
+        for steps in ((1, 2, 5), (1, 3), (1,))
+    ]
+    ticks = next((choice for choice in choices if len(choice) <= _TICKS), choices[-1])
     x = {
         "type": "quantitative", "scale": {"type": "log", "domain": [lowest, highest], "nice": False},
-        "axis": {"title": None, "values": [t for t in ticks if lowest <= t <= highest], "labelExpr": _DURATION, "gridDash": [2, 3]},
+        "axis": {"title": None, "values": ticks, "labelExpr": _DURATION, "gridDash": [2, 3]},
     }  # fmt: skip
     y = _rows(count)
     return _spec(

@@ -56,18 +56,14 @@ SELECT 't' || thread || '/' || mode, 'thread ' || tid || ', OCCA ' || mode
 FROM (SELECT thread, k.mode FROM kernel_runs r JOIN kernels k USING (kernel) WHERE host_mode(k.mode)
       UNION SELECT thread, mode FROM occa_copies WHERE host_mode(mode)) JOIN threads USING (thread)
 """
-_ISLANDS = """
-CREATE OR REPLACE TEMP TABLE busy_islands AS
+# Of each piece of work what no earlier one covers: pieces that do not overlap, and together are the busy time.
+_PIECES = """
+CREATE OR REPLACE TEMP TABLE busy_pieces AS
     WITH ordered AS (
         SELECT place, s, e, max(e) OVER (PARTITION BY place ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until
         FROM busy_places
-    ),
-    numbered AS (
-        SELECT place, s, e, count(*) FILTER (until IS NULL OR s > until)
-                   OVER (PARTITION BY place ORDER BY s, e ROWS UNBOUNDED PRECEDING) AS island
-        FROM ordered
     )
-    SELECT place, min(s)::BIGINT AS s, max(e)::BIGINT AS e FROM numbered GROUP BY place, island
+    SELECT place, greatest(s, coalesce(until, s))::BIGINT AS s, e::BIGINT AS e FROM ordered WHERE until IS NULL OR e > until
 """
 
 
@@ -193,9 +189,9 @@ def busy(con: Connection) -> Busy | None:
     if shown is None:
         return None
     origin = int(con.execute("SELECT run_zero()").fetchall()[0][0])
-    con.execute(_ISLANDS)
+    con.execute(_PIECES)
     totals = con.execute(
-        "SELECT place, sum(e - s)::BIGINT AS busy FROM busy_islands GROUP BY place ORDER BY busy DESC, place"
+        "SELECT place, sum(e - s)::BIGINT AS busy FROM busy_pieces GROUP BY place ORDER BY busy DESC, place"
     ).fetchall()
     if not totals:
         return None
@@ -206,20 +202,24 @@ def busy(con: Connection) -> Busy | None:
     found: dict[str, list[float]] = {place: [0.0] * PARTS for place, _ in totals[:QUEUES]}
     pieces = con.execute(
         f"""
-        WITH islands AS (SELECT place, s - {origin + begin} AS s, e - {origin + begin} AS e FROM busy_islands WHERE place IN ?),
-        pieces AS (
-            SELECT place, s, e, unnest(range(least(s * {PARTS} // {length}, {PARTS - 1}),
-                                             least((e * {PARTS} + {length - 1}) // {length}, {PARTS}))) AS part
-            FROM islands
-        )
+        WITH pieces AS (
+            SELECT place, s - {origin + begin} AS s, e - {origin + begin} AS e,
+                   least((s - {origin + begin}) * {PARTS} // {length}, {PARTS - 1}) AS first,
+                   least(((e - {origin + begin}) * {PARTS} + {length - 1}) // {length}, {PARTS}) AS beyond
+            FROM busy_pieces WHERE place IN ?
+        ),
+        -- Most lie within one part; only the others are cut.
+        cut AS (SELECT place, s, e, unnest(range(first, beyond)) AS part FROM pieces WHERE beyond > first + 1)
+        SELECT place, first, sum(e - s)::DOUBLE FROM pieces WHERE beyond <= first + 1 GROUP BY ALL
+        UNION ALL
         SELECT place, part,
-               sum(greatest(least(e::DOUBLE, (part + 1) * {width}::DOUBLE) - greatest(s::DOUBLE, part * {width}::DOUBLE), 0))
-        FROM pieces GROUP BY ALL""",
+               sum(least(e::DOUBLE, (part + 1) * {width}::DOUBLE) - greatest(s::DOUBLE, part * {width}::DOUBLE))
+        FROM cut GROUP BY ALL""",
         [list(found)],
     ).fetchall()
     for place, part, ns in pieces:
-        found[place][part] = min(float(ns) / width, 1.0)
-    con.execute("DROP TABLE busy_islands")
+        found[place][part] = min(found[place][part] + float(ns) / width, 1.0)
+    con.execute("DROP TABLE busy_pieces")
     # In the order of the reports: by device and queue.
     rows = [Row(names.get(place, "unknown queue"), int(total), found[place]) for place, total in totals[:QUEUES]]
     return Busy(begin, end, sorted(rows, key=lambda row: row.name), max(len(totals) - QUEUES, 0))
