@@ -58,8 +58,9 @@ def run(args: argparse.Namespace) -> int:
                 write_timeline(found.path, trace)
         try:
             viewer = Viewer(trace, args.port)
-        except OSError as error:
-            raise UsageError(f"port {args.port}: {error.strerror or error}; choose another by --port") from None
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or "not a port"
+            raise UsageError(f"port {args.port}: {reason}; choose another by --port") from None
         with viewer:
             _show(viewer.url, viewer.port, args.no_browser)
     finally:
@@ -77,10 +78,12 @@ def _show(url: str, port: int, no_browser: bool) -> None:
         webbrowser.open(url)
     print("Ctrl+C ends it", file=sys.stderr, flush=True)
     ended = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    # SIGHUP: the terminal is closed, or the ssh connection.
+    before = [(s, signal.signal(s, lambda *_: ended.set())) for s in (signal.SIGTERM, signal.SIGHUP)]
     try:
         ended.wait()
     except KeyboardInterrupt:
         pass
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before:
+            signal.signal(number, handler)

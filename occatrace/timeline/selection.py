@@ -377,6 +377,10 @@ class Selection:
                              coalesce(instant, false) AS instant, {", ".join(NUMBERS)}, {texts}
                       FROM chosen ORDER BY part, kind, track, start_ns, end_ns DESC, number))
             TO {sql_text(str(self._slices))} {FILE_FORMAT}""")
+        self.processes: dict[int, list[int]] = {}  # of each part, in the order of their ranks
+        ordered = "SELECT DISTINCT part, process, rank FROM chosen JOIN processes USING (process)"
+        for part, process, _ in con.execute(f"{ordered} ORDER BY part, rank, process").fetchall():
+            self.processes.setdefault(part, []).append(process)
         con.execute("DROP TABLE chosen")
         con.execute("DROP TABLE texts")
         con.execute("DROP TYPE timeline_text")

@@ -74,7 +74,7 @@ class Tracks:
             label = label or "(no name)"
         elif not device:
             device = UNKNOWN + process
-        parent = self._device(device, process) if device else self._process(process)
+        parent = self._device(device, process) if device else self.process(process)
         return self._timeline.counter(uuid, parent, label, order, series.unit)
 
     def _uuid(self, kind: int, number: int) -> int:
@@ -91,7 +91,8 @@ class Tracks:
         self._described.add(uuid)
         return new
 
-    def _process(self, process: int) -> int:
+    def process(self, process: int) -> int:
+        """The group of a process. The interface shows them in the order of their descriptions."""
         uuid = self._uuid(_PROCESS, process)
         host, pid, exe, cmdline, rank, size = self._processes.get(process, ("", 0, "", "", None, None))
         self._timeline.machine(self._machines.get(process, 0))
@@ -106,7 +107,7 @@ class Tracks:
 
     def _thread(self, thread: int) -> Any:
         process, tid, name = self._threads[thread]
-        parent = self._process(process)
+        parent = self.process(process)
         uuid = self._uuid(THREAD, thread)
         if thread in self._again:
             # Perfetto would take it for the thread that had this number before.
@@ -118,7 +119,7 @@ class Tracks:
         )
 
     def _device(self, device: int, process: int) -> int:
-        parent = self._process(process)
+        parent = self.process(process)
         uuid = self._uuid(_DEVICE, device)
         if self._describe(uuid):
             _, number, name, _ = self._devices.get(device, (process, 0, "unknown device", ""))
@@ -141,11 +142,11 @@ class Tracks:
         return self._timeline.lanes(self._own(MEMORY, device), parent, "memory operations", _LAST, nested=False)
 
     def _ranges(self, process: int) -> Any:
-        return self._timeline.lanes(self._own(RANGES, process), self._process(process), "ranges", 1, nested=False)
+        return self._timeline.lanes(self._own(RANGES, process), self.process(process), "ranges", 1, nested=False)
 
     def _problems(self, process: int) -> Any:
         uuid = self._own(PROBLEMS, process)
-        return self._timeline.lanes(uuid, self._process(process), "! problems", 0, nested=False)
+        return self._timeline.lanes(uuid, self.process(process), "! problems", 0, nested=False)
 
 
 def _machines(processes: Mapping[int, tuple[Any, ...]]) -> dict[int, int]:

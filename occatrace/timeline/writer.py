@@ -128,6 +128,8 @@ class _Job:
         strings = np.array([timeline.string(text or "(no name)") for text in self._selection.texts], np.uint32)
         arguments = [(column, kind, timeline.string(name)) for column, kind, name in ARGUMENTS]
         tracks = Tracks(self._con, timeline, self._unique, part.number)
+        for process in self._selection.processes.get(part.number, ()):
+            tracks.process(process)
         for rows, flows in self._selection.slices(part):
             rows = {name: strings[plain(values)] if name in TEXTS else values for name, values in rows.items()} | {
                 f"{name}?": _present(rows[name]) for name in rows

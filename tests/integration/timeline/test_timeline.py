@@ -139,7 +139,7 @@ def test_interface_offline(run: Run, view: str, tmp_path: Path) -> None:
     """The real interface in a real browser: all is there, and nothing leaves this machine."""
     if not chromium():
         pytest.skip("chromium is not installed")
-    queues = ["queue 1"] if run.mode == "OpenCL" else []
+    queues = ["queue 1", "busy", "enqueued, not finished", "traffic"] if run.mode == "OpenCL" else []
     with Browser(1600, 1000) as browser:
         browser.open(view)
         browser.wait("!!(window.app && app.trace && app.trace.engine)", 120)
