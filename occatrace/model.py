@@ -102,6 +102,8 @@ class Function:
     allocates: Allocates | None = None
     frees: Frees | None = None
     compiles: bool = False
+    kind: str = ""  # its class, where the model has classes of functions
+    shape: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,12 @@ class Model:
         return str(code)
 
     @cached_property
+    def message_functions(self) -> tuple[str, ...]:
+        """Functions that carry messages between ranks; a row of a table names one by its place here."""
+        kinds = ("send", "recv", "sendrecv", "onesided", "collective")
+        return tuple(f.name for f in self.functions if f.kind in kinds)
+
+    @cached_property
     def _by_key(self) -> Mapping[tuple[str, str], Function]:
         return {(f.api, f.key): f for f in self.functions}
 
@@ -245,6 +253,8 @@ def from_json(data: Mapping[str, Any]) -> Model:
                     allocates=_allocates(f.get("allocates"), memory_kinds),
                     frees=_frees(f.get("frees")),
                     compiles=bool(f.get("compiles")),
+                    kind=f.get("class", ""),
+                    shape=f.get("shape", ""),
                 )
             )
     enums = {

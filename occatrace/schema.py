@@ -401,6 +401,53 @@ run_seq      UINTEGER  id     number of the OCCA kernel call that it belongs to,
 """),
     ),
     Table(
+        "mpi_ranks",
+        "who a process is in MPI, as MPI says it",
+        _columns("""
+process      UINTEGER  id     process
+rank         INTEGER   rank   in MPI_COMM_WORLD
+size         INTEGER   count  ranks in it
+library      VARCHAR   text   first line of MPI_Get_library_version
+abi          VARCHAR   text   Open MPI, MPICH, MPI ABI
+"""),
+    ),
+    Table(
+        "mpi_comms",
+        "communicators that were used",
+        _columns("""
+comm         UINTEGER  id     number of the communicator within the run
+process      UINTEGER  id     process
+id           UINTEGER  id     number of the communicator within the process
+name         VARCHAR   text   its name; null: none
+size         INTEGER   count  ranks in it; of an inter-communicator, in the remote group
+rank         INTEGER   rank   of this process in it
+first_rank   INTEGER   rank   in MPI_COMM_WORLD, of its rank 0; null: not known
+inter        BOOLEAN   bool   it is an inter-communicator
+handle       UBIGINT   handle the program's handle
+"""),
+    ),
+    Table(
+        "mpi_messages",
+        "messages sent and received, one-sided transfers and collectives, from their start to their completion",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread of the call that started it
+seq          UINTEGER  id     number of that call in its thread
+function     VARCHAR   text   that call, where it is complete by itself; null: a request was followed
+kind         VARCHAR   text   send, receive, put, get, accumulate, collective, other
+state        VARCHAR   text   complete, cancelled, freed (not waited for), unfinished (at MPI_Finalize), failed
+comm         UINTEGER  id     communicator; null: not known, or one-sided
+partner      INTEGER   rank   the other side, in MPI_COMM_WORLD; null: not known, or none
+nobody       BOOLEAN   bool   the other side is MPI_PROC_NULL
+tag          INTEGER   tag    its tag
+bytes        UBIGINT   bytes  moved; of a receive, what came
+buffer       UBIGINT   addr   address given; null: none
+device       BOOLEAN   bool   the buffer lies in device memory, as far as that can be known
+start_ns     UBIGINT   ns     started
+end_ns       UBIGINT   ns     seen to be complete
+"""),
+    ),
+    Table(
         "call_stats",
         "statistics of the calls per thread and function, from the events and from the tallies",
         _columns(

@@ -998,7 +998,6 @@ void finish_communicator(InFlight &f) {
 
 // Who this process is. MPI may be asked from here on.
 void initialized(Word session) {
-  if (!follow && levels[OCCATRACE_MPI_MPI_Init] != OCCATRACE_EVENT) return;
   int rank = -1, size = 0;
   int world = 0, over = 0;
   if (ask.initialized) ask.initialized(&world);

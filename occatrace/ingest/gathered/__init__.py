@@ -4,8 +4,10 @@ from occatrace.ingest.gathered import (
     activities,
     allocations,
     builds,
+    communicators,
     counters,
     kernel_runs,
+    messages,
     occa_copies,
     omp_regions,
     omp_targets,
@@ -25,6 +27,9 @@ GATHERED: tuple[Gathered, ...] = (
     omp_regions.GATHERED,
     omp_threads.GATHERED,
     omp_targets.GATHERED,
+    communicators.RANKS,
+    communicators.COMMUNICATORS,
+    messages.GATHERED,
 )
 
 __all__ = ["GATHERED", "Gathered"]
