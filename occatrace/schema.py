@@ -415,7 +415,7 @@ abi          VARCHAR   text   Open MPI, MPICH, MPI ABI
         "mpi_comms",
         "communicators that were used",
         _columns("""
-comm         UINTEGER  id     number of the communicator within the run
+mpi_comm     UINTEGER  id     number of the communicator within the run
 process      UINTEGER  id     process
 id           UINTEGER  id     number of the communicator within the process
 name         VARCHAR   text   its name; null: none
@@ -436,13 +436,13 @@ seq          UINTEGER  id     number of that call in its thread
 function     VARCHAR   text   that call, where it is complete by itself; null: a request was followed
 kind         VARCHAR   text   send, receive, put, get, accumulate, collective, other
 state        VARCHAR   text   complete, cancelled, freed (not waited for), unfinished (at MPI_Finalize), failed
-comm         UINTEGER  id     communicator; null: not known, or one-sided
+mpi_comm     UINTEGER  id     communicator; null: not known, or one-sided
 partner      INTEGER   rank   the other side, in MPI_COMM_WORLD; null: not known, or none
 nobody       BOOLEAN   bool   the other side is MPI_PROC_NULL
 tag          INTEGER   tag    its tag
 bytes        UBIGINT   bytes  moved; of a receive, what came
 buffer       UBIGINT   addr   address given; null: none
-device       BOOLEAN   bool   the buffer lies in device memory, as far as that can be known
+on_device    BOOLEAN   bool   the buffer lies in device memory, as far as that can be known
 start_ns     UBIGINT   ns     started
 end_ns       UBIGINT   ns     seen to be complete
 """),

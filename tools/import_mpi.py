@@ -66,20 +66,22 @@ ROLES = {
     "file": ("fh",),
 }
 
-BUFFER = {"name": "buffer", "type": "u64", "hex": True, "doc": "address given"}
-COUNT = {"name": "count", "type": "i64", "doc": "elements given"}
-PARTNER = {"name": "partner", "type": "i32", "doc": "rank in MPI_COMM_WORLD; -1: not known, -2: MPI_PROC_NULL"}
-TAG = {"name": "tag", "type": "i32"}
-COMM = {"name": "comm", "type": "u32", "doc": "its communicator record; 0: not known"}
-REQUEST = {"name": "request", "type": "handle", "doc": "0: none"}
-RET = {"name": "ret", "type": "i32", "doc": "what the call returned"}
+Field = dict[str, object]
+
+BUFFER: Field = {"name": "buffer", "type": "u64", "hex": True, "doc": "address given"}
+COUNT: Field = {"name": "count", "type": "i64", "doc": "elements given"}
+PARTNER: Field = {"name": "partner", "type": "i32", "doc": "rank in MPI_COMM_WORLD; -1: not known, -2: MPI_PROC_NULL"}
+TAG: Field = {"name": "tag", "type": "i32"}
+COMM: Field = {"name": "comm", "type": "u32", "doc": "its communicator record; 0: not known"}
+REQUEST: Field = {"name": "request", "type": "handle", "doc": "0: none"}
+RET: Field = {"name": "ret", "type": "i32", "doc": "what the call returned"}
 
 
-def _bytes(doc: str) -> dict[str, object]:
+def _bytes(doc: str) -> Field:
     return {"name": "bytes", "type": "u64", "unit": "bytes", "doc": doc}
 
 
-CLASSES: dict[str, tuple[str, list[dict[str, object]]]] = {
+CLASSES: dict[str, tuple[str, list[Field]]] = {
     "send": ("blocking sends", [BUFFER, COUNT, _bytes("sent"), PARTNER, TAG, COMM, RET]),
     "recv": (
         "blocking receives; partner and tag are those of the message that came",
@@ -281,8 +283,8 @@ def meaning(f: Function) -> dict[str, object]:
         r"Win_(create$|create_dynamic|allocate|free$|fence|start|post|complete|wait|test$|lock|unlock|flush|sync)", base
     ):
         level = {} if base in ("Win_test", "Win_sync") else {"level": event}
-        shape = {"shape": "free"} if base == "Win_free" else {"shape": "make"} if "MPI_Win *" in f.parameters else {}
-        return {"class": "window", **shape, **level, **blocking}
+        made = {"shape": "free"} if base == "Win_free" else {"shape": "make"} if "MPI_Win *" in f.parameters else {}
+        return {"class": "window", **made, **level, **blocking}
     if re.fullmatch(r"File_i?(read|write)\w*", base):
         waits = not re.match(r"File_i|.*_(begin)$", base)
         return {"class": "file", "level": event, **({"blocking": True} if waits else {})}

@@ -21,7 +21,7 @@ WITH moved AS (
 groups AS (SELECT kind, class, row_number() OVER (ORDER BY kind, class) AS key FROM (SELECT DISTINCT kind, class FROM moved)),
 samples AS (SELECT key, bytes AS v FROM moved JOIN groups USING (kind, class)),
 times AS (
-    SELECT key, sum(span(start_ns, end_ns)) AS took, count(*) FILTER (device) AS device, min(bytes) AS least, max(bytes) AS most
+    SELECT key, sum(span(start_ns, end_ns)) AS took, count(*) FILTER (on_device) AS device, min(bytes) AS least, max(bytes) AS most
     FROM moved JOIN groups USING (kind, class) GROUP BY key
 )
 SELECT share(total, sum(total) OVER (PARTITION BY kind)) AS share, total, calls AS count, mean AS avg, median AS med,

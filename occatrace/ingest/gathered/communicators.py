@@ -31,7 +31,7 @@ def _insert_communicators(model: Model) -> str:
     # The last record of an object counts: it may have been given a name later.
     return """
         INSERT INTO mpi_comms BY NAME
-        SELECT row_number() OVER (ORDER BY s.process, r.id) AS comm, s.process, r.id, n.text AS name, r.size,
+        SELECT row_number() OVER (ORDER BY s.process, r.id) AS mpi_comm, s.process, r.id, n.text AS name, r.size,
                CASE WHEN r.rank >= 0 THEN r.rank END AS rank, CASE WHEN r.first >= 0 THEN r.first END AS first_rank,
                r.inter != 0 AS inter, r.handle
         FROM raw_comms r JOIN slots s USING (slot)

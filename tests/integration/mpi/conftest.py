@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import occatrace
+from occatrace.api import Run
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "tests" / "programs" / "mpi"
@@ -124,10 +126,16 @@ class Traced:
     status: int
     stdout: str
     stderr: str
-    run: occatrace.Run
+    run: Run
 
-    def rows(self, sql: str) -> list[tuple[object, ...]]:
-        return self.run.sql(sql).fetchall()
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        result: list[tuple[Any, ...]] = self.run.sql(sql).fetchall()
+        return result
+
+    def calls(self) -> dict[str, int]:
+        """Number of calls by function."""
+        sql = "SELECT function, sum(calls)::BIGINT FROM call_stats WHERE api = 'mpi' GROUP BY 1"
+        return {name: calls for name, calls in self.rows(sql)}  # noqa: C416
 
 
 Trace = Callable[..., Traced]
@@ -136,7 +144,7 @@ Trace = Callable[..., Traced]
 @pytest.fixture
 def trace(tmp_path: Path) -> Iterator[Trace]:
     """Runs a command on the ranks of an MPI under occa_prof."""
-    opened: list[occatrace.Run] = []
+    opened: list[Run] = []
 
     def run(
         mpi: Mpi, ranks: int, *command: object, options: tuple[str, ...] = (), env: dict[str, str] | None = None

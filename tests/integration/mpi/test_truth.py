@@ -60,7 +60,7 @@ def _found(traced: Traced, kind: str) -> Counter[Message]:
         f"SELECT {ends}, m.tag, m.bytes, count(*) FROM mpi_messages m JOIN processes p USING (process)"
         f" WHERE m.kind = '{kind}' AND m.state = 'complete' AND NOT m.nobody GROUP BY ALL"
     )
-    return Counter({row[:4]: row[4] for row in rows})  # type: ignore[misc]
+    return Counter({row[:4]: row[4] for row in rows})
 
 
 def test_messages_and_bytes(mpi: Mpi, build: Build, trace: Trace) -> None:
@@ -106,7 +106,7 @@ def test_messages_and_bytes(mpi: Mpi, build: Build, trace: Trace) -> None:
     )
     assert traced.rows(halves) == [("even", 2, 2, 2), ("odd", 2, 3, 2)]
 
-    calls = dict(traced.rows("SELECT function, sum(calls)::BIGINT FROM call_stats WHERE api = 'mpi' GROUP BY 1"))  # type: ignore[arg-type]
+    calls = traced.calls()
     assert calls["MPI_Wtime"] == RANKS * 1001  # only counted
     assert calls["MPI_Startall"] == RANKS * 3
     assert calls["MPI_Isend"] == calls["MPI_Irecv"] - RANKS == RANKS * 8
@@ -141,7 +141,7 @@ def test_counted_only(build: Build, trace: Trace) -> None:
         pytest.skip("no MPI is there (tools/setup --test)")
     traced = trace(mpi, RANKS, build(mpi, "cases.c"), options=("-m", "tally"))
     assert traced.status == 0, traced.stderr
-    calls = dict(traced.rows("SELECT function, sum(calls)::BIGINT FROM call_stats WHERE api = 'mpi' GROUP BY 1"))  # type: ignore[arg-type]
+    calls = traced.calls()
     assert calls["MPI_Isend"] == RANKS * 8
     assert calls["MPI_Send"] == 6 + RANKS + 1 + 2 + RANKS
     assert traced.rows("SELECT count(*) FROM mpi_messages") == [(0,)]
@@ -155,7 +155,7 @@ def test_fortran(debian_mpi: Mpi, build: Build, trace: Trace) -> None:
     expected = Counter({(a, 1 - a, tag, 8000): 1 for a in (0, 1) for tag in (1, 2, 3, 11, 12, 13)})
     assert _found(traced, "send") == expected
     assert _found(traced, "receive") == expected
-    calls = dict(traced.rows("SELECT function, sum(calls)::BIGINT FROM call_stats WHERE api = 'mpi' GROUP BY 1"))  # type: ignore[arg-type]
+    calls = traced.calls()
     # Once for each call of the program, whatever it passes through on its way.
     for name, count in {"MPI_Send": 6, "MPI_Recv": 6, "MPI_Isend": 6, "MPI_Irecv": 6, "MPI_Waitall": 6}.items():
         assert calls[name] == count, name
@@ -170,7 +170,7 @@ def test_mpi4py(number: int, trace: Trace) -> None:
     if not mpi.there:
         pytest.skip(f"{mpi.name} is not there (tools/setup --test)")
     env = {"MPI4PY_LIBMPI": mpi.library}
-    command = [sys.executable, PROGRAMS / "mpi4py_work.py"]
+    command = [sys.executable, str(PROGRAMS / "mpi4py_work.py")]
     native = subprocess.run(
         [*mpi.run, "-n", "2", *command], capture_output=True, text=True, timeout=60, env={**os.environ, **env}
     )
@@ -178,7 +178,7 @@ def test_mpi4py(number: int, trace: Trace) -> None:
     assert (traced.status, traced.stdout) == (native.returncode, native.stdout) == (0, native.stdout), traced.stderr
     assert native.stdout.count("\n") == 2
     suffix = "_c" if mpi.large_counts else ""
-    calls = dict(traced.rows("SELECT function, sum(calls)::BIGINT FROM call_stats WHERE api = 'mpi' GROUP BY 1"))  # type: ignore[arg-type]
+    calls = traced.calls()
     assert (calls[f"MPI_Send{suffix}"], calls[f"MPI_Isend{suffix}"]) == (2, 2 + 2)  # sendrecv of objects begins one too
     for kind in ("send", "receive"):
         found = {m: n for m, n in _found(traced, kind).items() if m[3] == 4000}
