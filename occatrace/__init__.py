@@ -9,9 +9,10 @@ from occatrace.annotations import annotate, capture_start, capture_stop, counter
 
 if TYPE_CHECKING:
     from occatrace.api import Run
+    from occatrace.run import RunError
 
 __version__ = "0.1.0"
-__all__ = ["annotate", "capture_start", "capture_stop", "counter", "mark", "open"]
+__all__ = ["Run", "RunError", "annotate", "capture_start", "capture_stop", "counter", "mark", "open"]
 
 
 def open(path: str | os.PathLike[str]) -> Run:
@@ -19,3 +20,16 @@ def open(path: str | os.PathLike[str]) -> Run:
     from occatrace.api import Run  # it brings DuckDB, which a traced program's helper processes do without
 
     return Run(path)
+
+
+def __getattr__(name: str) -> type:
+    """`RunError`, what goes wrong with runs, and `Run`, for annotations: brought in when they are asked for."""
+    if name == "Run":
+        from occatrace.api import Run
+
+        return Run
+    if name == "RunError":
+        from occatrace.run import RunError
+
+        return RunError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

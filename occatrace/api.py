@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,10 +14,14 @@ import duckdb
 import numpy.typing as npt
 
 from occatrace import losses, reports
+from occatrace.naming import NAMES
+from occatrace.reports import Report
+from occatrace.reports.scope import KEYS, Scope, Scoped
 from occatrace.run import RunError, open_run
 from occatrace.schema import CALLS, TABLES
 from occatrace.sql import name as sql_name
 from occatrace.tables import Store, StoreError, open_store
+from occatrace.units import Moment, Range, parse_range, parse_units
 
 
 class QueryError(RunError):
@@ -66,19 +72,57 @@ class Run:
         """Names of the tables; `calls`, and one per function such as "opencl.clFinish", hold the single calls."""
         return [*(t.name for t in TABLES), CALLS.name, *self._store.functions()]
 
-    def report(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a report, by field name; durations in ns, sizes in bytes."""
-        made = reports.make(self._store, name)
-        names = [column.name for column in made.columns]
-        return [dict(zip(names, row, strict=True)) for row in made.rows]
+    def report(
+        self,
+        name: str,
+        *,
+        filter_time: str | tuple[int | None, int | None] | None = None,
+        filter_name: str | None = None,
+        by: str | None = None,
+        names: str = "raw",
+        sort: str | None = None,
+        rows: int | None = None,
+        units: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """The rows of a report, by field name; durations in ns, sizes in bytes, percentages of 0 to 100.
+
+        The options are those of `occa_prof report`. `filter_time` may be a pair of ns since the run's first call, too.
+        Raises a RunError for an unknown report, column, unit, time or expression, and for a run that has no such data.
+        """
+        made = self._made(name, filter_time, by, names)
+        made = reports.Selection(rows, sort, filter_name).apply(made)
+        fixed = parse_units(units) if units else None
+        made = reports.in_units(made, fixed) if fixed else made
+        fields = [column.name for column in made.columns]
+        return [dict(zip(fields, row, strict=True)) for row in made.rows]
+
+    def _made(
+        self, name: str, filter_time: str | tuple[int | None, int | None] | None, by: str | None, names: str
+    ) -> Report:
+        if by is not None and by not in KEYS:
+            raise RunError(f"by={by!r}: there are {', '.join(KEYS)}")
+        if names not in NAMES:
+            raise RunError(f"names={names!r}: there are {', '.join(NAMES)}")
+        if isinstance(filter_time, str):
+            window: Range | None = parse_range(filter_time, "filter_time")
+        elif filter_time is not None:
+            begin, end = (None if moment is None else Moment(moment) for moment in filter_time)
+            window = Range(begin, end, str(filter_time))
+        else:
+            window = None
+        return reports.make(self._store, name, Scoped(self._store, Scope(window, by, names)))
 
     def table(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        """A table as numpy columns (masked arrays where values may be missing)."""
+        """A table as numpy columns (masked arrays where values may be missing), in the types and units of docs/schema.md."""
         result: dict[str, npt.NDArray[Any]] = self.sql(f"SELECT * FROM {sql_name(name)}").fetchnumpy()
         return result
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
-        """A SELECT over the tables; its result as DuckDB gives it (fetchall, fetchnumpy, df, …)."""
+        """A SELECT over the tables; its result as DuckDB gives it (fetchall, fetchnumpy, df, …), until the next call.
+
+        `?` in the query stands for the parameters. Raises a QueryError for whatever is not one SELECT: neither the tables
+        nor any file can be changed, nor files read that are not the run's.
+        """
         return select(self._store, query, parameters)
 
 
@@ -89,9 +133,8 @@ def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.D
         statements = con.extract_statements(query)
         if len(statements) != 1:
             raise QueryError(f"one statement, please: there are {len(statements)}")
-        kind = statements[0].type
-        if kind not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-            raise QueryError(f"only SELECT is allowed here, not {kind.name}: the tables of a run are not changed")
+        _check_that_it_reads(con, statements[0])
+        store.shut()
         try:
             return con.execute(query, list(parameters))
         except duckdb.CatalogException:
@@ -102,4 +145,26 @@ def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.D
         raise QueryError(" ".join(str(error).split())) from error
 
 
-__all__ = ["QueryError", "Run", "StoreError", "select"]
+def _check_that_it_reads(con: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> None:
+    kind, text = statement.type, statement.query
+    if kind == duckdb.StatementType.EXPLAIN:
+        # EXPLAIN ANALYZE does what it explains.
+        text = re.sub(r"^\s*EXPLAIN(\s+ANALYZE)?(\s*\([^)]*\))?", "", text, flags=re.IGNORECASE)
+    elif kind != duckdb.StatementType.SELECT:
+        raise QueryError(f"only SELECT is allowed here, not {kind.name}: the tables of a run are not changed")
+    tree = json.loads(con.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
+    if tree.get("error") or _changes(tree):
+        raise QueryError("only SELECT is allowed here: the tables of a run are not changed")
+
+
+def _changes(node: Any) -> bool:
+    """Whether INSERT or the like stands somewhere in a SELECT."""
+    if isinstance(node, dict):
+        kind = node.get("type")
+        if isinstance(kind, str) and kind.startswith(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY")):
+            return True
+        return any(map(_changes, node.values()))
+    return isinstance(node, list) and any(map(_changes, node))
+
+
+__all__ = ["QueryError", "Run", "RunError", "StoreError", "select"]

@@ -74,6 +74,7 @@ class Store:
     _open_trace: OpenTrace
     _temporary: Path
     _calls: tuple[str, ...] | None = None
+    _shut: bool = False
 
     def __enter__(self) -> Store:
         return self
@@ -85,6 +86,15 @@ class Store:
         """Give everything back."""
         self.con.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def shut(self) -> None:
+        """From now on SQL reaches no file but the run's tables and ours, and loads nothing: for queries of others."""
+        if not self._shut:
+            folders = ", ".join(sql_text(str(path.resolve())) for path in (self.path, self._temporary))
+            self.con.execute(f"SET allowed_directories = [{folders}]")
+            self.con.execute("SET enable_external_access = false")
+            self.con.execute("SET lock_configuration = true")
+            self._shut = True
 
     @property
     def scratch(self) -> Path:
