@@ -1,6 +1,7 @@
 -- title: OCCA kernel builds
 -- about: calls that build or load kernels: how many found their binary in OCCA's cache, and what the compilers took. OCCA runs
 --   the compiler of the host as a child process: its processor time is known; the compiler of the backend is a call within
+-- empty: no builds recorded (at the level tally calls leave no events)
 -- counts: builds
 -- share: of the time in these calls
 -- column: share percent Time

@@ -2,7 +2,7 @@
 -- about: bytes of the distinct memory arguments of each kernel call over its device time, in Serial and OpenMP mode over the
 --   time of the call. The effective bandwidth is at most this, if no memory is touched twice; a kernel that uses a part of an
 --   argument has less, one that goes over it again more
--- empty: no call of an OCCA kernel with memory arguments and a known time
+-- empty: no call of an OCCA kernel with memory arguments and a known time (at the level tally calls leave no events)
 -- counts: kernel_runs
 -- share: of the bytes of all these calls
 -- column: share percent Bytes

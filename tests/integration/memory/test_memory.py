@@ -11,6 +11,7 @@ import pytest
 
 import occatrace
 from occatrace.api import Run
+from occatrace.cli.dispatch import main
 
 from ..occa.conftest import ProfileOcca, occa_build
 from ..opencl.conftest import POCL, PROGRAMS, Profile
@@ -114,3 +115,28 @@ def test_builds_and_the_cache(profile_occa: ProfileOcca, tmp_path_factory: pytes
         seen.append({name: (row["builds"], row["hits"], row["host_compiler_ns"] > 0) for name, row in rows.items()})
     assert seen[0] == {"addVectors": (1, 0, True), "scaleTwice": (1, 1, False)}
     assert seen[1] == {"addVectors": (1, 1, False), "scaleTwice": (1, 1, False)}
+
+
+@pytest.mark.parametrize(
+    ("program", "build", "mode"), [("capi", "gcc", "Serial"), ("capi", "clang", "OpenCL"), ("pyapi", "gcc", "Serial")]
+)
+def test_memory_arguments_of_c_and_python(profile_occa: ProfileOcca, program: str, build: str, mode: str) -> None:
+    """Ten calls with three arrays of 1000 floats."""
+    if program == "pyapi":
+        pytest.importorskip("occa")
+    traced = profile_occa(occa_build(build), program, mode, 10)
+    assert traced.status == 0, traced.stderr
+    with occatrace.open(traced.folder) as run:
+        (row,) = run.report("occa_kern_bw")
+    assert (row["name"], row["calls"], row["args"], row["bytes"]) == ("addVectors", 10, 3, 10 * 3 * 4000)
+
+
+def test_nothing_is_said_of_what_was_not_recorded(
+    profile_occa: ProfileOcca, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the level tally there are no allocations, no kernel calls, no builds: the reports say so."""
+    traced = profile_occa(occa_build("gcc"), "memory", "Serial", recording="tally")
+    for name in ("mem_usage", "mem_leaks", "mem_churn", "occa_kern_bw", "occa_kern_build_sum"):
+        assert main(["report", str(traced.folder), "--report", name]) == 0
+        out = capsys.readouterr().out
+        assert "at the level tally" in out, out
