@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import Any
 
+from occatrace.run import RunError
+
 NAMES = ("okl", "short", "demangled", "raw")
 DEFAULT = "demangled"
 
@@ -131,6 +133,14 @@ def _closing(text: str, at: int) -> int:
             waiting.append(_CLOSING[char])
         at += 1
     return at
+
+
+def regex(text: str, option: str = "--filter-name") -> re.Pattern[str]:
+    """The regular expression of an option, that is searched for in names."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise RunError(f"{option} {text!r} is not a regular expression: {error}") from None
 
 
 def author(name: str, source: str, line: int) -> str:

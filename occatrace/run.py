@@ -140,8 +140,8 @@ def open_run(path: Path) -> Run:
         raise RunError(f"{file} is not of a run: it has no schema number")
     if data["schema"] > SCHEMA:
         raise RunError(
-            f"{path} was written by a newer occatrace (schema {data['schema']}, this one knows {SCHEMA}):"
-            " update occatrace"
+            f"{path} was written by a newer occatrace{' ' + str(data['version']) if data.get('version') else ''} (schema"
+            f" {data['schema']}, this one knows {SCHEMA}): update occatrace"
         )
     known = {f.name for f in fields(RunInfo)}
     values = {key: value for key, value in data.items() if key in known}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from occatrace import naming, units
+from occatrace.run import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,11 +75,8 @@ class Choice:
     @classmethod
     def of(cls, args: argparse.Namespace) -> Choice:
         """From parsed options. Raises a RunError for what cannot be understood."""
-        from occatrace.reports import regex
-        from occatrace.run import RunError
-
         if args.filter_name is not None:
-            regex(args.filter_name)
+            naming.regex(args.filter_name)
         if args.rows is not None and args.rows < 0:
             raise RunError(f"--rows {args.rows}: write a number of rows, as in --rows 10")
         fixed = units.parse_units(args.units) if args.units else None

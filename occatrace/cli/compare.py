@@ -70,8 +70,9 @@ def run(args: argparse.Namespace) -> int:
     """Compare."""
     from occatrace import losses
     from occatrace.compare import NOISE, SAME, compare
+    from occatrace.naming import regex
     from occatrace.render import Document, renderer
-    from occatrace.reports import Selection, regex
+    from occatrace.reports import Selection
 
     if len(args.runs) < 2:
         raise UsageError("compare which runs? give two or more folders")

@@ -35,6 +35,20 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 )
 
 
+# What the exit status says; docs/run-folder.md has the same list.
+STATUSES: Mapping[str, str] = MappingProxyType(
+    {
+        "0": "done; of a profiled program: it ended well, whatever became of the tracing",
+        "the program's": "the program was profiled; 128 + n: it died of signal n",
+        "1": "`compare --fail-above`: something became slower; `doctor`: something needed is missing",
+        "2": "wrong options, or a run, report, table or query that cannot be used: one line says what to do",
+        "126, 127": "the program cannot be executed, was not found",
+        "129, 130, 143": "a subcommand was ended by SIGHUP, by Ctrl-C, by SIGTERM",
+        "141": "the reader of the output has gone, as in `| head`",
+    }
+)
+
+
 class UsageError(Exception):
     """Something about the command line; one line that says what to do."""
 
@@ -58,6 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if type(error).__module__ not in ("duckdb", "_duckdb"):
+            raise
+        text = " ".join(str(error).split())
+        complain(f"a table cannot be read ({text}); remove `tables` in the run to make them again from the trace")
+        return 2
 
 
 def complain(text: str) -> None:
@@ -135,7 +155,7 @@ def split_program(parser: argparse.ArgumentParser, words: Sequence[str]) -> tupl
 
 def overview() -> str:
     """The help of the whole command."""
-    width = max(map(len, COMMANDS))
+    width = max(map(len, (*COMMANDS, *STATUSES)))
     lines = [f"  {name:{width}}  {about}" for name, about in COMMANDS.items()]
     return (
         "usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]\n"
@@ -143,5 +163,6 @@ def overview() -> str:
         "Runs a program and says where its time went: OCCA kernels, device work, API calls.\n\n"
         "subcommands:\n" + "\n".join(lines) + "\n\n"
         "`occa_prof run --help` lists the options; `occa_prof SUBCOMMAND --help` those of a subcommand.\n"
-        "A program that is called like a subcommand: occa_prof -- report."
+        "A program that is called like a subcommand: occa_prof -- report.\n\n"
+        "exit status:\n" + "\n".join(f"  {status:{width}}  {about}" for status, about in STATUSES.items())
     )

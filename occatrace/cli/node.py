@@ -470,7 +470,7 @@ class Node:
         try:
             from occatrace.cli import report
 
-            report.print_reports(self.run.path, self.text, self.args.report, self.args.format)
+            report.print_reports(self.run.path, self.text, self.args.report, self.args.format, self.args.chosen)
             if self.meeting:
                 from occatrace.tables import read_clocks
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, TextIO
 
 from occatrace import __version__, events, install, ranks
 from occatrace import run as runs
-from occatrace.cli import names, program
+from occatrace.cli import choice, names, program
 from occatrace.cli.dispatch import UsageError, complain
 
 if TYPE_CHECKING:
     from occatrace.session import Outcome, Session
 
 TAKES_PROGRAM = True
-FORMATS = ("table", "csv", "json")
+FORMATS = ("table", "csv", "tsv", "json", "markdown")
 KEEP = ("all", "tables", "none")
 
 
@@ -80,6 +80,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     show.add_argument(
         "-l", "--timeline", action="store_true", help="write DIR/timeline.pftrace too, for ui.perfetto.dev"
     )
+    choice.add_options(show)
     show.add_argument("-q", "--quiet", action="store_true", help="record only: no summary, no remarks")
 
 
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
         return rank.leave_untraced(path, args.program)
     check_reports(args.report)
+    args.chosen = choice.Choice.of(args)
     together = place.joins and place.size != 1 and not names.of_each_rank(args.output)
     args.output = names.expand(args.output, place)
     args.log_file = names.expand(args.log_file, place)
@@ -241,7 +243,7 @@ class Recording:
             from occatrace.cli import report
 
             out = self.log or sys.stderr or io.StringIO()  # standard error may have been closed
-            report.print_reports(self.run.path, out, self.args.report, self.args.format)
+            report.print_reports(self.run.path, out, self.args.report, self.args.format, self.args.chosen)
             if self.args.timeline:
                 self._timeline()
         except (UsageError, runs.RunError, OSError) as error:

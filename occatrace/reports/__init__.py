@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from occatrace.naming import regex as regex
 from occatrace.reports.scope import KEYS, Scoped, can_split, tables_of
 from occatrace.run import RunError
 from occatrace.units import SIZES, TIMES, Units
@@ -198,14 +199,6 @@ class NoColumn(RunError):
     """A report has no column of this name."""
 
 
-def regex(text: str, option: str = "--filter-name") -> re.Pattern[str]:
-    """The regular expression of an option."""
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise RunError(f"{option} {text!r} is not a regular expression: {error}") from None
-
-
 def in_units(report: Report, units: Units) -> Report:
     """Times and sizes in fixed units, which are in the columns' names and headings then."""
     columns = list(report.columns)
@@ -256,13 +249,13 @@ def make(store: Store, name: str, scoped: Scoped | None = None) -> Report:
 
 def _reason(store: Store, error: duckdb.Error) -> str:
     text = " ".join(str(error).split())
-    if isinstance(error, duckdb.IOException | duckdb.InvalidInputException | duckdb.SerializationException):
-        return f"a table cannot be read ({text}); remove {store.path} to make the tables again from the trace"
     if isinstance(error, duckdb.OutOfMemoryException):
         return (
             f"too little memory or temporary space ({text}); --filter-time makes it smaller, TMPDIR names another place"
         )
-    return f"cannot be made of these tables ({text})"
+    if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
+        return f"cannot be made of these tables ({text})"
+    return f"a table cannot be read ({text}); remove {store.path} to make the tables again from the trace"
 
 
 def _rows(con: duckdb.DuckDBPyConnection, entry: Definition) -> list[tuple[Any, ...]]:
