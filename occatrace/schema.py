@@ -409,6 +409,8 @@ rank         INTEGER   rank   in MPI_COMM_WORLD
 size         INTEGER   count  ranks in it
 library      VARCHAR   text   first line of MPI_Get_library_version
 abi          VARCHAR   text   Open MPI, MPICH, MPI ABI
+start_ns     UBIGINT   ns     MPI_Init has returned
+end_ns       UBIGINT   ns     MPI_Finalize is called; null: never
 """),
     ),
     Table(

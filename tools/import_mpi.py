@@ -366,7 +366,7 @@ def main() -> None:
 
 RECORDS = """\
 - name: rank
-  doc: who the process is, as MPI says it, once it is initialized
+  doc: who the process is, as MPI says it, when MPI has been initialized and again before it is finalized
   fields:
   - {name: pid, type: u32}
   - {name: rank, type: i32, doc: "in MPI_COMM_WORLD; -1: there is none (sessions)"}

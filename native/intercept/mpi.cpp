@@ -996,7 +996,27 @@ void finish_communicator(InFlight &f) {
   write(f, e);
 }
 
-// Who this process is. MPI may be asked from here on.
+// Who this process is: at the end of MPI_Init and at the begin of MPI_Finalize, so that it is known when it had MPI.
+void write_rank(int rank, int size) {
+  static int own_rank = -1, own_size;
+  static uint32_t library;
+  if (size >= 0) {
+    char text[8192] = "";
+    int length = 0;
+    if (ask.library_version) ask.library_version(text, &length);
+    text[sizeof text - 1] = '\0';
+    text[std::min<size_t>(std::strcspn(text, "\n"), 200)] = '\0';
+    own_rank = rank;
+    own_size = size;
+    library = occatrace_intern(text);
+  }
+  const uint32_t name = occatrace_intern(abi.name);
+  occatrace_thread *self = occatrace_self();
+  const occatrace_mpi_rank r{self->tid, self->next_seq++, static_cast<uint32_t>(getpid()), own_rank, own_size, library, name};
+  events->rank(&r);
+}
+
+// MPI may be asked from here on.
 void initialized(Word session) {
   int rank = -1, size = 0;
   int world = 0, over = 0;
@@ -1013,15 +1033,16 @@ void initialized(Word session) {
     return;
   }
   usable = true;
-  char text[8192] = "";
-  int length = 0;
-  if (ask.library_version) ask.library_version(text, &length);
-  text[sizeof text - 1] = '\0';
-  text[std::min<size_t>(std::strcspn(text, "\n"), 200)] = '\0';
-  const uint32_t library = occatrace_intern(text), name = occatrace_intern(abi.name);
-  occatrace_thread *self = occatrace_self();
-  const occatrace_mpi_rank r{self->tid, self->next_seq++, static_cast<uint32_t>(getpid()), rank, size, library, name};
-  events->rank(&r);
+  write_rank(rank, size);
+}
+
+// And no more.
+void finalizing() {
+  if (!usable.exchange(false)) return;
+  requests.clear([](const Request &r) {
+    if (r.active) write_message(r, Unfinished);
+  });
+  write_rank(-1, -1);
 }
 
 void finish_plain(InFlight &f) {
@@ -1107,14 +1128,6 @@ void prepare(InFlight &f, Word *args) {
     case Kind::type:
       if (f.args[0]) forget_type(handle_at(f.args[0]));
       break;
-    case Kind::plain:
-      if (c.shape == Shape::finalize && f.function == OCCATRACE_MPI_MPI_Finalize) {
-        usable = false;
-        requests.clear([](const Request &r) {
-          if (r.active) write_message(r, Unfinished);
-        });
-      }
-      break;
     default:
       break;
   }
@@ -1195,6 +1208,7 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
   }
   const Outermost outermost(state, frame);
   const uint8_t level = levels[function];
+  if (__builtin_expect(function == OCCATRACE_MPI_MPI_Finalize, 0)) finalizing();
   InFlight f{c, function, args, self, state, level};
   if (level == OCCATRACE_TALLY && (!follow || (c.kind == Kind::plain && c.shape == Shape::none))) {
     // Nothing has to be known of these: only how long they took.

@@ -1,5 +1,5 @@
 -- title: Balance of the ranks
--- about: time of each rank in its own work, in MPI and on devices; its time is that of the process less MPI_Init and
+-- about: time of each rank in its own work, in MPI and on devices; its time is that between MPI_Init and
 --   MPI_Finalize
 -- share: of the rank's time
 -- column: share percent Own work
@@ -22,11 +22,6 @@ WITH joint AS (
     WHERE api = 'mpi' AND function NOT IN ('MPI_Init', 'MPI_Init_thread', 'MPI_Finalize', 'MPI_Session_init', 'MPI_Session_finalize')
     GROUP BY process
 ),
-outer_calls AS (
-    SELECT process, sum(total_ns) FILTER (function IN ('MPI_Init', 'MPI_Init_thread')) AS init,
-           sum(total_ns) FILTER (function = 'MPI_Finalize') AS finalize
-    FROM call_stats WHERE api = 'mpi' GROUP BY process
-),
 devices_of AS (SELECT process AS key, start_ns AS s, greatest(start_ns, end_ns) AS e FROM activities),
 traffic AS (
     SELECT process, sum(bytes) FILTER (kind IN ('send', 'put', 'accumulate')) AS sent, sum(bytes) FILTER (kind IN ('receive', 'get')) AS received
@@ -34,9 +29,9 @@ traffic AS (
 ),
 rows AS (
     SELECT p.process, p.rank, p.host, p.pid,
-           greatest(span(p.start_ns, p.end_ns)::BIGINT - coalesce(o.init, 0)::BIGINT - coalesce(o.finalize, 0)::BIGINT, 0) AS length,
+           span(m.start_ns, coalesce(m.end_ns, p.end_ns))::BIGINT AS length,
            coalesce(j.total, 0) AS mpi, coalesce(j.waiting, 0) AS waiting, coalesce(j.calls, 0) AS calls
-    FROM processes p JOIN outer_calls o USING (process) LEFT JOIN joint j USING (process)
+    FROM processes p JOIN mpi_ranks m USING (process) LEFT JOIN joint j USING (process)
 ),
 work AS (SELECT *, greatest(length - mpi::BIGINT, 0) AS compute FROM rows)
 SELECT share(compute, length) AS share, length AS span_ns, compute AS compute_ns,

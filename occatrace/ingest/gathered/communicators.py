@@ -42,7 +42,9 @@ def _insert_communicators(model: Model) -> str:
 def _insert_ranks(model: Model) -> str:
     return """
         INSERT INTO mpi_ranks BY NAME
-        SELECT s.process, CASE WHEN r.rank >= 0 THEN r.rank END AS rank, r.size, n.text AS library, a.text AS abi
+        SELECT s.process, CASE WHEN r.rank >= 0 THEN r.rank END AS rank, r.size, n.text AS library, a.text AS abi,
+               min(r.time) OVER (PARTITION BY s.process) AS start_ns,
+               CASE WHEN count(*) OVER (PARTITION BY s.process) > 1 THEN r.time END AS end_ns
         FROM raw_ranks r JOIN slots s USING (slot)
         LEFT JOIN names n ON n.process = s.process AND n.id = r.library AND r.library != 0
         LEFT JOIN names a ON a.process = s.process AND a.id = r.abi

@@ -111,6 +111,10 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         if not program.exists():
             compiler = mpi.fortran if source.endswith(".f90") else mpi.cc
             command = [compiler, "-w", "-O1", "-o", str(program), str(PROGRAMS / source)]
+            if source == "threads.c":
+                command.append("-pthread")
+            if source == "svm.c":
+                command.append("-lOpenCL")
             if source.endswith(".f90"):
                 command += ["-fallow-argument-mismatch", "-J", str(folder)]
             subprocess.run(command, check=True, cwd=folder)

@@ -206,6 +206,39 @@ def test_a_tool_of_the_program(debian_mpi: Mpi, build: Build, trace: Trace) -> N
     assert _found(traced, "send") == _found(traced, "receive") == Counter({(0, 1, 5, 4): 1})
 
 
+def test_threads(debian_mpi: Mpi, build: Build, trace: Trace) -> None:
+    traced = trace(debian_mpi, 2, build(debian_mpi, "threads.c"))
+    assert (traced.status, traced.stdout) == (0, ""), traced.stderr
+    expected = Counter({(a, 1 - a, tag, 64): 250 for a in (0, 1) for tag in range(4)})
+    assert _found(traced, "send") == _found(traced, "receive") == expected
+    assert traced.rows("SELECT count(*) FROM losses") == [(0,)]
+    threads = "SELECT count(DISTINCT thread) FROM mpi_messages"
+    assert traced.rows(threads) == [(8,)]
+    # A row names the call that started it, by thread and number.
+    calls = (
+        "SELECT count(*), count(c.seq) FROM mpi_messages m LEFT JOIN calls c USING (thread, seq)"
+        " WHERE c.function IN ('MPI_Send', 'MPI_Recv', 'MPI_Isend', 'MPI_Irecv') OR c.function IS NULL"
+    )
+    assert traced.rows(calls) == [(4000, 4000)]
+
+
+def test_device_buffers_are_marked(build: Build, trace: Trace) -> None:
+    mpi = MPIS[0]
+    if not mpi.there:
+        pytest.skip(f"{mpi.name} is not there (tools/setup --test)")
+    traced = trace(mpi, 1, build(mpi, "svm.c"))
+    if traced.status == 77:
+        pytest.skip("no OpenCL device with shared virtual memory")
+    assert traced.status == 0, traced.stderr
+    rows = traced.rows("SELECT kind, tag, bytes, on_device FROM mpi_messages ORDER BY tag, kind DESC")
+    assert rows == [
+        ("send", 1, 1000, True),
+        ("receive", 1, 1000, False),
+        ("send", 2, 10, False),
+        ("receive", 2, 10, False),
+    ]
+
+
 def test_no_mpi_no_difference(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A program without MPI is not told that it has one."""
     from occatrace import install
