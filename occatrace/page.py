@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from occatrace import losses, plots, reports
-from occatrace.plots import charts, data, draw
+from occatrace.plots import charts, draw
 from occatrace.render import Document, Figure, Tile
 from occatrace.reports import Report
 from occatrace.tables import StoreError
@@ -89,7 +89,7 @@ def _tiles(store: Store, tables: plots.Source, made: Mapping[str, Report]) -> li
     if ns is not None:
         more = f"{processes:,} process{'es' if processes != 1 else ''}, {threads:,} thread{'s' if threads != 1 else ''}"
         out.append(Tile("Run", duration(ns), more))
-    kernels = tables.kernels()
+    kernels = tables.kernels
     if kernels:
         all_of_them = [*kernels.kernels, *([kernels.others] if kernels.others else [])]
         calls = sum(kernel.calls for kernel in all_of_them)
@@ -106,7 +106,7 @@ def _tiles(store: Store, tables: plots.Source, made: Mapping[str, Report]) -> li
     if moved:
         count = sum(row["calls"] for row in moved)
         out.append(Tile("Memory moved", size(sum(row["bytes"] or 0 for row in moved)), f"{count:,} operations"))
-    memory = data.memory(store.con)
+    memory = tables.memory
     if memory:
         out.append(
             Tile("Peak memory", size(memory.peak), f"{size(memory.left)} never given back" if memory.left else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -150,9 +151,18 @@ def output(path: Path | None, force: bool) -> Iterator[TextIO]:
         return
     if path.exists() and not force:
         raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
+    # Written beside it first: what fails half-way leaves neither half a file nor none in place of an older one.
+    special = path.exists() and not path.is_file()
+    partial = path if special else path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        file = path.open("w", encoding="utf-8", newline="")
+        file = partial.open("w", encoding="utf-8", newline="")
     except OSError as error:
         raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+        if not special:
+            partial.replace(path)
+    finally:
+        if not special:
+            partial.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -58,10 +59,16 @@ class Source:
             with self.scoped.connection(_WORK, _WORK) as con:
                 yield con
 
+    @cached_property
     def kernels(self) -> data.Shares | None:
         """The kernels of the summary."""
         found = data.shares(reports.make(self.store, "occa_kern_sum", self.scoped))
         return found or data.shares(reports.make(self.store, "gpu_kern_sum", self.scoped))
+
+    @cached_property
+    def memory(self) -> data.Memory | None:
+        """Memory over time."""
+        return data.memory(self.store.con)
 
     @property
     def remark(self) -> str:
@@ -91,7 +98,7 @@ def make(tables: Source, name: str) -> Plot | None:
 
 
 def _kernels(tables: Source) -> Plot | None:
-    found = tables.kernels()
+    found = tables.kernels
     if found is None:
         return None
     about = "Each kernel's part of the time of all kernels." + tables.remark
@@ -118,8 +125,7 @@ def _util(tables: Source) -> Plot | None:
 
 
 def _mem(tables: Source) -> Plot | None:
-    with tables.connection() as con:
-        found = data.memory(con)
+    found = tables.memory
     if found is None:
         return None
     about = f"Memory in use: {size(found.peak)} at most, {duration(found.peak_at)} after the first call"

@@ -53,10 +53,15 @@ def memory(found: Memory, width: int = WIDE) -> Spec:
     """Memory in use, one layer per group on top of the other; the peak is marked."""
     scale, unit = next((s, u) for s, u in _SIZES if found.peak >= s)
     time, time_unit = _time(found.end)
+    # Two values of one moment would be stacked on each other.
+    before = [found.begin] if found.times[0] > found.begin else []
+    after = [found.end] if found.times[-1] < found.end else []
     values = [
         {"t": t / time, "v": held / scale, "g": g}
         for g, series in enumerate(found.bytes)
-        for t, held in zip((found.begin, *found.times, found.end), (0, *series, series[-1]), strict=True)
+        for t, held in zip(
+            (*before, *found.times, *after), (*(0 for _ in before), *series, *(series[-1] for _ in after)), strict=True
+        )
     ]
     peak = {"t": found.peak_at / time, "v": found.peak / scale, "text": f"peak {size(found.peak)}"}
     late = found.peak_at - found.begin > (found.end - found.begin) / 2

@@ -148,7 +148,7 @@ def test_serial_threads_are_busy(store: Store) -> None:
 
 
 def test_shares_are_the_reports(store: Store) -> None:
-    found = plots.source(store).kernels()
+    found = plots.source(store).kernels
     report = reports.make(store, "occa_kern_sum")
     at = {column.name: place for place, column in enumerate(report.columns)}
     rows = [row for row in report.rows if row[at["parent"]] is None]
@@ -167,7 +167,7 @@ def test_small_kernels_are_joined(store: Store) -> None:
             " 1000 AS start_ns, ? AS end_ns, 0 AS status",
             [f"k{n}", 1100 + n],
         )
-    found = plots.source(store).kernels()
+    found = plots.source(store).kernels
     assert found is not None and found.others is not None
     assert len(found.kernels) == data.KERNELS - 1 and found.others.name == f"{30 - len(found.kernels)} others"
     assert found.others.total_ns == sum(100 + n for n in range(30 - len(found.kernels)))
