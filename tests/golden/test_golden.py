@@ -19,7 +19,8 @@ from occatrace.model import load
 
 HERE = Path(__file__).parent
 CASES = sorted(p.parent for p in HERE.glob("*/trace.tar.xz"))
-REPORTS = ("occa_kern_sum", "gpu_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum", "gpu_util", "mem_usage")
+REPORTS = ("occa_kern_sum", "gpu_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum", "gpu_util", "mem_usage",
+           "occa_kern_bw", "occa_kern_build_sum", "mem_leaks")  # fmt: skip
 
 
 def made(case: Path, folder: Path) -> dict[str, Any]:
