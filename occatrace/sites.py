@@ -23,7 +23,9 @@ _OFFLOADED = re.compile(r"^__omp_offloading_[0-9a-f]+_[0-9a-f]+_(?P<function>.+)
 _LINE = re.compile(r"^(?P<file>.+):(?P<line>\d+)( \(discriminator \d+\))?$")
 # The runtimes themselves: without their local symbols any name found would be that of a neighbour.
 _RUNTIME = re.compile(r"/lib(i?omp|omptarget|gomp)[^/]*$")
-_BACK = range(4, 100, 4)  # bytes before a place to which the compiler gave no line
+_NEAR = sorted(
+    (*range(-400, 0, 4), *range(4, 101, 4)), key=abs
+)  # bytes from a place to which the compiler gave no line
 _SECONDS = 60  # for one file: debug information of gigabytes takes a while
 
 
@@ -62,23 +64,21 @@ def resolve(sites: Iterable[Site]) -> dict[Site, Site]:
         known: dict[int, Site] = {}
         if tool and Path(module).is_file() and not _RUNTIME.search(module):
             known = _ask(tool, module, sorted(offsets))
-            _look_back(tool, module, known)
+            _look_around(tool, module, known)
         for offset in offsets:
             found[Site(module, offset)] = known.get(offset, Site(module, offset))
     return found
 
 
-def _look_back(tool: str, module: str, known: dict[int, Site]) -> None:
-    """What compilers add has line 0: it belongs to the code before it in the same function."""
+def _look_around(tool: str, module: str, known: dict[int, Site]) -> None:
+    """What compilers add of their own has line 0: the nearest line in the same function stands for it."""
     without = [site for site in known.values() if site.function and not site.line]
     if not without:
         return
-    before = _ask(
-        tool, module, sorted({site.offset - back for site in without for back in _BACK if site.offset > back})
-    )
+    near = _ask(tool, module, sorted({max(site.offset + by, 0) for site in without for by in _NEAR}))
     for site in without:
-        near = (before.get(site.offset - back) for back in _BACK)
-        found = next((b for b in near if b and b.line and b.function == site.function), None)
+        around = (near.get(site.offset + by) for by in _NEAR)
+        found = next((b for b in around if b and b.line and b.function == site.function), None)
         if found:
             known[site.offset] = Site(module, site.offset, site.function, found.file, found.line)
 

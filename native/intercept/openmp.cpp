@@ -24,7 +24,7 @@ namespace {
 
 // States are handed on from a thread that has ended to a new one, never freed: regions in them may still be pointed to.
 std::mutex &free_lock = *new std::mutex;
-State *free_states;
+State *free_states, *all_states;
 pthread_key_t key;
 uint64_t serials; // each state counts its regions from a number of its own
 
@@ -51,6 +51,9 @@ State *new_state(occatrace_thread *self) {
     state = static_cast<State *>(std::calloc(1, sizeof(State)));
     if (!state) abort();
     state->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED) << 40;
+    const std::lock_guard<std::mutex> guard(free_lock);
+    state->other = all_states;
+    __atomic_store_n(&all_states, state, __ATOMIC_RELEASE);
   }
   state->depth = state->masters = state->tasks = 0;
   state->inner = 0;
@@ -61,6 +64,24 @@ State *new_state(occatrace_thread *self) {
   self->openmp = state;
   pthread_setspecific(key, state);
   return state;
+}
+
+// ---- the end of the process, fork ----
+
+// Regions that it cuts off have a number and no event.
+void harvest(int final) {
+  if (!final) return;
+  for (State *s = __atomic_load_n(&all_states, __ATOMIC_ACQUIRE); s; s = s->other)
+    for (uint32_t i = 0; i < s->masters && i < kRegions; i++)
+      if (s->regions[i].seq != OCCATRACE_NO_RUN && s->regions[i].level == OCCATRACE_EVENT) {
+        const occatrace_openmp_begin begin{s->regions[i].tid, s->regions[i].seq, s->regions[i].seq};
+        events->parallel_begin(&begin);
+      }
+}
+
+// The parent's regions are none of the child's, whose only thread gets a state of its own.
+void after_fork_child() {
+  for (State *s = all_states; s; s = s->other) s->masters = s->depth = 0;
 }
 
 // ---- time ----
@@ -100,6 +121,8 @@ bool start() {
   occatrace_levels(levels, table, OCCATRACE_OPENMP_COUNT);
   first_tally = occatrace_register_functions("openmp", names, OCCATRACE_OPENMP_COUNT);
   events = provider;
+  static occatrace_backend backend{"openmp", harvest, after_fork_child, nullptr};
+  occatrace_backend_register(&backend);
   return true;
 }
 

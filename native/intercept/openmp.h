@@ -60,6 +60,7 @@ constexpr unsigned kFrames = 32, kRegions = 32, kSites = 128;
 
 struct State {
   State *next; // in the list of those that are free
+  State *other; // in the list of all
   uint64_t serial; // of regions
   uint32_t depth, masters, tasks;
   uint32_t target_seq;

@@ -457,7 +457,7 @@ template <unsigned Slot, MutexKind kind, class... A> struct Leave {
 void mapped(size_t count, const size_t *sizes, const unsigned short *kinds, uint64_t &to, uint64_t &from) {
   for (size_t i = 0; sizes && kinds && i < count; i++) {
     const unsigned kind = kinds[i] & 0xff;
-    if (kind & 0x70) continue; // pointers, attachments, firstprivate: no data of the program
+    if (kind & 0x6c) continue; // pointers, attachments, firstprivate, delete: no data that moves
     const unsigned copy = kind & 3;
     if (copy & 1) to += sizes[i];
     if (copy & 2) from += sizes[i];

@@ -16,7 +16,7 @@ namespace {
 // ---- per thread ----
 
 struct Work {
-  uint64_t start, ticks;
+  uint64_t start, ticks, count; // the count is told at the begin
 };
 struct TaskRun {
   const ompt::Data *task;
@@ -133,21 +133,21 @@ void work(int type, int endpoint, ompt::Data *, ompt::Data *, uint64_t count, co
   if (!occatrace_capture || type == ompt::WorkSingleOther) return;
   const Here at = here();
   if (endpoint == ompt::ScopeBegin) {
-    if (Work *w = push(at.ompt.work, at.ompt.works)) *w = {occatrace_now(), occatrace_ticks()};
+    if (Work *w = push(at.ompt.work, at.ompt.works)) *w = {occatrace_now(), occatrace_ticks(), count};
     return;
   }
   const Work *w = pop(at.ompt.work, at.ompt.works);
   if (!w) return;
-  const auto loop = [&](Schedule schedule) { loop_end(at.self, at.state, w->start, w->ticks, schedule, count, caller); };
+  const auto loop = [&](Schedule schedule) { loop_end(at.self, at.state, w->start, w->ticks, schedule, w->count, caller); };
   switch (type) {
   case ompt::WorkLoop: return loop(UnknownSchedule);
   case ompt::WorkLoopStatic: return loop(Static);
   case ompt::WorkLoopDynamic: return loop(Dynamic);
   case ompt::WorkLoopGuided: return loop(Guided);
   case ompt::WorkLoopOther: return loop(OtherSchedule);
-  case ompt::WorkSections: return sections_end(at.self, at.state, w->start, w->ticks, count, caller);
+  case ompt::WorkSections: return sections_end(at.self, at.state, w->start, w->ticks, w->count, caller);
   case ompt::WorkSingleExecutor: return single_end(at.self, at.state, w->start, w->ticks, true, caller);
-  default: return worksharing_end(at.self, at.state, w->start, w->ticks, count, caller);
+  default: return worksharing_end(at.self, at.state, w->start, w->ticks, w->count, caller);
   }
 }
 

@@ -25,7 +25,7 @@ static void barriers(void) {
   line("barriers", __LINE__ + 1);
 #pragma omp parallel num_threads(2)
   {
-    take(omp_get_thread_num() == 0 ? 30 : 10);
+    take(omp_get_thread_num() == 0 ? 60 : 10);
 #pragma omp barrier
     take(5);
 #pragma omp barrier
