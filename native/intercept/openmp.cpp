@@ -407,7 +407,7 @@ namespace {
 
 // The event of a function without more to it than what `fill` says.
 template <class Event, unsigned function, class Fill>
-void plain(occatrace_thread *self, State *state, uint64_t start, uint64_t ticks, const void *caller, Fill fill) {
+void plain(occatrace_thread *self, State *state, uint64_t start, uint64_t ticks, const void *caller, Fill fill, uint64_t end_ticks = 0) {
   const uint8_t level = level_of(function);
   if (level == OCCATRACE_EVENT) {
     Event e{};
@@ -417,7 +417,7 @@ void plain(occatrace_thread *self, State *state, uint64_t start, uint64_t ticks,
     e.site = site_of_return(state, caller);
     fill(e);
   } else if (level == OCCATRACE_TALLY) {
-    tally(self, function, occatrace_ticks() - ticks);
+    tally(self, function, (end_ticks ? end_ticks : occatrace_ticks()) - ticks);
   }
 }
 
@@ -461,11 +461,11 @@ void worksharing_end(occatrace_thread *self, State *state, uint64_t start, uint6
                                                                     });
 }
 
-#define MUTEX(name)                                                                                                   \
+#define MUTEX(name, end)                                                                                                   \
   plain<occatrace_openmp_##name, OCCATRACE_OPENMP_##name>(self, state, start, ticks, caller, [&](occatrace_openmp_##name &e) { \
     e.mutex = mutex;                                                                                                  \
     events->name(&e);                                                                                                 \
-  })
+  }, end)
 
 void mutex_acquired(occatrace_thread *self, State *state, MutexKind kind, uint64_t mutex, uint64_t start, uint64_t ticks, uint64_t now_ticks,
                     const void *caller) {
@@ -474,19 +474,19 @@ void mutex_acquired(occatrace_thread *self, State *state, MutexKind kind, uint64
     f->mutex += now_ticks - ticks;
   }
   switch (kind) {
-  case Critical: MUTEX(critical_wait); break;
-  case Lock: MUTEX(lock_wait); break;
-  case Ordered: MUTEX(ordered_wait); break;
-  case Atomic: MUTEX(atomic_wait); break;
+  case Critical: MUTEX(critical_wait, now_ticks); break;
+  case Lock: MUTEX(lock_wait, now_ticks); break;
+  case Ordered: MUTEX(ordered_wait, now_ticks); break;
+  case Atomic: MUTEX(atomic_wait, now_ticks); break;
   }
 }
 
 void mutex_released(occatrace_thread *self, State *state, MutexKind kind, uint64_t mutex, uint64_t start, uint64_t ticks, const void *caller) {
   switch (kind) {
-  case Critical: MUTEX(critical); break;
-  case Lock: MUTEX(lock); break;
-  case Ordered: MUTEX(ordered); break;
-  case Atomic: MUTEX(atomic); break;
+  case Critical: MUTEX(critical, 0); break;
+  case Lock: MUTEX(lock, 0); break;
+  case Ordered: MUTEX(ordered, 0); break;
+  case Atomic: MUTEX(atomic, 0); break;
   }
 }
 

@@ -99,8 +99,9 @@ void part_end(State *state);
 inline Frame *frame_of(State *state) { return state->depth > 0 && state->depth <= kFrames ? &state->frames[state->depth - 1] : nullptr; }
 
 // ---- spans ----
-inline void span_begin(State *state, Span &span) {
-  span.start = occatrace_now();
+// `function`: what it will be; the time is only needed for an event of it.
+inline void span_begin(State *state, Span &span, unsigned function) {
+  span.start = levels[function] == OCCATRACE_EVENT ? occatrace_now() : 0;
   span.ticks = occatrace_ticks();
   span.saved = state->inner;
   state->inner = 0;
@@ -109,7 +110,7 @@ void barrier_end(occatrace_thread *self, State *state, const Span &span, Barrier
 void taskwait_end(occatrace_thread *self, State *state, const Span &span, const void *caller);
 void taskgroup_end(occatrace_thread *self, State *state, const Span &span, const void *caller);
 inline void task_begin(State *state, Span &span) {
-  span_begin(state, span);
+  span_begin(state, span, OCCATRACE_OPENMP_task);
   state->tasks++;
 }
 void task_end(occatrace_thread *self, State *state, const Span &span, uint32_t site);

@@ -112,7 +112,8 @@ void close_work(occatrace_thread *self, State *state) {
 }
 
 void open_work(State *state, uint8_t what, Schedule schedule, uint64_t count, const void *caller) {
-  gomp(state).work = {what, schedule, occatrace_now(), occatrace_ticks(), count, caller};
+  const unsigned function = what == LoopWork ? OCCATRACE_OPENMP_loop : OCCATRACE_OPENMP_sections;
+  gomp(state).work = {what, schedule, levels[function] == OCCATRACE_EVENT ? occatrace_now() : 0, occatrace_ticks(), count, caller};
 }
 
 // ---- teams ----
@@ -280,7 +281,7 @@ template <unsigned Slot, class R, bool barrier, BarrierKind kind> struct End {
     if (kind == WorksharingBarrier) close_work(at.self, at.state);
     if (!barrier || !levels[OCCATRACE_OPENMP_barrier]) return call();
     Span span;
-    span_begin(at.state, span);
+    span_begin(at.state, span, OCCATRACE_OPENMP_barrier);
     if constexpr (std::is_void_v<R>) {
       call();
       barrier_end(at.self, at.state, span, kind, caller);
@@ -366,7 +367,7 @@ void task(Outlined function, void *data, Copy copy, long size, long align, bool 
   if (!here(library, at)) return call(function, data, copy, size, align, condition, flags, depend, priority, detach);
   const Outlined stand_in = levels[OCCATRACE_OPENMP_task] ? thunk_of(function) : function;
   Span span;
-  span_begin(at.state, span);
+  span_begin(at.state, span, OCCATRACE_OPENMP_task_create);
   call(stand_in, data, copy, size, align, condition, flags, depend, priority, detach);
   if (__builtin_expect(at.self != occatrace_tls, 0)) return;
   task_created(at.self, at.state, span, caller, !condition, (flags & kDepend) != 0);
@@ -399,7 +400,7 @@ template <unsigned Slot, bool group, class... A> struct Taskwait {
     Here at;
     if (!here(library, at)) return call(args...);
     Span span;
-    span_begin(at.state, span);
+    span_begin(at.state, span, group ? OCCATRACE_OPENMP_taskgroup : OCCATRACE_OPENMP_taskwait);
     call(args...);
     if (__builtin_expect(at.self != occatrace_tls, 0)) return;
     if (group) taskgroup_end(at.self, at.state, span, caller);

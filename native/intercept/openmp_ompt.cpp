@@ -103,6 +103,10 @@ void implicit_task(int endpoint, ompt::Data *parallel, ompt::Data *task, unsigne
 
 // ---- waits ----
 
+unsigned sync_function(int kind) {
+  return kind == ompt::Taskwait ? OCCATRACE_OPENMP_taskwait : kind == ompt::Taskgroup ? OCCATRACE_OPENMP_taskgroup : OCCATRACE_OPENMP_barrier;
+}
+
 void sync_region(int kind, int endpoint, ompt::Data *, ompt::Data *, const void *caller) {
   if (!occatrace_capture) return;
   const Here at = here();
@@ -112,7 +116,7 @@ void sync_region(int kind, int endpoint, ompt::Data *, ompt::Data *, const void 
   }
   if (kind == ompt::Reduction) return;
   if (endpoint == ompt::ScopeBegin) {
-    if (Span *span = push(at.ompt.span, at.ompt.spans)) span_begin(at.state, *span);
+    if (Span *span = push(at.ompt.span, at.ompt.spans)) span_begin(at.state, *span, sync_function(kind));
     return;
   }
   const Span *span = pop(at.ompt.span, at.ompt.spans);
@@ -133,7 +137,7 @@ void work(int type, int endpoint, ompt::Data *, ompt::Data *, uint64_t count, co
   if (!occatrace_capture || type == ompt::WorkSingleOther) return;
   const Here at = here();
   if (endpoint == ompt::ScopeBegin) {
-    if (Work *w = push(at.ompt.work, at.ompt.works)) *w = {occatrace_now(), occatrace_ticks(), count};
+    if (Work *w = push(at.ompt.work, at.ompt.works)) *w = {levels[OCCATRACE_OPENMP_loop] == OCCATRACE_EVENT ? occatrace_now() : 0, occatrace_ticks(), count};
     return;
   }
   const Work *w = pop(at.ompt.work, at.ompt.works);
@@ -163,7 +167,7 @@ void task_create(ompt::Data *, const void *, ompt::Data *task, int flags, int de
   const bool named = levels[OCCATRACE_OPENMP_task] == OCCATRACE_EVENT;
   task->value = kExplicit | (named ? site_of_return(at.state, caller) : 0);
   Span span;
-  span_begin(at.state, span);
+  span_begin(at.state, span, OCCATRACE_OPENMP_task_create);
   task_created(at.self, at.state, span, caller, static_cast<unsigned>(flags) & ompt::TaskUndeferred, dependences != 0);
 }
 

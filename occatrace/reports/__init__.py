@@ -23,7 +23,7 @@ _FOLDER = Path(__file__).parent
 _UNITS = ("percent", "ns", "bytes", "count", "number", "text", "source", "parent")
 
 # What `occa_prof ./a.out` prints at the end, as far as there is something to print. api_sum has OCCA's calls too.
-SUMMARY = ("occa_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum")
+SUMMARY = ("occa_kern_sum", "openmp_sum", "openmp_target_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum")
 WITHOUT_OCCA = "gpu_kern_sum"  # in place of the first one
 # Of a parallel job, the summary ends with its ranks, where they are few, and with what is unbalanced most.
 RANKS_SHOWN = 32

@@ -20,10 +20,11 @@
 -- column: task_ns ns In tasks
 -- column: kind text Kind
 -- column: name text Region (function)
--- column: source source Source (file and line)
+-- column: source source Source (file and line; without debug information that of the OCCA kernel)
 -- column: kernel text OCCA kernel
 WITH regions AS (
-    SELECT r.*, CASE WHEN target_seq IS NOT NULL THEN ' in target' WHEN depth > 0 THEN ' nested' ELSE '' END AS inside,
+    SELECT r.* REPLACE (CASE WHEN r.source != '' OR k.source IS NULL THEN r.source
+                        ELSE k.source || CASE WHEN k.line > 0 THEN ':' || k.line ELSE '' END END AS source), CASE WHEN target_seq IS NOT NULL THEN ' in target' WHEN depth > 0 THEN ' nested' ELSE '' END AS inside,
            k.name AS kernel_name
     FROM omp_regions r LEFT JOIN kernels k USING (kernel)
 ),

@@ -1,0 +1,68 @@
+"""Places in the code: names of sites, and what the debug information of a file built here says of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from occatrace import sites
+from occatrace.sites import Site
+
+
+def test_names_of_sites() -> None:
+    assert sites.parse("/a/b c+d.so+0x1f") == Site("/a/b c+d.so", 0x1F)
+    assert [sites.parse(text) for text in ("add+0x1f", "/a/b.so", "/a/b.so+0xg", "?+0x1f")] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("main", "main"),
+        ("main._omp_fn.0", "main"),
+        ("solve(double*, int) [clone ._omp_fn.12]", "solve(double*, int)"),
+        ("__subr_MOD_step._omp_fn.3", "__subr_MOD_step"),
+        ("region.omp_outlined", "region"),
+        ("region(int) [clone .omp_outlined_debug__.2]", "region(int)"),
+        ("__omp_offloading_fe00_2708f7_main_l16", "main"),
+        ("__omp_offloading_fe00_2708f7_step_one_l7_debug__", "step_one"),
+        ("??", ""),
+    ],
+)
+def test_functions_as_their_authors_named_them(given: str, expected: str) -> None:
+    assert sites.function_name(given) == expected
+
+
+def test_lines_of_a_program(tmp_path: Path) -> None:
+    source = tmp_path / "two.c"
+    source.write_text("int one(int x) {\n  return x * 3;\n}\n\nint two(int x) {\n  return x + 4;\n}\n")
+    library = tmp_path / "libtwo.so"
+    command = ["gcc", "-g", "-O0", "-shared", "-fPIC", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    listing = subprocess.run(["nm", str(library)], text=True, capture_output=True, check=True).stdout
+    offsets = {words[2]: int(words[0], 16) for words in map(str.split, listing.splitlines()) if len(words) == 3}
+    asked = [Site(str(library), offsets[name]) for name in ("one", "two")]
+    absent = Site("/nowhere/lib.so", 7)
+    runtime = tmp_path / "libgomp.so.1"
+    shutil.copy(library, runtime)
+    of_runtime = Site(str(runtime), offsets["one"])
+    found = sites.resolve([*asked, absent, of_runtime])
+    assert [(found[s].function, Path(found[s].file).name, found[s].line) for s in asked] == [
+        ("one", "two.c", 1),
+        ("two", "two.c", 5),
+    ]
+    # What is not there, and the runtimes themselves, stay file and offset.
+    assert found[absent] == absent and found[of_runtime] == of_runtime
+
+
+def test_without_debug_information_the_function_is_known(tmp_path: Path) -> None:
+    source = tmp_path / "one.c"
+    source.write_text("int one(int x) { return x * 3; }\n")
+    library = tmp_path / "libone.so"
+    subprocess.run(["gcc", "-O0", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    listing = subprocess.run(["nm", str(library)], text=True, capture_output=True, check=True).stdout
+    offset = next(int(line.split()[0], 16) for line in listing.splitlines() if line.endswith(" T one"))
+    site = Site(str(library), offset + 4)
+    assert sites.resolve([site])[site] == Site(str(library), offset + 4, "one")
