@@ -35,7 +35,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="how to print them (default: table); html without --report: a page with plots; svg and png: of one --plot",
     )  # fmt: skip
     parser.add_argument(
-        "--plot", metavar="NAME", help="a single plot (kernels, util, mem, durations) to RUN/NAME.svg, or -o FILE.png"
+        "--plot", metavar="NAME", help="a single plot (kernels, durations, util, mem) to RUN/NAME.svg, or -o FILE.png"
     )
     choice.add_options(parser.add_argument_group("what of the run, and how it is shown"))
     add_output(parser)

@@ -162,7 +162,7 @@ ALONE = 760  # width of a plot that stands alone
 # In the order in which a page shows them.
 PLOTS: Mapping[str, Entry] = {
     "kernels": Entry(_kernels, "no kernel was called"),
+    "durations": Entry(_durations, "no kernel was called"),
     "util": Entry(_util, "no device work was recorded, nor an OCCA kernel that ran on the host"),
     "mem": Entry(_mem, "no allocation was recorded"),
-    "durations": Entry(_durations, "no kernel was called"),
 }

@@ -73,7 +73,7 @@ def memory(found: Memory, width: int = WIDE) -> Spec:
     }  # fmt: skip
     x = _time_axis(found.begin / time, found.end / time, time_unit)
     y = {
-        "field": "v", "type": "quantitative", "scale": {"domain": [0, 1.18 * found.peak / scale], "nice": False},
+        "field": "v", "type": "quantitative", "scale": {"domain": [0, 1.14 * found.peak / scale], "nice": False},
         "axis": {"title": None, "tickCount": 5, "labelExpr": f"datum.label + ' {unit}'", "domain": False, "ticks": False},
     }  # fmt: skip
     return _spec(
