@@ -1,5 +1,6 @@
 // Intel ITT: the library that INTEL_LIBITTNOTIFY64 names. The part of ITT that is linked into a program hands over the list
 // of its functions at its first call; what has no function of ours goes on to do nothing.
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <array>
@@ -275,11 +276,20 @@ const Ours kOurs[] = {
     ours("__itt_resume", resume),
 };
 
+// LLVM's OpenMP runtime tells ITT of every region and barrier, as frames. OMPT tells more of them, and they are nobody's marks.
+bool is_openmp_runtime(const void *address) {
+  Dl_info info;
+  if (!dladdr(address, &info) || !info.dli_fname) return false;
+  const char *slash = strrchr(info.dli_fname, '/');
+  const char *file = slash ? slash + 1 : info.dli_fname;
+  return strncmp(file, "libomp", 6) == 0 || strncmp(file, "libiomp", 7) == 0;
+}
+
 }  // namespace
 
 extern "C" OCCATRACE_EXPORT void __itt_api_init(Global *global, int) {
   if (!global || memcmp(global->magic, kMagic, sizeof kMagic) != 0 || !global->functions) return;
-  const bool traced = start();
+  const bool traced = !is_openmp_runtime(global) && start();
   static const bool once = traced && (after_fork(after_fork_child), true);
   (void)once;
   for (Function *f = global->functions; f->name; f++) {
