@@ -79,7 +79,10 @@ def run(args: argparse.Namespace) -> int:
     if args.filter_name is not None:
         regex(args.filter_name)
     variants = _variants(args.runs)
-    report, worst = compare(_collect(variants, args.only or KINDS, args.names))
+    collected, remarks = _collect(variants, args.only or KINDS, args.names)
+    report, worst = compare(collected)
+    for remark in remarks:
+        print(f"! {remark}", file=sys.stderr)
     report = Selection(name=args.filter_name).apply(report)
     places = [place for place, column in enumerate(report.columns) if column.name.startswith("verdict")]
     if args.changed:
@@ -119,7 +122,10 @@ def _variants(words: Sequence[str]) -> dict[str, list[Path]]:
     return out
 
 
-def _collect(variants: Mapping[str, Sequence[Path]], kinds: Sequence[str], names: str) -> dict[str, list[Run]]:
+def _collect(
+    variants: Mapping[str, Sequence[Path]], kinds: Sequence[str], names: str
+) -> tuple[dict[str, list[Run]], list[str]]:
+    """What is compared of each run, and what must be said of them."""
     from occatrace import losses
     from occatrace.compare import collect, has_occa_kernels
     from occatrace.tables import open_store
@@ -130,12 +136,13 @@ def _collect(variants: Mapping[str, Sequence[Path]], kinds: Sequence[str], names
         with open_store(folder) as store:
             occa = occa and has_occa_kernels(store)
     out: dict[str, list[Run]] = {}
+    remarks: list[str] = []
     for label, folders in variants.items():
         for folder in folders:
             with open_store(folder) as store:
                 found = collect(store, kinds, occa=occa, names=names)
-                for line in losses.read(store.con, store.problems, facts[folder]).lines():
-                    print(f"! {label}: {line}", file=sys.stderr)
+                lost = losses.read(store.con, store.problems, facts[folder])
+                remarks += [f"{label}: {line}" for line in lost.lines()]
             if not found.series:
                 level = facts[folder].get("mode")
                 why = " (recorded with -m tally: counts, no single calls)" if level == "tally" else ""
@@ -143,10 +150,8 @@ def _collect(variants: Mapping[str, Sequence[Path]], kinds: Sequence[str], names
             out.setdefault(label, []).append(found)
     levels = {str(f.get("mode")) for f in facts.values() if f.get("mode")}
     if len(levels) > 1:
-        print(
-            f"! recorded at different levels ({', '.join(sorted(levels))}): calls of functions differ", file=sys.stderr
-        )
-    return out
+        remarks.append(f"recorded at different levels ({', '.join(sorted(levels))}): calls of functions differ")
+    return out, remarks
 
 
 def _brief(report: Report, labels: Sequence[str]) -> Report:
