@@ -259,10 +259,19 @@ def _reason(store: Store, error: duckdb.Error) -> str:
 
 
 def _rows(con: duckdb.DuckDBPyConnection, entry: Definition) -> list[tuple[Any, ...]]:
-    result = con.execute(entry.sql)
+    return rows_of(con.execute(entry.sql), entry)
+
+
+def rows_of(result: duckdb.DuckDBPyConnection, entry: Definition) -> list[tuple[Any, ...]]:
+    """Rows of a query with a report's columns, in any order, as rows of the report."""
     order = {column[0]: i for i, column in enumerate(result.description or ())}
-    picked = [(order[column.name], column) for column in entry.columns]
-    return [tuple(_plain(row[i], column) for i, column in picked) for row in result.fetchall()]
+    picked = [order[column.name] for column in entry.columns]
+    return [plain(tuple(row[i] for i in picked), entry) for row in result.fetchall()]
+
+
+def plain(row: tuple[Any, ...], entry: Definition) -> tuple[Any, ...]:
+    """A row in the types that a report promises."""
+    return tuple(_plain(value, column) for value, column in zip(row, entry.columns, strict=True))
 
 
 def _scoped(entry: Definition, scoped: Scoped) -> Report:

@@ -1,0 +1,133 @@
+"""Partial summaries add up: of all parts together they say what the reports say of the whole."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from occatrace import partial, reports
+from occatrace.tables import Store, connect, open_store
+from tests.support.fake import MODEL, FakeTrace, run_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def simulate_ranks() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("simulate_ranks", str(ROOT / "tools" / "simulate_ranks"))
+    spec = importlib.util.spec_from_loader("simulate_ranks", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def job(folder: Path, ranks: list[int], size: int, seed: int = 0) -> Store:
+    """A run in which each rank calls kernels and functions, some of which overlap and some fail."""
+    trace = FakeTrace()
+    for rank in ranks:
+        random = np.random.default_rng(1000 * seed + rank)
+        main = trace.process(1000 + rank, rank=rank, size=size)
+        names = {text: main.name(text) for text in ("Serial", "OpenMP", "a.okl", "one", "two")}
+        for number, kernel in enumerate(("one", "two"), 1):
+            main.record(
+                "kernel",
+                5,
+                id=number,
+                name=names[kernel],
+                mode=names["Serial"],
+                source=names["a.okl"],
+                line=number,
+                binary=0,
+            )
+        for _ in range(30):
+            start = int(random.integers(10, 50_000))
+            length = int(random.integers(1, 3000))
+            main.call("occa:kernel_run", start, start + length, kernel=int(random.integers(1, 3)), launches=0, error=0)
+            main.call(
+                "opencl:clFinish", start, start + length // 2, command_queue=1, ret=-5 * int(random.integers(0, 2))
+            )
+        trace.tally(main, "opencl:clRetainMemObject", [int(v) for v in random.integers(100, 900, 50 + rank)], 60_000)
+        main.record("exit", 100_000, reason=0)
+    folder.mkdir(exist_ok=True)
+    return open_store(run_folder(folder), model=MODEL, open_trace=trace.open)
+
+
+def same(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> None:
+    assert len(found) == len(expected)
+    for row, wanted in zip(found, expected, strict=True):
+        for value, other in zip(row, wanted, strict=True):
+            if isinstance(other, float) or isinstance(value, float):
+                assert value == pytest.approx(other, rel=1e-9, abs=1e-9)
+            else:
+                assert value == other
+
+
+def test_parts_make_the_whole(tmp_path: Path) -> None:
+    parts = []
+    for at in (0, 3, 5):
+        with job(tmp_path / f"part{at}", list(range(at, {0: 3, 3: 5, 5: 8}[at])), 8) as store:
+            partial.make(store.con)
+            parts.append(partial.columns(store.con))
+    with job(tmp_path / "whole", list(range(8)), 8) as store, duckdb.connect() as con:
+        # As a tree, in any order.
+        partial.load(con, [partial.merge_columns([parts[2], parts[0]]), parts[1]])
+        for name in partial.NAMES:
+            expected = reports.make(store, name).rows
+            assert expected or name in ("gpu_mem_time_sum", "gpu_mem_size_sum", "gpu_kern_sum")
+            same(list(partial.report(con, name, 8).rows), list(expected))
+        assert [r.name for r in partial.summary(con, 8)] == [
+            r.name for r in reports.summary(store) if r.name != "rank_sum"
+        ]
+
+
+def test_overlaps_are_counted_once(tmp_path: Path) -> None:
+    with job(tmp_path / "run", [0], 1) as store:
+        store.con.execute(
+            "CREATE TEMP TABLE loaded_busy AS SELECT 'a' AS what, n AS name, '' AS mode, '' AS source, '' AS parent, s::UBIGINT"
+            " AS s, e::UBIGINT AS e"
+            " FROM (VALUES ('x', 5, 9), ('x', 1, 3), ('x', 3, 4), ('x', 6, 7), ('y', 0, 100), ('x', 20, 21)) v(n, s, e)"
+        )
+        partial._join_intervals(store.con, "loaded_busy")
+        rows = store.con.execute("SELECT name, s, e FROM busy ORDER BY ALL").fetchall()
+        assert rows == [("x", 1, 4), ("x", 5, 9), ("x", 20, 21), ("y", 0, 100)]
+
+
+@pytest.mark.parametrize("fan", [512, 3])
+def test_simulated_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fan: int) -> None:
+    """200 ranks on 13 nodes: counts are exact, the extremes are those of some rank."""
+    monkeypatch.setattr(partial, "FAN", fan)
+    with job(tmp_path / "job", list(range(4)), 4) as store:
+        calls = dict(store.con.execute("SELECT function, sum(calls) FROM call_stats GROUP BY 1").fetchall())
+    tool = simulate_ranks()
+    monkeypatch.setattr(tool, "open_store", lambda run: open_store(run, model=MODEL))
+    folders = tool.simulate(200, tmp_path / "job" / "run", tmp_path / "out", per_node=16)
+    assert len(folders) == 13
+    made = {report.name: report for report in tool.merge(folders, tmp_path / "merged", 200)}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["job", "merged", "out"]
+    names = [c.name for c in made["api_sum"].columns]
+    for row in made["api_sum"].rows:
+        entry = dict(zip(names, row, strict=True))
+        if entry["name"] != "clRetainMemObject":  # not alike in all ranks
+            assert entry["calls"] == 50 * calls[entry["name"]]
+    names = [c.name for c in made["rank_balance"].columns]
+    for row in made["rank_balance"].rows:
+        entry = dict(zip(names, row, strict=True))
+        assert entry["ranks"] == 200
+        assert entry["min_ns"] < entry["avg_ns"] < entry["max_ns"]
+        assert 0 <= entry["min_rank"] < 200 and 0 <= entry["max_rank"] < 200
+        assert 5 < entry["imbalance"] < 200
+        # The rank that is named has what is said of it.
+        with connect() as con:
+            folder = folders[entry["max_rank"] // 16]
+            con.execute(f"CREATE VIEW s AS SELECT * FROM '{folder}/state.parquet'")
+            assert con.execute(
+                "SELECT count(*) FROM s WHERE name = ? AND most_rank = ? AND most = ?",
+                [entry["name"], entry["max_rank"], entry["max_ns"]],
+            ).fetchall() != [(0,)]
