@@ -2,7 +2,7 @@
 
     python tests/bench/large_timeline.py [--gigabytes 2.3] [--no-load]
 
-takes minutes, that much disk, and about 10 GB of memory for loading.
+takes minutes, that much disk, and about 14 GB of memory for loading.
 """
 
 from __future__ import annotations
