@@ -26,8 +26,7 @@ ordered AS (
 holes AS (SELECT key, thread, until, queued_ns, s - until AS ns FROM ordered WHERE s > until),
 enqueuing AS (SELECT DISTINCT thread, seq FROM activities WHERE kind NOT IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'map')),
 waiting AS (
-    SELECT thread, start_ns, end_ns, function FROM calls
-    WHERE (function LIKE 'cl%' OR function LIKE 'cu%' OR function LIKE 'hip%') AND (thread, seq) NOT IN (SELECT (thread, seq) FROM enqueuing)
+    SELECT thread, start_ns, end_ns, function FROM calls ANTI JOIN enqueuing USING (thread, seq) WHERE api != 'occa'
 ),
 outer_waiting AS (SELECT thread, start_ns, end_ns, function FROM calls WHERE api = 'occa' AND function != 'occa::kernel::run'),
 dry AS (

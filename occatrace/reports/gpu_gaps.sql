@@ -9,7 +9,7 @@
 -- column: gap_ns ns Gap
 -- column: start_ns ns From (since the first call or work of the run)
 -- column: call_share percent In the call (how much of the gap)
--- column: call text Call (empty: the program was in no traced call)
+-- column: call text Call (empty: none that fills a tenth of it; the program did something else)
 -- column: after text After (the work that ended before it)
 -- column: before text Before (the work that began after it)
 -- column: name text Device
@@ -28,7 +28,7 @@ within AS (
 ),
 causes AS (SELECT key, place, arg_max(function, ns) AS call, max(ns) AS ns FROM within GROUP BY ALL),
 spans AS (SELECT key, max(e) - min(s) AS length FROM work GROUP BY key)
-SELECT share(s - until, length) AS share, s - until AS gap_ns, until - run_zero() AS start_ns, share(coalesce(c.ns, 0), s - until) AS call_share,
+SELECT share(s - until, length) AS share, s - until AS gap_ns, until - run_zero() AS start_ns, CASE WHEN c.call IS NOT NULL THEN share(c.ns, s - until) END AS call_share,
        coalesce(c.call, '') AS call, after, h.name AS before, d.name AS name
-FROM holes h JOIN spans USING (key) LEFT JOIN causes c USING (key, place) JOIN devices d ON d.device = h.key
-ORDER BY key, place
+FROM holes h JOIN spans USING (key) LEFT JOIN causes c ON c.key = h.key AND c.place = h.place AND 10 * c.ns >= h.s - h.until JOIN devices d ON d.device = h.key
+ORDER BY h.key, h.place

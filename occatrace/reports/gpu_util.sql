@@ -19,7 +19,7 @@
 -- column: long_gaps count Longer (10 ms and more)
 -- column: longest_gap_ns ns Longest gap
 -- column: call_share percent Of it (how much of the longest gap the call fills)
--- column: call text In the call (of the thread that enqueued the work after the longest gap; empty: in no traced call)
+-- column: call text In the call (of the thread that enqueued the work after the longest gap; empty: no call fills a tenth of it, the program did something else)
 -- column: name text Device or queue
 WITH places AS (
     SELECT device, NULL AS queue, start_ns AS s, greatest(start_ns, end_ns) AS e, thread FROM activities
@@ -50,8 +50,8 @@ SELECT share(busy, length) AS share, busy AS busy_ns, total AS total_ns, CASE WH
        length AS span_ns, length - busy AS idle_ns, calls, coalesce(gaps, 0) AS gaps, coalesce(gaps_10us, 0) AS gaps_10us,
        coalesce(gaps_100us, 0) AS gaps_100us, coalesce(gaps_1ms, 0) AS gaps_1ms, coalesce(gaps_10ms, 0) AS gaps_10ms,
        coalesce(long_gaps, 0) AS long_gaps, coalesce(longest, 0) AS longest_gap_ns,
-       CASE WHEN longest > 0 THEN share(coalesce(c.ns, 0), longest) END AS call_share, coalesce(c.call, '') AS call,
+       CASE WHEN c.call IS NOT NULL THEN share(c.ns, longest) END AS call_share, coalesce(c.call, '') AS call,
        coalesce(d.name, 'unknown device') || CASE WHEN k.queue IS NULL THEN '' ELSE ', queue ' || q.id END AS name
-FROM sums JOIN busy(intervals) USING (key) LEFT JOIN holes USING (key) LEFT JOIN causes c USING (key) JOIN keys k USING (key)
+FROM sums JOIN busy(intervals) USING (key) LEFT JOIN holes USING (key) LEFT JOIN causes c ON c.key = holes.key AND 10 * c.ns >= longest JOIN keys k USING (key)
 LEFT JOIN devices d USING (device) LEFT JOIN queues q ON q.queue = k.queue
 ORDER BY k.key
