@@ -54,7 +54,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=tuple(_SUFFIXES),
         help="perfetto (default); csv: a row per slice, without counters and arrows; json: Chrome's trace events, for tools"
-        " that know nothing else: five times as large and slow to load, times are rounded where a reader takes them for"
+        " that know nothing else: six times as large and slow to load, times are rounded where a reader takes them for"
         " doubles, arrows end at the nearest slice, lanes are threads, hosts and command lines are labels. Also known by"
         " FILE's suffix: .csv, .json",
     )
