@@ -20,8 +20,9 @@ Select = Callable[[Sequence[Report]], Sequence[Report]]
 
 # Reports in the order of the page; others that there are follow. Left out are lists of single events, and what is plotted.
 FIRST = (
-    "advice", "occa_kern_sum", "gpu_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "gpu_util", "mem_usage", "mem_leaks",
-    "mem_churn", "kern_exec_sum", "occa_kern_build_sum", "first_call", "api_sum",
+    "advice", "rank_balance", "occa_kern_sum", "occa_kern_bw", "gpu_kern_sum", "range_sum", "range_gpu_proj_sum",
+    "gpu_mem_time_sum", "gpu_mem_size_sum", "gpu_util", "mem_usage", "mem_leaks", "mem_churn", "mpi_event_sum", "openmp_sum",
+    "kern_exec_sum", "occa_kern_build_sum", "first_call", "api_sum",
 )  # fmt: skip
 _WITHOUT = ("hist", "occa_api_sum")  # plotted; a part of api_sum
 
@@ -83,12 +84,13 @@ def _tiles(store: Store, tables: plots.Source, made: Mapping[str, Report]) -> li
         return [dict(zip((c.name for c in report.columns), row, strict=True)) for row in report.rows] if report else []
 
     out = []
-    processes, threads, ns = store.con.execute(
-        "SELECT count(*), (SELECT count(*) FROM threads), max(end_ns)::BIGINT - min(start_ns)::BIGINT FROM processes"
+    processes, ranks, threads, ns = store.con.execute(
+        "SELECT count(*), count(DISTINCT rank), (SELECT count(*) FROM threads), max(end_ns)::BIGINT - min(start_ns)::BIGINT"
+        " FROM processes"
     ).fetchall()[0]
     if ns is not None:
         more = f"{processes:,} process{'es' if processes != 1 else ''}, {threads:,} thread{'s' if threads != 1 else ''}"
-        out.append(Tile("Run", duration(ns), more))
+        out.append(Tile("Run", duration(ns), f"{ranks:,} ranks, {more}" if ranks > 1 else more))
     kernels = tables.kernels
     if kernels:
         all_of_them = [*kernels.kernels, *([kernels.others] if kernels.others else [])]
