@@ -23,7 +23,7 @@ from occatrace import model as model_module
 from occatrace.calls import CallsWriter
 from occatrace.ingest import FirstPass, HostTrace, Reader
 from occatrace.model import Model
-from occatrace.run import RunError
+from occatrace.run import RunError, open_run
 from occatrace.schema import BY_NAME, CALLS, MOMENTS, SCHEMA_VERSION, TABLES, Table
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
@@ -128,7 +128,7 @@ class Store:
 
     def _write_calls(self, folder: Path) -> None:
         traces = _host_traces(self.run, self._open_trace)
-        if not traces:
+        if not traces and not _recorded_nothing(self.run):
             raise StoreError(f"{self.run}: the trace is gone, so the single calls cannot be shown; summaries still can")
         partial = folder.with_name(f"calls.partial-{os.getpid()}")
         try:
@@ -238,7 +238,7 @@ def _build(
             _build_from_nodes(run, partial, con, model, open_trace, [trace.host for trace in traces])
             _put_in_place(partial, path)
             return None
-        if not traces:
+        if not traces and not _recorded_nothing(run):
             raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
         problems = FirstPass(con, model).run(traces)
         partial.mkdir(mode=0o700)
@@ -255,6 +255,15 @@ def _build(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return None if len(traces) > 1 else problems
+
+
+def _recorded_nothing(run: Path) -> bool:
+    """Whether a run ended without having traced any process: then it has no trace, and its tables are empty."""
+    try:
+        info = open_run(run).info
+    except RunError:
+        return False
+    return info.ended is not None and not info.processes
 
 
 def _put_in_place(made: Path, path: Path) -> None:

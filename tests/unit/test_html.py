@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 pytest.importorskip("duckdb")
 
 from occatrace import flamegraph, page, reports
+from occatrace.cli.dispatch import main
 from occatrace.losses import Losses
 from occatrace.plots import draw
 from occatrace.render import Document, html, html_flame, renderer
@@ -183,6 +185,35 @@ def test_empty_run(tmp_path: Path) -> None:
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
         found = harmless(written(page.collect(store, {"program": ["app"]})))
     assert "Process 100" in found.text and "nothing was recorded" in found.text.lower()
+
+
+def test_run_that_recorded_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that used nothing that is traced leaves no trace: its page says that, and so does every other view."""
+    facts = {
+        "schema": 1,
+        "program": ["true"],
+        "started": "a",
+        "ended": "b",
+        "exit_status": 0,
+        "processes": [],
+        "notes": ["nothing"],
+    }
+    (tmp_path / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+    path = tmp_path / "x.html"
+    assert main(["report", str(tmp_path), "--format", "html", "-o", str(path)]) == 0
+    found = harmless(path.read_text(encoding="utf-8"))
+    assert "Nothing was recorded" in found.text and "trace is gone" not in found.text
+    assert main(["flamegraph", str(tmp_path), "-o", str(tmp_path / "f.html")]) == 0
+    assert "No single calls were recorded" in harmless((tmp_path / "f.html").read_text(encoding="utf-8")).text
+    assert main(["report", str(tmp_path), "--plot", "mem"]) == 2
+    assert "no allocation was recorded" in capsys.readouterr().err
+    # One whose trace was lost is another matter.
+    facts["processes"] = [100]
+    (tmp_path / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+    shutil.rmtree(tmp_path / "tables")
+    assert main(["report", str(tmp_path), "--format", "html", "-o", str(tmp_path / "y.html")]) == 2
+    assert "neither tables nor a trace" in capsys.readouterr().err and not (tmp_path / "y.html").exists()
+    assert [f.name for f in tmp_path.glob(".y.html*")] == []
 
 
 def test_without_the_library(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,9 @@ def test_viewer(nested: Run, browser: Browser, look: str, tmp_path: Path, keep: 
     browser.run(
         "(() => { const i = document.querySelector('input'); i.value = '/^(setup|step)$/'; i.dispatchEvent(new Event('input')); })()"
     )
-    found = browser.run(f"{frames}.filter(f => f.classList.contains('found')).map(f => f.getAttribute('aria-label').split(':')[0])")
+    found = browser.run(
+        f"{frames}.filter(f => f.classList.contains('found')).map(f => f.getAttribute('aria-label').split(':')[0])"
+    )
     assert sorted(found) == ["setup", "step"]
     assert browser.run("document.querySelector('.told').textContent").startswith("found: ")
     # Memory.

@@ -16,6 +16,7 @@ from occatrace.render import renderer
 from occatrace.render.text import cell
 from occatrace.reports import definition
 from occatrace.tables import open_store
+from occatrace.units import size
 from tests.integration.html.conftest import Keep, Run
 from tests.integration.reports.conftest import occa_prof
 from tests.support.browser import Browser
@@ -99,6 +100,30 @@ def test_plots_show_the_numbers(run: Run, file: Path, browser: Browser) -> None:
     )
     for row in rows:
         assert f"{row['calls']:,} call{'s' if row['calls'] > 1 else ''}, median " in words
+
+
+def test_memory_is_that_of_the_report(run: Run, file: Path, browser: Browser) -> None:
+    """One device: the peak of the curve is the high water of its allocations, and all of it comes back."""
+    api = "opencl" if run.mode == "OpenCL" else "occa"
+    told = json.loads(occa_prof("report", run.folder, "--report", "mem_usage", "--format", "json").stdout)
+    rows = [row for row in told["reports"][0]["rows"] if row["api"] == api and row["kind"] not in ("slice", "wrapped")]
+    high = max(row["high_water_bytes"] for row in rows)
+    show(browser, file, LOOKS["light"])
+    data = browser.run("JSON.parse(document.getElementById('hover-mem').textContent)")
+    assert max(map(sum, zip(*(series["values"] for series in data["series"]), strict=True))) == high > 0
+    assert sum(series["values"][-1] for series in data["series"]) == sum(row["in_use_bytes"] for row in rows)
+    words = browser.run("[...document.querySelectorAll('#plot-mem .broad text')].map(t => t.textContent)")
+    assert f"peak {size(high)}" in words
+
+
+def test_ranges_have_their_tables(nested: Run, browser: Browser, tmp_path: Path) -> None:
+    """What a run has beyond calls is on its page by itself."""
+    path = tmp_path / "nested.html"
+    assert occa_prof("report", nested.folder, "--format", "html", "-o", path).returncode == 0
+    show(browser, path, LOOKS["light"])
+    names = browser.run("[...document.querySelectorAll('[data-report=range_sum] tbody th')].map(t => t.textContent)")
+    assert {"run", "setup", "step", "exchange"} <= set(names)
+    assert browser.run("document.querySelectorAll('[data-report^=mpi_]').length") == 0
 
 
 def kernels(run: Run) -> list[dict[str, Any]]:
