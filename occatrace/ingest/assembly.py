@@ -305,7 +305,9 @@ class Assembly:
         self._con.execute("CREATE OR REPLACE TEMP TABLE slots AS SELECT * FROM batch")
         self._con.unregister("batch")
         for gathered in GATHERED:
-            self._con.execute(gathered.insert(self._model))
+            # Planning a query costs more than all else of a small run: what there is nothing of is not asked for.
+            if self._con.execute(f"SELECT 1 FROM {gathered.raw} LIMIT 1").fetchall():
+                self._con.execute(gathered.insert(self._model))
 
 
 _NUMPY = {

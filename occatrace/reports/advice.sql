@@ -62,7 +62,7 @@ outer_builds AS (
     SELECT *, max(end_ns) OVER (PARTITION BY thread ORDER BY start_ns, end_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM builds
 ),
 jit AS (
-    SELECT count(*) AS n, count(*) FILTER (cached) AS hits, sum(span(start_ns, end_ns)) AS ns FROM outer_builds WHERE until IS NULL OR start_ns >= until
+    SELECT count(*) AS n, count(*) FILTER (cached) AS hits, count(cached) AS known, sum(span(start_ns, end_ns)) AS ns FROM outer_builds WHERE until IS NULL OR start_ns >= until
 ),
 
 use AS (
@@ -117,8 +117,10 @@ signs AS (
            'allocate once before the loop, or use a memory pool' FROM churn, run WHERE n >= 20 AND frees >= 19 AND ns > 0.01 * run.length_ns
     UNION ALL
     SELECT ns, 'kernel builds',
-           format('{:,} builds took {:.1f} ms, {:.0f} % of the run; {:,} of them found their binary in the cache', n, ns / 1e6, share(ns, run.length_ns), hits),
-           CASE WHEN hits < n THEN 'keep OCCA_CACHE_DIR (or the driver''s cache) between runs; build before the timed part'
+           format('{:,} builds took {:.1f} ms, {:.0f} % of the run', n, ns / 1e6, share(ns, run.length_ns))
+               || CASE WHEN known > 0 THEN format('; {:,} of {:,} by OCCA found their binary in the cache', hits, known) ELSE '' END,
+           CASE WHEN known = 0 THEN 'keep the driver''s cache between runs, or load binaries; build before the timed part'
+                WHEN hits < known THEN 'keep OCCA_CACHE_DIR between runs; build before the timed part'
                 ELSE 'build before the timed part; share kernels instead of building them again' END
     FROM jit, run WHERE n > 0 AND jit.ns > 0.2 * run.length_ns
     UNION ALL

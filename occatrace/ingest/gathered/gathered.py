@@ -28,7 +28,7 @@ class Gathered:
     columns: Callable[[ThreadMap, Columns], Columns]
     """The raw columns of a batch, without `slot`."""
     insert: Callable[[Model], str]
-    """SQL that fills the store's table from the raw one."""
+    """SQL that fills the store's table from the raw one; not run where that is empty."""
     texts: tuple[str, ...] = ()
     """Fields of the event that are strings: `columns` gets their texts."""
 
