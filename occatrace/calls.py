@@ -20,7 +20,8 @@ from occatrace.schema import CALLS
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 
-_PART_ROWS = 1 << 20  # rows of one Parquet file
+_PART_ROWS = 1 << 20  # rows of one Parquet file, where it is put together from small batches
+_DIRECT_ROWS = 1 << 16  # a batch of so many rows is a file of its own: collecting it first would double the work
 _SHORT = 16  # arrays up to this length are built from columns, longer ones by grouping
 _HEADER = ("tid", "seq", "start", "ts")
 
@@ -104,9 +105,12 @@ class CallsWriter:
         if sink is None:
             sink = self._sinks[key] = _Sink(function, f"calls_{len(self._sinks)}", self._folder / key)
             sink.folder.mkdir(mode=0o700)
-            self._con.execute(f"CREATE TABLE {sink.table} AS {batch.sql()}")
-        else:
-            self._con.execute(f"INSERT INTO {sink.table} BY NAME {batch.sql()}")
+            self._con.execute(f"CREATE TABLE {sink.table} AS {batch.sql()} LIMIT 0")
+        if len(slots) >= _DIRECT_ROWS:
+            self._write(sink, batch.sql())
+            self._con.unregister("batch")
+            return
+        self._con.execute(f"INSERT INTO {sink.table} BY NAME {batch.sql()}")
         self._con.unregister("batch")
         sink.rows += len(slots)
         if sink.rows >= _PART_ROWS:
@@ -134,10 +138,13 @@ class CallsWriter:
     def _flush(self, sink: _Sink) -> None:
         if not sink.rows:
             return
-        file = sql_text(str(sink.folder / f"{sink.parts:04}.parquet"))
-        self._con.execute(f"COPY {sink.table} TO {file} (FORMAT parquet, COMPRESSION zstd)")
+        self._write(sink, f"FROM {sink.table}")
         self._con.execute(f"TRUNCATE {sink.table}")
         sink.rows = 0
+
+    def _write(self, sink: _Sink, rows: str) -> None:
+        file = sql_text(str(sink.folder / f"{sink.parts:04}.parquet"))
+        self._con.execute(f"COPY ({rows}) TO {file} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)")
         sink.parts += 1
 
 

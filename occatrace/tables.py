@@ -59,7 +59,10 @@ def connect(temporary: Path | None = None) -> duckdb.DuckDBPyConnection:
     }
     if temporary:
         config["temp_directory"] = str(temporary)
-    return duckdb.connect(config=config)
+    con = duckdb.connect(config=config)
+    # It would write into the standard output, where the report goes, as soon as a query takes two seconds.
+    con.execute("SET enable_progress_bar = false")
+    return con
 
 
 @dataclass

@@ -94,7 +94,8 @@ class Choice:
         from occatrace import reports
 
         scoped = self.scoped(store)
-        made = [reports.make(store, name, scoped) for name in names] if names else reports.summary(store, scoped)
+        first = self.rows if self.sort is None and self.name is None else None
+        made = [reports.make(store, name, scoped, first) for name in names] if names else reports.summary(store, scoped)
         return self.rows_of(made)
 
     def rows_of(self, made: Sequence[Report]) -> list[Report]:

@@ -234,14 +234,16 @@ def prepare(con: duckdb.DuckDBPyConnection) -> None:
     con.execute((_FOLDER / "_views.sql").read_text(encoding="utf-8"))
 
 
-def make(store: Store, name: str, scoped: Scoped | None = None) -> Report:
-    """Run a report on the tables of a run, or on a part of them."""
+def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None = None) -> Report:
+    """Run a report on the tables of a run, or on a part of them. `rows`: in the report's own order no more are wanted, so
+    that a list of all calls need not be made to see its beginning (more may come)."""
     entry = definition(name)
     if entry.needs_calls:
         store.functions()
     try:
         if scoped is None or scoped.plain:
-            return Report(entry, _rows(store.con, entry))
+            parts = any(column.unit == "parent" for column in entry.columns)
+            return Report(entry, _rows(store.con, entry, None if parts else rows))
         return _scoped(entry, scoped)
     except duckdb.Error as error:
         raise RunError(f"{name}: {_reason(store, error)}") from error
@@ -258,8 +260,8 @@ def _reason(store: Store, error: duckdb.Error) -> str:
     return f"a table cannot be read ({text}); remove {store.path} to make the tables again from the trace"
 
 
-def _rows(con: duckdb.DuckDBPyConnection, entry: Definition) -> list[tuple[Any, ...]]:
-    return rows_of(con.execute(entry.sql), entry)
+def _rows(con: duckdb.DuckDBPyConnection, entry: Definition, rows: int | None = None) -> list[tuple[Any, ...]]:
+    return rows_of(con.execute(entry.sql if rows is None else f"{entry.sql}\nLIMIT {rows}"), entry)
 
 
 def rows_of(result: duckdb.DuckDBPyConnection, entry: Definition) -> list[tuple[Any, ...]]:

@@ -18,11 +18,28 @@ samples AS (
     SELECT 'kernel', k.name || ' [' || k.mode || ']', r.start_ns, CASE WHEN host_mode(k.mode) THEN span(r.start_ns, r.end_ns) ELSE w.ns END
     FROM kernel_runs r JOIN kernels k USING (kernel) LEFT JOIN work w ON w.thread = r.thread AND w.run_seq = r.seq
 ),
-groups AS (
-    SELECT kind, name, min(start_ns) AS first_at, arg_min(v, start_ns) AS first, count(*) AS calls, row_number() OVER (ORDER BY kind, name) AS key
-    FROM samples WHERE v IS NOT NULL GROUP BY kind, name HAVING count(*) > 1
+-- One pass over the samples: what falls into each bucket, and which of it came first.
+cells AS (
+    SELECT kind, name, bucket(v) AS b, count(*) AS n, min(start_ns) AS begun, arg_min(v, start_ns) AS v, sum(v) AS total,
+           min(v) AS lowest, max(v) AS highest
+    FROM samples WHERE v IS NOT NULL GROUP BY ALL
 ),
-rest AS (SELECT g.key, s.v FROM samples s JOIN groups g USING (kind, name) WHERE s.start_ns > g.first_at AND s.v IS NOT NULL)
+groups AS (
+    SELECT kind, name, arg_min(v, begun) AS first, arg_min(b, begun) AS first_bucket, sum(n) AS calls, row_number() OVER (ORDER BY kind, name) AS key
+    FROM cells GROUP BY kind, name HAVING sum(n) > 1
+),
+-- Without the first. Where one is left in its bucket it is known exactly.
+rest AS (
+    SELECT g.key, c.n - (c.b = g.first_bucket)::INTEGER AS n,
+           CASE WHEN c.b != g.first_bucket OR c.n > 2 THEN bucket_middle(c.b) ELSE c.total - g.first END AS value,
+           CASE WHEN c.b != g.first_bucket OR c.n > 2 THEN c.lowest ELSE c.total - g.first END AS lowest,
+           CASE WHEN c.b != g.first_bucket OR c.n > 2 THEN c.highest ELSE c.total - g.first END AS highest
+    FROM cells c JOIN groups g USING (kind, name) WHERE c.n > (c.b = g.first_bucket)::INTEGER
+),
+bounds AS (SELECT key, min(lowest) AS lowest, max(highest) AS highest FROM rest GROUP BY key),
+others AS (
+    SELECT key, least(greatest(median, lowest), highest) AS median FROM medians(rest) JOIN bounds USING (key)
+)
 SELECT first::DOUBLE - median AS penalty_ns, first AS first_ns, median AS med_ns,
        CASE WHEN median > 0 THEN first / median END AS ratio, g.calls, kind, name
-FROM groups g JOIN statistics(rest) USING (key) ORDER BY penalty_ns DESC, name
+FROM groups g JOIN others USING (key) ORDER BY penalty_ns DESC, name

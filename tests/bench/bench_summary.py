@@ -1,4 +1,6 @@
-"""The summary of a trace of many calls: calls per second with each decoder, and peak memory."""
+"""The summary of a trace of many calls: calls per second with each decoder, 2 and 128 threads, and peak memory. Budget: 15
+million calls/s with the fast decoder and 6 through babeltrace2 on 2 cores, whatever the threads; nothing may be lost in the
+recording. The start of the analysis (0.3 s) is in the figures."""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-CALLS = 4_000_000
+from tests.bench.recording import record
+
+CALLS = 16_000_000
 ROUNDS = 3
 
 # Times of the first analysis with its reports, and of the same from the tables; in a process of its own.
@@ -37,16 +40,11 @@ print(json.dumps({"wall": first[0], "cpu": first[1], "calls": int(first[2]), "ag
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / "many_calls"
-        subprocess.run(
-            ["g++", "-O2", "-o", program, HERE / "programs" / "many_calls.cpp", "-lOpenCL", "-lpthread"], check=True
-        )
         print(f"{'trace':<24}{'decoder':<14}{'calls':>12}{'wall s':>9}{'cpu s':>9}{'M calls/s':>11}", end="")
         print(f"{'again s':>9}{'peak MB':>9}")
         for threads in (2, 128):
             run = Path(folder) / f"run{threads}"
-            record = [sys.executable, "-m", "occatrace.cli", "-q", "-m", "full", "-o", run, program, str(threads)]
-            subprocess.run([*record, str(CALLS // threads)], check=True, stdout=subprocess.DEVNULL)
+            record(run, threads=threads, calls=CALLS)
             for decoder in ("fast", "babeltrace2"):
                 measured = [measure(run, decoder) for _ in range(ROUNDS)]
                 best = min(measured, key=lambda m: m["wall"])

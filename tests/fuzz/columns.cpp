@@ -11,6 +11,11 @@
 
 using namespace occatrace::columns;
 
+// The other decoder is not linked; nothing here asks for it.
+namespace occatrace::columns {
+std::unique_ptr<Source> open_babeltrace(const std::string &, const SourceOptions &, Output &) { abort(); }
+} // namespace occatrace::columns
+
 namespace {
 
 const std::string &folder() {
