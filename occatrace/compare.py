@@ -239,7 +239,7 @@ def between_runs(a: Mapping[Any, Sequence[Series]], b: Mapping[Any, Sequence[Ser
         spread = _NORMAL * float(np.median(np.abs(others - centre))) if n else 0.0
         if n < _KNOWN:
             spread = float(np.sqrt((n * spread**2 + _PRIOR_NAMES * _PRIOR**2) / (n + _PRIOR_NAMES)))
-        out[key] = _student(max(n, _PRIOR_NAMES)) * spread
+        out[key] = _student(n if n >= _KNOWN else n + _PRIOR_NAMES) * spread
     return out
 
 
@@ -266,8 +266,9 @@ def in_words(ratio: float) -> str:
     return f"{100 * (1 - ratio):.0f} % faster"
 
 
-def compare(variants: Mapping[str, Sequence[Run]]) -> tuple[Report, float]:
-    """A report with one row per name, and the worst slowdown (0.05: 5 %) of all. The first variant is the base."""
+def compare(variants: Mapping[str, Sequence[Run]], kinds: Sequence[str] = KINDS) -> tuple[Report, float]:
+    """A report with one row per name, and the worst slowdown (0.05: 5 %) of them. The first variant is the base. Names of
+    other kinds than the given ones only tell what the noise is."""
     labels = list(variants)
     gathered = [_by_name(runs, _ambiguous(variants)) for runs in variants.values()]
     first, *others = gathered
@@ -281,7 +282,8 @@ def compare(variants: Mapping[str, Sequence[Run]]) -> tuple[Report, float]:
     weight = {key: max(sum(s.total_ns for s in v[key]) / len(v[key]) for v in gathered if key in v) for key in names}
     rows: list[tuple[Any, ...]] = _totals(variants)
     worst = 0.0
-    for key in sorted(names, key=lambda key: (KINDS.index(key[0]), -weight[key], key)):
+    chosen = [key for key in names if key[0] in kinds]
+    for key in sorted(chosen, key=lambda key: (KINDS.index(key[0]), -weight[key], key)):
         row: list[Any] = [*key]
         for variant in gathered:
             row += _numbers(variant.get(key, ()))
@@ -371,7 +373,7 @@ def _notes(variants: Mapping[str, Sequence[Run]], spreads: Sequence[Mapping[Any,
     if any(len(runs) > 1 for runs in variants.values()):
         counts = ", ".join(f"{label}: {len(runs)}" for label, runs in variants.items())
         return [f"runs of each: {counts}; the noise is what they differ by"]
-    usual = max((float(np.median(list(spread.values()))) for spread in spreads if spread), default=0.0)
+    usual = max((float(np.median(list(spread.values()))) for spread in spreads if len(spread) > _KNOWN), default=0.0)
     bound = 100 * float(np.expm1(usual))
     if bound < 25:
         return []

@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
     if args.filter_name is not None:
         regex(args.filter_name)
     variants = _variants(args.runs)
-    collected, remarks = _collect(variants, args.only or KINDS, args.names)
-    report, worst = compare(collected)
+    collected, remarks = _collect(variants, args.names)
+    report, worst = compare(collected, args.only or KINDS)
     for remark in remarks:
         print(f"! {remark}", file=sys.stderr)
     report = Selection(name=args.filter_name).apply(report)
@@ -122,9 +122,7 @@ def _variants(words: Sequence[str]) -> dict[str, list[Path]]:
     return out
 
 
-def _collect(
-    variants: Mapping[str, Sequence[Path]], kinds: Sequence[str], names: str
-) -> tuple[dict[str, list[Run]], list[str]]:
+def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[str, list[Run]], list[str]]:
     """What is compared of each run, and what must be said of them."""
     from occatrace import losses
     from occatrace.compare import collect, has_occa_kernels
@@ -140,13 +138,13 @@ def _collect(
     for label, folders in variants.items():
         for folder in folders:
             with open_store(folder) as store:
-                found = collect(store, kinds, occa=occa, names=names)
+                found = collect(store, KINDS, occa=occa, names=names)
                 lost = losses.read(store.con, store.problems, facts[folder])
                 remarks += [f"{label}: {line}" for line in lost.lines()]
             if not found.series:
                 level = facts[folder].get("mode")
                 why = " (recorded with -m tally: counts, no single calls)" if level == "tally" else ""
-                raise RunError(f"{folder} has nothing to compare: none of {', '.join(kinds)} was recorded{why}")
+                raise RunError(f"{folder} has nothing to compare: none of {', '.join(KINDS)} was recorded{why}")
             out.setdefault(label, []).append(found)
     levels = {str(f.get("mode")) for f in facts.values() if f.get("mode")}
     if len(levels) > 1:
@@ -155,21 +153,22 @@ def _collect(
 
 
 def _brief(report: Report, labels: Sequence[str]) -> Report:
-    """Of two runs the columns that a verdict needs; of more, as people write it: a column per variant, and a word."""
-    if len(labels) == 2:
-        out = ("min_", "avg_", "max_", "first_")
-        kept = [p for p, c in enumerate(report.columns) if not c.name.startswith(out)]
-        definition = replace(report.definition, columns=tuple(report.columns[p] for p in kept))
-        return replace(report, definition=definition, rows=[tuple(row[p] for p in kept) for row in report.rows])
+    """As people write it: a column per variant (medians, and the sums of totals), and a word. Of two runs more than that."""
     places = {column.name: place for place, column in enumerate(report.columns)}
-    columns = [report.columns[places["kind"]], report.columns[places["name"]]]
-    picked: list[tuple[int, int | None]] = [(places["kind"], None), (places["name"], None)]
+    wanted = [("kind", ""), ("name", "")]
     for number, label in enumerate(labels, 1):
-        columns.append(replace(report.columns[places[f"med_ns_{number}"]], title=label))
-        picked.append((places[f"med_ns_{number}"], places[f"total_ns_{number}"]))
-        if number > 1:
-            columns.append(replace(report.columns[places[f"verdict_{number}"]], title=f"to {labels[0]}"))
-            picked.append((places[f"verdict_{number}"], None))
-    # Totals have no median.
-    rows = [tuple(row[a] if b is None or row[0] != "total" else row[b] for a, b in picked) for row in report.rows]
+        wanted.append((f"med_ns_{number}", label))
+        if number > 1 and len(labels) > 2:
+            wanted.append((f"verdict_{number}", f"to {labels[0]}"))
+    if len(labels) == 2:
+        wanted += [(f"{name}_2", "") for name in ("ratio", "verdict", "noise", "difference_ns")]
+        wanted += [(f"{name}_{number}", "") for name in ("calls", "total_ns") for number in (1, 2)]
+    columns, picked = [], []
+    for name, title in wanted:
+        column = report.columns[places[name]]
+        # Under names of their own: none of these is left out because other reports can do without it.
+        columns.append(replace(column, name=f"of_{name}", title=title) if title else column)
+        total = places[name.replace("med", "total")] if name.startswith("med") else places[name]
+        picked.append((places[name], total))
+    rows = [tuple(row[b] if row[0] == "total" else row[a] for a, b in picked) for row in report.rows]
     return replace(report, definition=replace(report.definition, columns=tuple(columns)), rows=rows)

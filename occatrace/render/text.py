@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from textwrap import wrap
 from typing import Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -21,6 +22,8 @@ _API_TITLES = {"occa": "OCCA", "opencl": "OpenCL", "cuda": "CUDA", "hip": "HIP",
 NUMERIC = ("percent", "ns", "bytes", "count", "number", *(u for u in (*TIMES, *SIZES) if u != "ns"))
 _NAME_WIDTH = 24
 _NARROWEST = 6
+_FIRST = 4  # columns that are never left out
+_SENTENCES = ("evidence", "advice")  # columns that go on in the next line where the terminal is too narrow
 _GAP = 2
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
 
@@ -95,12 +98,15 @@ def _print_table(
     columns = [
         c
         for c in columns
-        if c.name not in ("failed", "bytes", "source", "device", "errors")
+        if c.name not in ("failed", "bytes", "source", "device", "errors", "error", "okl")
         or any(v not in ("", "-", "0") for v in cells[c.name])
     ]
     columns, left_out = _fit(columns, cells, width)
-    console.print(Text(f"{title} ({definition.name})", style="bold"), end="")
-    console.print(Text(f"  % is {definition.share}" if definition.share else ""))
+    head = f"{title} ({definition.name})"
+    share = f"  % is {definition.share}" if definition.share else ""
+    apart = "\n" if width is not None and cell_len(head + share) > width else ""
+    console.print(Text(printable(head), style="bold"), end="")
+    console.print(Text(apart + share))
     for note in report.notes:
         console.print(Text(f"  {printable(note)}", style="italic"), soft_wrap=width is None)
     if not rows:
@@ -108,7 +114,11 @@ def _print_table(
         return
     widths = _widths(columns, cells, width)
     console.print(Text(_line(columns, widths, {c.name: c.title for c in columns}), style="dim"), soft_wrap=True)
-    lines = [_line(columns, widths, {c.name: cells[c.name][row] for c in columns}) for row in range(len(rows))]
+    lines = [
+        line
+        for row in range(len(rows))
+        for line in _lines(columns, widths, {c.name: cells[c.name][row] for c in columns})
+    ]
     failed = [row for row, value in enumerate(cells.get("failed", ())) if value not in ("0", "-")]
     if width is not None and failed:
         for row, line in enumerate(lines):
@@ -136,17 +146,41 @@ def _widths(columns: Sequence[Column], cells: dict[str, list[str]], width: int |
     return widths
 
 
+def _lines(columns: Sequence[Column], widths: dict[str, int], values: dict[str, str]) -> list[str]:
+    """One line, or more where sentences go on."""
+    wrapped = {c.name: wrap(values[c.name], widths[c.name]) or [""] for c in columns if c.name in _SENTENCES}
+    if not wrapped:
+        return [_line(columns, widths, values)]
+    out = []
+    for at in range(max(map(len, wrapped.values()))):
+        rest = {name: lines[at] if at < len(lines) else "" for name, lines in wrapped.items()}
+        first = values if at == 0 else dict.fromkeys(values, "")
+        out.append(_line(columns, widths, {**first, **rest}))
+    return out
+
+
 def _line(columns: Sequence[Column], widths: dict[str, int], values: dict[str, str]) -> str:
     parts = []
     for column in columns:
         value, width = values[column.name], widths[column.name]
         length = cell_len(value)
         if length > width:
-            value = set_cell_size(value, width - 1) + "…"
-            length = width
+            value = _shortened(value, width, column)
+            length = cell_len(value)
         space = " " * (width - length)
         parts.append(space + value if column.unit in NUMERIC else value + space)
     return (" " * _GAP).join(parts).rstrip()
+
+
+def _shortened(value: str, width: int, column: Column) -> str:
+    """Of a path the end is kept, of a long name both ends: there it often says which of several it is."""
+    wide = width >= _NAME_WIDTH // 2
+    tail = width - 1 if column.unit == "source" else width // 3 if wide else 0
+    end = ""
+    while tail and cell_len(end) < tail:
+        end = value[len(value) - len(end) - 1 :]
+    end = end[1:] if cell_len(end) > max(tail, 0) else end
+    return set_cell_size(value, max(width - 1 - cell_len(end), 0)) + "…" + end
 
 
 def _fit(
@@ -157,11 +191,12 @@ def _fit(
     if width is None:
         return kept, []
 
-    def needed() -> int:
-        widths = {c.name: max([cell_len(c.title), *map(cell_len, cells[c.name])]) + 2 for c in kept}
-        if "name" in widths:
-            widths["name"] = min(widths["name"], _NAME_WIDTH + 2)
-        return sum(widths.values())
+    full = {c.name: max([cell_len(c.title), *map(cell_len, cells[c.name])]) for c in columns}
+
+    def needed(texts: int = _NAME_WIDTH) -> int:
+        """Width with texts shortened to this."""
+        widths = (full[c.name] if c.unit in NUMERIC else min(full[c.name], texts) for c in kept)
+        return sum(widths) + _GAP * (len(kept) - 1)
 
     for word in _DISPENSABLE:
         if needed() <= width:
@@ -169,4 +204,18 @@ def _fit(
         for column in [c for c in kept if c.name.split("_")[0] == word]:
             kept.remove(column)
             left_out.append(column)
-    return kept, left_out
+    # What was left out before a wider column was: perhaps there is room for it now.
+    for column in reversed(left_out):
+        kept.append(column)
+        if needed() > width:
+            kept.pop()
+    kept.sort(key=list(columns).index)
+    # Of tables of many columns the first ones and the name.
+    for column in reversed(columns[_FIRST:]):
+        if needed(_NAME_WIDTH // 2) <= width:
+            break
+        if column in kept and column.name != "name":
+            kept.remove(column)
+            left_out.append(column)
+    left_out.sort(key=list(columns).index)
+    return kept, [column for column in left_out if column not in kept]

@@ -281,11 +281,12 @@ def _scoped(entry: Definition, scoped: Scoped) -> Report:
     counted = entry.counts or tables
     notes = scoped.notes(counted)
     by = scoped.scope.by
-    if by is not None and not can_split(entry.sql, by):
-        ways = [key for key in KEYS if can_split(entry.sql, key)]
-        there = f"it can be by {' or '.join(ways)}" if ways else "nor by anything else"
-        notes.append(f"not split by {by}: not all that it is made of belongs to one; {there}")
+    if by is not None and not can_split(counted, by):
+        ways = " or ".join(key for key in KEYS if can_split(counted, key))
+        notes.append(f"not by {by}: some of what it counts has none" + (f"; it can be by {ways}" if ways else ""))
         by = None
+    elif by is not None and any(column.name == by and column.unit != "text" for column in entry.columns):
+        by = None  # it tells of each by itself
     if by is None:
         with scoped.connection(tables, counted) as con:
             report = Report(entry, _rows(con, entry), notes)
@@ -302,7 +303,7 @@ def _split(entry: Definition, scoped: Scoped, by: str, notes: Sequence[str]) -> 
     tables = tables_of(entry.sql)
     kept = [place for place, column in enumerate(entry.columns) if column.name != by]
     rows = []
-    for part in scoped.parts(tables):
+    for part in scoped.parts(entry.counts or tables):
         with scoped.connection(tables, entry.counts or tables, part) as con:
             rows += [(part.title, *(row[place] for place in kept)) for row in _rows(con, entry)]
     columns = (Column(by, "text", KEYS[by][1], ""), *(entry.columns[place] for place in kept))

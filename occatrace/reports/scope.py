@@ -97,9 +97,8 @@ def _splits(table: str, key: str) -> bool:
     return KEYS[key][0] in _COLUMNS[table] or (key in ("device", "stream") and table in _WITH_WORK)
 
 
-def can_split(sql: str, key: str) -> bool:
-    """Whether a report can be told for each rank, thread, device or stream."""
-    tables = tables_of(sql)
+def can_split(tables: frozenset[str], key: str) -> bool:
+    """Whether a report that counts what is in these tables can be told for each rank, thread, device or stream."""
     return bool(tables) and all(_splits(table, key) for table in tables)
 
 
@@ -144,7 +143,7 @@ class Scoped:
     def connection(
         self, tables: frozenset[str], counted: frozenset[str], part: Part | None = None
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in which the tables that a report reads are narrowed; to a window only those that it counts."""
+        """A connection in which the tables that a report counts are narrowed, and names are as wanted."""
         con = self._store.con.cursor()
         try:
             if "calls" in tables or (self._timed and tables & {"call_stats", "call_hist", "failures"}):
@@ -154,7 +153,8 @@ class Scoped:
                 self._place_runs(con)
             self._rename(con)
             for table in sorted(tables):
-                sql = self._narrowed(table, part, timed=self._timed and table in counted)
+                counts = table in counted
+                sql = self._narrowed(table, part if counts else None, timed=self._timed and counts)
                 if sql:
                     con.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {sql}")
             con.execute(_VIEWS.read_text(encoding="utf-8"))
