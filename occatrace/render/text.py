@@ -135,7 +135,7 @@ def _widths(columns: Sequence[Column], cells: dict[str, list[str]], width: int |
     widths = {c.name: max([cell_len(c.title), *map(cell_len, cells[c.name])]) for c in columns}
     excess = 0 if width is None else sum(widths.values()) + _GAP * (len(columns) - 1) - width
     while excess > 0:
-        texts = [c.name for c in columns if c.unit not in NUMERIC and widths[c.name] > _NARROWEST]
+        texts = [c.name for c in columns if _may_be_cut(c) and widths[c.name] > _NARROWEST]
         if not texts:
             break
         widest = max(texts, key=lambda name: widths[name])
@@ -172,6 +172,10 @@ def _line(columns: Sequence[Column], widths: dict[str, int], values: dict[str, s
     return (" " * _GAP).join(parts).rstrip()
 
 
+def _may_be_cut(column: Column) -> bool:
+    return column.unit not in NUMERIC and not column.name.startswith("verdict")
+
+
 def _shortened(value: str, width: int, column: Column) -> str:
     """Of a path the end is kept, of a long name both ends: there it often says which of several it is."""
     wide = width >= _NAME_WIDTH // 2
@@ -193,9 +197,9 @@ def _fit(
 
     full = {c.name: max([cell_len(c.title), *map(cell_len, cells[c.name])]) for c in columns}
 
-    def needed(texts: int = _NAME_WIDTH) -> int:
-        """Width with texts shortened to this."""
-        widths = (full[c.name] if c.unit in NUMERIC else min(full[c.name], texts) for c in kept)
+    def needed() -> int:
+        """Width with long texts shortened."""
+        widths = (min(full[c.name], _NAME_WIDTH) if _may_be_cut(c) else full[c.name] for c in kept)
         return sum(widths) + _GAP * (len(kept) - 1)
 
     for word in _DISPENSABLE:
@@ -212,7 +216,7 @@ def _fit(
     kept.sort(key=list(columns).index)
     # Of tables of many columns the first ones and the name.
     for column in reversed(columns[_FIRST:]):
-        if needed(_NAME_WIDTH // 2) <= width:
+        if needed() <= width:
             break
         if column in kept and column.name != "name":
             kept.remove(column)

@@ -363,6 +363,33 @@ def markdown() -> str:
         "Python; tables for people have units that fit. Medians come from histograms of 64 buckets per octave (within 1 %),",
         "everything else is exact. A report with single calls reads the whole trace at its first use.",
         "",
+        "## What of the run, and how it is shown",
+        "",
+        "Options of `occa_prof report`, of `occa_prof PROGRAM` for its summary, and of `run.report(…)` in Python.",
+        "",
+        "| option | |",
+        "|---|---|",
+        "| `--filter-time BEGIN:END` | Only what begins within this part of the run, with its whole duration, so that windows"
+        " add up to the whole; the work of an OCCA kernel call counts where its first piece begins. Beside the report stands"
+        " how many calls and pieces of work cross the borders. Times count from the first call of the run, as in the timeline"
+        " and in the columns Start: `1.5s`, `200ms`, `30us`, `8ns`; `end-1s` is before its end, `25%` a part of it, and"
+        " `2026-11-21T14:03:05` a time of day (local, or with a zone). Functions of which calls are only counted (tallies) have"
+        " no times: they are left out, and told. |",
+        "| `--filter-name REGEX` | Only rows whose name it is found in; a kernel comes with its parts. Percentages stay those of"
+        " all rows. |",
+        "| `--by rank\\|thread\\|device\\|stream` | The report of each, with its name in the first column; percentages are of what"
+        " belongs to it. Threads are `process:thread`, with the rank in front where there are several; work and kernels of no"
+        " device are those of `host`. A report that counts what has no such key says so and is told as a whole. |",
+        "| `--names okl\\|short\\|demangled\\|raw` | Names of kernels: okl: as their author wrote them, with file and line, and"
+        " all that the backend made of them together; short: C++ names without return type, parameters and template arguments;"
+        " demangled (default; in Python raw): as C++ writes them; raw: as recorded, and as they stay in the tables. Rows of one"
+        " shown name are one row. C++ names of over 1 KiB stay as they are, but for short. |",
+        "| `--units UNITS` | Fixed units of times (ns, us, ms, s) and sizes (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB), as in"
+        " `ms,MiB`; `base` is ns and B. The unit stands in the heading and in the name of the field: `total_ms`. |",
+        "| `--sort COLUMN` | By a field or its heading: numbers the largest first, texts from A; `COLUMN:asc`, `COLUMN:desc`,"
+        " several with commas. |",
+        "| `--rows N` | The first N rows; of a report that is split and not sorted, of each part. |",
+        "",
     ]
     for entry in definitions().values():
         out += [f"## {entry.name}", "", f"{entry.title}: {entry.about}."]

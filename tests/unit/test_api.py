@@ -45,6 +45,7 @@ def test_the_examples_of_the_documentation_run(run: Path) -> None:
         for cell in cells:
             exec(compile(cell.replace('"RUN"', repr(str(run))), str(PAGE), "exec"), space)
     said = out.getvalue()
+    assert "addVectors OpenCL 10 0.01409 ms" in said and "_occa_addVectors_" in said and "[(4096, 1)]" in said
     assert "addVectors OpenCL 10" in said and "100:100 occa::memory::copyFrom" in said
     assert "only SELECT is allowed here, not DELETE" in said and "20 pieces of device work in the first 10 ms" in said
 
