@@ -132,18 +132,80 @@ def compare_clocks(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     return rows
 
 
+# Collectives that nobody leaves before all have come, where there is something to exchange.
+_SYNCHRONIZING = (
+    *(
+        "MPI_Barrier",
+        "MPI_Allreduce",
+        "MPI_Allgather",
+        "MPI_Allgatherv",
+        "MPI_Alltoall",
+        "MPI_Alltoallv",
+        "MPI_Alltoallw",
+    ),
+    *("MPI_Reduce_scatter", "MPI_Reduce_scatter_block"),
+)
+# Whose message it is: rank in MPI_COMM_WORLD, host, and the communicator as all of its ranks know it.
+_PLACED = """
+    SELECT m.*, h.number AS host, coalesce(r.rank, p.rank) AS rank, c.size AS comm_size,
+           (coalesce(c.name, ''), c.size, c.first_rank) AS comm
+    FROM mpi_messages m JOIN processes p USING (process) JOIN hosts h USING (trace) LEFT JOIN mpi_ranks r USING (process)
+    LEFT JOIN mpi_comms c USING (mpi_comm)
+    WHERE m.state = 'complete' AND coalesce(r.rank, p.rank) IS NOT NULL
+"""
+# MPI keeps the order of messages between two ranks: the first sent is the first received. Where the numbers of both sides
+# differ, nothing is concluded.
+_MATCHED = f"""
+WITH placed AS ({_PLACED}),
+sends AS (
+    SELECT *, row_number() OVER w AS k, count(*) OVER (PARTITION BY rank, partner, tag, comm) AS n
+    FROM placed WHERE kind = 'send' AND partner IS NOT NULL WINDOW w AS (PARTITION BY rank, partner, tag, comm ORDER BY start_ns, seq)
+),
+receives AS (
+    SELECT *, row_number() OVER w AS k, count(*) OVER (PARTITION BY rank, partner, tag, comm) AS n
+    FROM placed WHERE kind = 'receive' AND partner IS NOT NULL
+    WINDOW w AS (PARTITION BY rank, partner, tag, comm ORDER BY start_ns, seq)
+)
+SELECT s.host AS source, r.host AS target, s.start_ns AS sent, r.end_ns AS received
+FROM sends s JOIN receives r ON s.rank = r.partner AND s.partner = r.rank AND s.tag = r.tag
+    AND s.comm IS NOT DISTINCT FROM r.comm AND s.k = r.k AND s.n = r.n AND s.bytes = r.bytes
+WHERE s.host != r.host
+"""
+_TOGETHER = f"""
+WITH placed AS ({_PLACED}),
+numbered AS (
+    SELECT *, row_number() OVER (PARTITION BY rank, comm, function ORDER BY start_ns, seq) AS k FROM placed
+    WHERE kind = 'collective' AND function IN {_SYNCHRONIZING} AND (bytes > 0 OR function = 'MPI_Barrier') AND comm_size > 1
+),
+instances AS (
+    SELECT comm, function, k, row_number() OVER () AS instance FROM numbered
+    GROUP BY ALL HAVING count(*) = any_value(comm_size) AND count(DISTINCT rank) = count(*) AND count(DISTINCT host) > 1
+)
+SELECT i.instance, n.host, n.start_ns AS enter, n.end_ns AS leave
+FROM numbered n JOIN instances i ON i.comm = n.comm AND i.function = n.function AND i.k = n.k
+"""
+
+
 def _edges(con: duckdb.DuckDBPyConnection, hosts: Mapping[str, int]) -> clocks.Edges:
     """What went from host to host: matched messages, and collectives."""
-    parts: list[clocks.Edges] = []
-    for name, make in (("messages", _of_messages), ("collectives", _of_collectives)):
-        if name in BY_NAME:
-            parts.append(make(con, hosts))
-    return clocks.Edges.concat(parts)
+    if "mpi_messages" not in BY_NAME:
+        return clocks.Edges.concat([])
+    return clocks.Edges.concat(edges_of_mpi(con, hosts))
 
 
-def _of_messages(con: duckdb.DuckDBPyConnection, hosts: Mapping[str, int]) -> clocks.Edges:
-    return clocks.Edges.concat([])
+def edges_of_mpi(con: duckdb.DuckDBPyConnection, hosts: Mapping[str, int]) -> list[clocks.Edges]:
+    """Of the tables mpi_messages, mpi_ranks and mpi_comms."""
+    con.register("hosts", {"trace": np.array(list(hosts), object), "number": np.array(list(hosts.values()), np.int64)})
+    try:
+        matched = con.execute(_MATCHED).fetchnumpy()
+        together = con.execute(_TOGETHER).fetchnumpy()
+    finally:
+        con.unregister("hosts")
 
+    def column(rows: Mapping[str, Any], name: str) -> clocks.Times:
+        return np.asarray(rows[name]).astype(np.int64)
 
-def _of_collectives(con: duckdb.DuckDBPyConnection, hosts: Mapping[str, int]) -> clocks.Edges:
-    return clocks.Edges.concat([])
+    return [
+        clocks.Edges(*(column(matched, name) for name in ("source", "target", "sent", "received"))),
+        clocks.of_collectives(*(column(together, name) for name in ("instance", "host", "enter", "leave"))),
+    ]

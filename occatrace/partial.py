@@ -316,7 +316,7 @@ def report(con: duckdb.DuckDBPyConnection, name: str, ranks: int = 0) -> reports
 
 def summary(con: duckdb.DuckDBPyConnection, ranks: int = 0) -> list[reports.Report]:
     """The summary of the merged parts, as reports.summary makes it of tables."""
-    made = [report(con, name) for name in reports.SUMMARY]
+    made = [report(con, name) for name in reports.SUMMARY if name in NAMES]
     if not made[0].rows:
         made[0] = report(con, reports.WITHOUT_OCCA)
     if ranks > 1:

@@ -356,6 +356,11 @@ def build_node(run: Path, host: str, path: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def open_tables(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
+    """Views of the tables in a folder; returns what was wrong with the trace that they were made of."""
+    return _reopen(path, con)
+
+
 def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     """Open the tables that are there; those of an older version, without a trace to make them again, as far as they go."""
     manifest = _manifest(path) or {}

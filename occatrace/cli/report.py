@@ -37,6 +37,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", metavar="NAME", help="a single plot (kernels, durations, util, mem) to RUN/NAME.svg, or -o FILE.png"
     )
+    parser.add_argument(
+        "--engine", choices=("duckdb", "dask"), default="duckdb",
+        help="dask: the reports of the summary by many workers, for runs of very many ranks",
+    )  # fmt: skip
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster (default: workers on this machine)")
     choice.add_options(parser.add_argument_group("what of the run, and how it is shown"))
     add_output(parser)
 
@@ -62,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         reports.definition(name)
     chosen = choice.Choice.of(args)
     folder = open_run(args.run).path
+    if args.engine == "dask" or args.scheduler:
+        return _by_dask(folder, args, chosen)
     if args.plot or args.format in PICTURES:
         return _picture(folder, args, chosen)
     if args.format == "html" and args.output is None and sys.stdout.isatty():
@@ -131,6 +138,21 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
     except OSError as error:
         raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
     print(f"{path}: {plot.title.lower()}, {len(content) / 1000:.0f} kB")
+    return 0
+
+
+def _by_dask(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:
+    """Print reports that Dask's workers made."""
+    from occatrace import distributed, losses
+    from occatrace.render import Document, renderer
+    from occatrace.tables import open_store
+
+    if args.plot or args.format in (*PICTURES, "html") or chosen != choice.Choice():
+        raise BadInput("--engine dask makes whole reports: leave out --plot, html and what chooses a part of the run")
+    made = distributed.summary(folder, args.report, args.scheduler)
+    with open_store(folder) as store, output(args.output, args.force) as out:
+        facts = run_facts(folder)
+        renderer(args.format)(Document(facts, losses.read(store.con, store.problems, facts), made), out)
     return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from occatrace import merge, reports
+from occatrace import clocks, merge, reports
 from occatrace.schema import BY_NAME, MOMENTS, NO_MOMENTS, SCHEMA_VERSION, TABLES
 from occatrace.tables import Store, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
@@ -29,7 +29,8 @@ def test_every_column_is_known() -> None:
                     f"{table.name}.{column.name}"
                 )
             if column.name.endswith("_ns"):
-                known = column.name in MOMENTS or column.name in NO_MOMENTS
+                # Beside a start, other times are lengths.
+                known = column.name in (*MOMENTS, *NO_MOMENTS) or any(c.name == "start_ns" for c in table.columns)
                 assert known, f"{table.name}.{column.name} is neither in MOMENTS nor in NO_MOMENTS (schema.py)"
 
 
@@ -121,3 +122,62 @@ def test_parts_of_another_version_are_refused(tmp_path: Path) -> None:
     (parts[1] / "tables.json").write_text(json.dumps({"schema": SCHEMA_VERSION + 1, "problems": []}))
     with connect() as con, pytest.raises(ValueError, match="schema version"):
         merge.merge_tables(parts, tmp_path / "out", con)
+
+
+MPI_TABLES = """
+CREATE TABLE processes (process INTEGER, trace VARCHAR, rank INTEGER);
+CREATE TABLE mpi_ranks (process INTEGER, rank INTEGER);
+CREATE TABLE mpi_comms (mpi_comm INTEGER, process INTEGER, name VARCHAR, size INTEGER, first_rank INTEGER);
+CREATE TABLE mpi_messages (process INTEGER, seq INTEGER, function VARCHAR, kind VARCHAR, state VARCHAR, mpi_comm INTEGER,
+    partner INTEGER, tag INTEGER, bytes UBIGINT, start_ns UBIGINT, end_ns UBIGINT);
+INSERT INTO processes SELECT r + 1, 'node' || (r // 2), r FROM range(4) t(r);
+INSERT INTO mpi_ranks SELECT process, rank FROM processes;
+INSERT INTO mpi_comms SELECT process, process, 'MPI_COMM_WORLD', 4, 0 FROM processes;
+"""
+
+
+def test_messages_and_collectives_tell_the_clocks() -> None:
+    """Ranks 0 and 1 on one node, 2 and 3 on another, whose clock is 5 ms ahead."""
+    ahead = 5_000_000
+    shown = {rank: ahead * (rank // 2) for rank in range(4)}
+    rows: list[tuple[object, ...]] = []
+    at = 1_000_000
+    for k in range(20):
+        for a, b in ((0, 2), (2, 0), (1, 3), (3, 1), (0, 1)):
+            at += 10_000
+            delay = 1_000 + 137 * ((7 * k + a) % 11)
+            rows.append(
+                (a + 1, k, "MPI_Send", "send", "complete", a + 1, b, 7, 100, at + shown[a], at + shown[a] + 500)
+            )
+            # The receive was posted before.
+            rows.append(
+                (
+                    b + 1,
+                    k,
+                    "MPI_Recv",
+                    "receive",
+                    "complete",
+                    b + 1,
+                    a,
+                    7,
+                    100,
+                    at - 5000 + shown[b],
+                    at + delay + shown[b],
+                )
+            )
+        at += 50_000
+        for rank in range(4):
+            times = (at + 100 * rank + shown[rank], at + 2_500 + 50 * rank + shown[rank])
+            rows.append((rank + 1, 100 + k, "MPI_Allreduce", "collective", "complete", rank + 1, None, 0, 8, *times))
+    # A message that was never received, and a broadcast, after which one may be gone before the others come, say nothing.
+    rows.append((1, 999, "MPI_Send", "send", "complete", 1, 3, 9, 100, 1, 2))
+    rows.append((1, 998, "MPI_Bcast", "collective", "complete", 1, None, 0, 8, 1, 2))
+    with duckdb.connect() as con:
+        con.execute(MPI_TABLES)
+        con.executemany(f"INSERT INTO mpi_messages VALUES ({', '.join('?' * 11)})", rows)
+        messages, collectives = merge.edges_of_mpi(con, {"node0": 0, "node1": 1})
+    assert len(messages.sent) == 80 and len(collectives.sent) == 40
+    for edges in (messages, collectives):
+        found = clocks.offsets(2, edges, {})[1]
+        assert found.uncertainty_ns is not None and found.uncertainty_ns < 3_000
+        assert abs(found.at_ns - ahead) <= found.uncertainty_ns
