@@ -23,10 +23,11 @@ numbered AS (
 ),
 holes AS (SELECT * FROM numbered WHERE place <= 20),
 within AS (
-    SELECT h.key, h.place, c.function, sum(least(c.end_ns, h.s) - greatest(c.start_ns, h.until)) AS ns
-    FROM holes h JOIN calls c ON c.thread = h.thread AND c.start_ns < h.s AND c.end_ns > h.until GROUP BY ALL
+    SELECT h.key, h.place, c.function, min(c.start_ns) AS first, sum(least(c.end_ns, h.s) - greatest(c.start_ns, h.until)) AS ns
+    FROM holes h JOIN calls c ON c.thread = h.thread AND c.start_ns < h.s AND c.end_ns > h.until GROUP BY h.key, h.place, c.function
 ),
-causes AS (SELECT key, place, arg_max(function, ns) AS call, max(ns) AS ns FROM within GROUP BY ALL),
+-- Of calls within each other that fill it alike, the outermost.
+causes AS (SELECT DISTINCT ON (key, place) key, place, function AS call, ns FROM within ORDER BY key, place, ns DESC, first, function),
 spans AS (SELECT key, max(e) - min(s) AS length FROM work GROUP BY key)
 SELECT share(s - until, length) AS share, s - until AS gap_ns, until - run_zero() AS start_ns, CASE WHEN c.call IS NOT NULL THEN share(c.ns, s - until) END AS call_share,
        coalesce(c.call, '') AS call, after, h.name AS before, d.name AS name

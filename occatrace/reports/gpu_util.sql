@@ -36,15 +36,18 @@ ordered AS (
 holes AS (
     SELECT key, count(*) AS gaps, count(*) FILTER (s - until < 10_000) AS gaps_10us, count(*) FILTER (s - until BETWEEN 10_000 AND 99_999) AS gaps_100us,
            count(*) FILTER (s - until BETWEEN 100_000 AND 999_999) AS gaps_1ms, count(*) FILTER (s - until BETWEEN 1_000_000 AND 9_999_999) AS gaps_10ms,
-           count(*) FILTER (s - until >= 10_000_000) AS long_gaps, max(s - until) AS longest, arg_max(until, s - until) AS begins, arg_max(s, s - until) AS ends,
-           arg_max(thread, s - until) AS thread
+           count(*) FILTER (s - until >= 10_000_000) AS long_gaps, max(s - until) AS longest
     FROM ordered WHERE s > until GROUP BY key
 ),
-within AS (
-    SELECT h.key, c.function, sum(least(c.end_ns, h.ends) - greatest(c.start_ns, h.begins)) AS ns
-    FROM holes h JOIN calls c ON c.thread = h.thread AND c.start_ns < h.ends AND c.end_ns > h.begins GROUP BY ALL
+longest_holes AS (
+    SELECT DISTINCT ON (key) key, thread, until AS begins, s AS ends FROM ordered WHERE s > until ORDER BY key, s - until DESC, s
 ),
-causes AS (SELECT key, arg_max(function, ns) AS call, max(ns) AS ns FROM within GROUP BY key),
+within AS (
+    SELECT h.key, c.function, min(c.start_ns) AS first, sum(least(c.end_ns, h.ends) - greatest(c.start_ns, h.begins)) AS ns
+    FROM longest_holes h JOIN calls c ON c.thread = h.thread AND c.start_ns < h.ends AND c.end_ns > h.begins GROUP BY h.key, c.function
+),
+-- Of calls within each other that fill it alike, the outermost.
+causes AS (SELECT DISTINCT ON (key) key, function AS call, ns FROM within ORDER BY key, ns DESC, first, function),
 sums AS (SELECT key, count(*) AS calls, sum(e - s) AS total, max(e) - min(s) AS length FROM intervals GROUP BY key)
 SELECT share(busy, length) AS share, busy AS busy_ns, total AS total_ns, CASE WHEN busy > 0 THEN total / busy END AS overlap,
        length AS span_ns, length - busy AS idle_ns, calls, coalesce(gaps, 0) AS gaps, coalesce(gaps_10us, 0) AS gaps_10us,
