@@ -53,29 +53,34 @@ def function_name(text: str) -> str:
     return "" if name.startswith("??") else name
 
 
+def tool() -> str | None:
+    """The program that knows debug information; None: there is none here."""
+    return next(filter(None, map(shutil.which, _TOOLS)), None)
+
+
 def resolve(sites: Iterable[Site]) -> dict[Site, Site]:
     """Each with what the debug information of its file says; as it was where there is none."""
     by_module: dict[str, set[int]] = {}
     for site in sites:
         by_module.setdefault(site.module, set()).add(site.offset)
     found: dict[Site, Site] = {}
-    tool = next(filter(None, map(shutil.which, _TOOLS)), None)
+    program = tool()
     for module, offsets in by_module.items():
         known: dict[int, Site] = {}
-        if tool and Path(module).is_file() and not _RUNTIME.search(module):
-            known = _ask(tool, module, sorted(offsets))
-            _look_around(tool, module, known)
+        if program and Path(module).is_file() and not _RUNTIME.search(module):
+            known = _ask(program, module, sorted(offsets))
+            _look_around(program, module, known)
         for offset in offsets:
             found[Site(module, offset)] = known.get(offset, Site(module, offset))
     return found
 
 
-def _look_around(tool: str, module: str, known: dict[int, Site]) -> None:
+def _look_around(program: str, module: str, known: dict[int, Site]) -> None:
     """What compilers add of their own has line 0: the nearest line in the same function stands for it."""
     without = [site for site in known.values() if site.function and not site.line]
     if not without:
         return
-    near = _ask(tool, module, sorted({max(site.offset + by, 0) for site in without for by in _NEAR}))
+    near = _ask(program, module, sorted({max(site.offset + by, 0) for site in without for by in _NEAR}))
     for site in without:
         around = (near.get(site.offset + by) for by in _NEAR)
         found = next((b for b in around if b and b.line and b.function == site.function), None)
@@ -83,13 +88,13 @@ def _look_around(tool: str, module: str, known: dict[int, Site]) -> None:
             known[site.offset] = Site(module, site.offset, site.function, found.file, found.line)
 
 
-def _ask(tool: str, module: str, offsets: list[int]) -> dict[int, Site]:
+def _ask(program: str, module: str, offsets: list[int]) -> dict[int, Site]:
     # No search on the network for debug information that is not here.
     environment = os.environ | {"LC_ALL": "C", "DEBUGINFOD_URLS": ""}
     asked = "".join(f"{offset:#x}\n" for offset in offsets)
     try:
         done = subprocess.run(
-            [tool, "-f", "-C", "-e", module],
+            [program, "-f", "-C", "-e", module],
             input=asked.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

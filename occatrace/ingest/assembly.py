@@ -141,6 +141,10 @@ class Assembly:
 
     def _sites(self) -> None:
         places = {key: site for key, text in self._names.items() if (site := sites.parse(text))}
+        if places and not sites.tool():
+            self._hosts[0].problems.append(
+                "places in the code have no function and line: addr2line (binutils) is missing"
+            )
         found = sites.resolve(places.values())
         rows = [
             (*key, s.module, s.offset, s.function, s.file, s.line)

@@ -1,5 +1,5 @@
 """What OpenMP costs, native and traced in turn, with libgomp and LLVM's runtime, at level event (mode default) and at level
-tally: an empty parallel region on two threads, an empty critical section, an empty task. The best of the rounds each."""
+tally: an empty parallel region on two threads and on one, an empty critical section, an empty task. The best of the rounds each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ COUNT = int(os.environ.get("BENCH_COUNT", "20000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 COMPILERS = {"libgomp": "gcc", "LLVM": "clang-19"}
 MODES = (None, "default", "tally")
-MEASURES = {"region_ns": "empty region, 2 threads", "critical_ns": "critical section", "task_ns": "task"}
+MEASURES = {
+    "region_ns": "empty region, 2 threads",
+    "one_ns": "empty region, 1 thread",
+    "critical_ns": "critical section",
+    "task_ns": "task",
+}
 
 
 def measure(program: Path, folder: Path, mode: str | None, number: int) -> dict[str, float]:

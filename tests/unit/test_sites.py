@@ -57,6 +57,13 @@ def test_lines_of_a_program(tmp_path: Path) -> None:
     assert found[absent] == absent and found[of_runtime] == of_runtime
 
 
+def test_without_a_tool_a_place_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    site = Site("/bin/true", 4096)
+    assert sites.tool() is None
+    assert sites.resolve([site]) == {site: site}
+
+
 def test_without_debug_information_the_function_is_known(tmp_path: Path) -> None:
     source = tmp_path / "one.c"
     source.write_text("int one(int x) { return x * 3; }\n")
