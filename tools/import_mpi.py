@@ -359,7 +359,7 @@ def main() -> None:
         print(f"- name: {f.name}")
         print(f"  parameters: {json.dumps(f.parameters)}")
         for key, value in meaning(f).items():
-            if key == "blocking" and f"{f.name}_begin" in names_found:
+            if key == "blocking" and f"MPI_{f.base}_begin" in names_found:
                 continue  # its begin event would have the name of another function
             print(f"  {key}: {flow(value)}")
 

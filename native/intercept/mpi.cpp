@@ -32,6 +32,7 @@ using Word = intptr_t;
 
 const occatrace_mpi_events *events;
 uint8_t levels[kCalls];
+bool only_counted[kCalls];  // nothing has to be known of these but how long they took
 uint32_t first_tally;
 bool follow;                // requests, communicators and types are followed: some events carry what they tell
 void *original[2 * kCalls]; // MPI_x, PMPI_x
@@ -1172,13 +1173,12 @@ void finish(InFlight &f) {
   if (f.own_statuses) std::free(const_cast<char *>(f.statuses));
 }
 
-void note_failure(const InFlight &f) {
+__attribute__((noinline)) void note_failure(int function, uint32_t seq, int ret) {
   char text[8192] = "";
   int length = 0;
-  if (usable && ask.error_string && ask.error_string(f.ret, text, &length) == 0) text[sizeof text - 1] = '\0';
+  if (usable && ask.error_string && ask.error_string(ret, text, &length) == 0) text[sizeof text - 1] = '\0';
   text[std::min<size_t>(std::strcspn(text, "\n"), 500)] = '\0';
-  occatrace_failure(first_tally + static_cast<uint32_t>(f.function), f.level == OCCATRACE_EVENT ? f.seq : OCCATRACE_NO_RUN, f.ret,
-                    text[0] ? occatrace_intern(text) : 0);
+  occatrace_failure(first_tally + static_cast<uint32_t>(function), seq, ret, text[0] ? occatrace_intern(text) : 0);
 }
 
 // A call inside a call (Fortran above C, callbacks, the MPI's own use of itself) is the outer one's business. A frame that
@@ -1207,19 +1207,16 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
     return real(args[I]...);
   }
   const Outermost outermost(state, frame);
+  if (only_counted[function]) {
+    const uint64_t begin = occatrace_ticks();
+    const Word result = real(args[I]...);
+    occatrace_tally_add(self, first_tally + static_cast<uint32_t>(function), occatrace_ticks() - begin, static_cast<int>(result) != 0);
+    if (__builtin_expect(static_cast<int>(result) != 0, 0)) note_failure(function, OCCATRACE_NO_RUN, static_cast<int>(result));
+    return result;
+  }
   const uint8_t level = levels[function];
   if (__builtin_expect(function == OCCATRACE_MPI_MPI_Finalize, 0)) finalizing();
   InFlight f{c, function, args, self, state, level};
-  if (level == OCCATRACE_TALLY && (!follow || (c.kind == Kind::plain && c.shape == Shape::none))) {
-    // Nothing has to be known of these: only how long they took.
-    f.begin = occatrace_ticks();
-    const Word result = real(args[I]...);
-    f.ret = static_cast<int>(result);
-    occatrace_tally_add(self, first_tally + static_cast<uint32_t>(function), occatrace_ticks() - f.begin, f.ret != 0);
-    if (c.shape == Shape::init && c.kind == Kind::plain && f.ok()) initialized(0);
-    if (__builtin_expect(f.ret != 0, 0)) note_failure(f);
-    return result;
-  }
   if (follow) prepare(f, args);
   if (level == OCCATRACE_EVENT) {
     f.seq = self->next_seq++;
@@ -1236,8 +1233,9 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
   f.ret = static_cast<int>(result);
   if (level == OCCATRACE_TALLY)
     occatrace_tally_add(self, first_tally + static_cast<uint32_t>(function), occatrace_ticks() - f.begin, f.ret != 0);
-  finish(f);
-  if (__builtin_expect(f.ret != 0, 0) && level != OCCATRACE_OFF) note_failure(f);
+  if (follow || level == OCCATRACE_EVENT) finish(f);
+  else if (c.shape == Shape::init && f.ok()) initialized(0);
+  if (__builtin_expect(f.ret != 0, 0)) note_failure(function, level == OCCATRACE_EVENT ? f.seq : OCCATRACE_NO_RUN, f.ret);
   return result;
 }
 
@@ -1296,6 +1294,11 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_mpi(const occatrace_trampolines 
   occatrace_levels(levels, table, kCalls);
   first_tally = occatrace_register_functions("mpi", names, kCalls);
   follow = occatrace_mode() == OCCATRACE_DEFAULT || occatrace_mode() == OCCATRACE_FULL;
+  for (int i = 0; i < kCalls; i++) {
+    const bool stateless = calls[i].kind == Kind::plain && calls[i].shape == Shape::none;
+    const bool bounds = calls[i].shape == Shape::init || i == OCCATRACE_MPI_MPI_Finalize; // of the time with MPI
+    only_counted[i] = levels[i] == OCCATRACE_TALLY && (stateless || (!follow && !bounds));
+  }
   const auto hooks = all_hooks(std::make_integer_sequence<int, 2 * kCalls>());
   for (int s = 0; s < 2 * kCalls; s++) {
     void *&real = original[s];
