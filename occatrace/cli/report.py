@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -169,6 +170,12 @@ def run_facts(run: Path) -> Mapping[str, Any]:
 def output(path: Path | None, force: bool) -> Iterator[TextIO]:
     """The standard output, or a file that is not overwritten unasked."""
     if path is None:
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() not in ("utf-8", "utf8"):
+            # Names are in UTF-8 whatever the locale is; a terminal that does not know a character shows its number.
+            if sys.stdout.isatty():
+                sys.stdout.reconfigure(errors="backslashreplace")
+            else:
+                sys.stdout.reconfigure(encoding="utf-8")
         yield sys.stdout
         return
     if path.exists() and not force:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +128,7 @@ class Scoped:
         if self._begin is not None and self._end is not None and self._end < self._begin:
             raise UnitError(f"--filter-time {window.text}: ends before it begins")
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether it is the whole run as it is."""
         return not (self._timed or self.scope.by or self._names_differ())

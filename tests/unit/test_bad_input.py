@@ -171,6 +171,16 @@ def test_queries(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert said in one_line(capsys, "query", run, query)
 
 
+def test_an_old_locale(run: Path) -> None:
+    for fmt in ("table", "json", "csv", "markdown"):
+        command = [sys.executable, "-m", "occatrace.cli", "query", str(run), "SELECT '漢字 µ' AS name", "--format", fmt]
+        for encoding in ("ascii", "latin-1"):
+            done = subprocess.run(
+                command, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True
+            )
+            assert "漢字 µ" in done.stdout.decode("utf-8")
+
+
 def test_statuses_are_told_in_one_list() -> None:
     page = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| (.+?) \| (.+) \|$", page.partition("## Exit status")[2], re.MULTILINE))
