@@ -127,9 +127,26 @@ MODEL_JSON: Mapping[str, Any] = {
                 "clBuildProgram": _call(
                     "options:string", "ret:enum:error", failed=_CL_FAILED, blocking=True, compiles=True
                 ),
+                "clCreateSubBuffer": _call(
+                    "buffer:handle",
+                    "size:uint",
+                    "part:handle",
+                    "ret:enum:error",
+                    failed=_CL_FAILED,
+                    allocates={"handle": "part", "bytes": "size", "kind": "slice", "parent": "buffer"},
+                ),
+                "clEnqueueSVMFree": _call(
+                    "svm_pointers:array",
+                    "pfn_free_func:pointer",
+                    "ret:enum:error",
+                    failed=_CL_FAILED,
+                    frees={"handle": "svm_pointers", "unless": "pfn_free_func"},
+                ),
                 "clGetDeviceInfo": _call("ret:enum:error", failed=_CL_FAILED),
             },
+            "records": {"memory_released": _REAL["opencl"]["records"]["memory_released"]},
             "enums": {
+                "releasing": _REAL["opencl"]["enums"]["releasing"],
                 "error": {
                     "values": {"CL_SUCCESS": 0, "CL_INVALID_VALUE": -30, "CL_INVALID_COMMAND_QUEUE": -36},
                     "bitfield": False,
@@ -186,6 +203,9 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_opencl:clFinish": {"start": "u64", "command_queue": "u64", "ret": "i32"},
     "occatrace_opencl:clFinish_begin": {"call_seq": "u32"},
     "occatrace_opencl:clCreateBuffer": {"start": "u64", "flags": "u64", "size": "u64", "buffer": "u64", "ret": "i32"},
+    "occatrace_opencl:clCreateSubBuffer": {"start": "u64", "buffer": "u64", "size": "u64", "part": "u64", "ret": "i32"},
+    "occatrace_opencl:clEnqueueSVMFree": {"start": "u64", "svm_pointers": "seq<u64>", "pfn_free_func": "u64", "ret": "i32"},
+    "occatrace_opencl:memory_released": {"memobj": "u64", "by": "u8"},
     "occatrace_opencl:clEnqueueNDRangeKernel": {"start": "u64", "global": "seq<u64>", "ret": "i32"},
     "occatrace_opencl:clBuildProgram": {"start": "u64", "options": "str", "ret": "i32"},
     "occatrace_opencl:clBuildProgram_begin": {"call_seq": "u32"},
