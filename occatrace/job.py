@@ -30,6 +30,9 @@ ANSWER_S = 60.0  # the node's process answers within
 MAX_PACKET = 1 << 16
 PREFIX = "occatrace_job"
 STALE_AFTER_S = 120.0
+MANY_RANKS = (
+    256  # from here on the report at the end is that of the partial summaries; tables are merged when asked for
+)
 
 
 class JobError(Exception):

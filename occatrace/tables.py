@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from occatrace import __version__, job, merge, reports
+from occatrace import __version__, job, merge, partial, reports
 from occatrace import model as model_module
 from occatrace.calls import CallsWriter
 from occatrace.ingest import FirstPass, HostTrace, Reader
@@ -289,7 +289,10 @@ def _build_from_nodes(
         if name not in parts:
             made = out.with_name(f"{out.name}.{name}")
             try:
-                with connect() as own:
+                with (
+                    tempfile.TemporaryDirectory(dir=out.parent, prefix=".scratch-") as scratch,
+                    connect(Path(scratch)) as own,
+                ):
                     _build(run, made, own, model, open_trace, host)
                 parts[name] = made
             except RunError as error:
@@ -346,12 +349,19 @@ def _scratch(run: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{here}{os.getpid()}-", dir=run))
 
 
-def build_node(run: Path, host: str, path: Path) -> None:
-    """The tables of one node of a job, from its own trace alone."""
+def build_node(run: Path, host: str, path: Path) -> list[str]:
+    """The tables of one node of a job, from its own trace alone, and their partial summary; returns what is missing."""
+    from occatrace import losses
+
     temporary = _scratch(run)
     try:
         with connect(temporary) as con:
-            _build(run, path, con, model_module.load(), native_reader, host)
+            problems = _build(run, path, con, model_module.load(), native_reader, host) or ()
+            lines = losses.read(con, problems, {}).lines()
+            reports.macros(con)
+            partial.make(con)
+            partial.write(con, path / "summary")
+        return lines
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -401,7 +401,9 @@ class Node:
 
         assert self.run
         try:
-            build_node(self.run.path, self.host, job.node_tables(self.run.path, self.host))
+            for line in build_node(self.run.path, self.host, job.node_tables(self.run.path, self.host)):
+                if self.place.size is not None and self.place.size >= job.MANY_RANKS:
+                    self.state.notes.append(f"{self.host}: {line}")
         except runs.RunError as error:
             self.state.notes.append(f"{self.host}: no tables: {error}")
 
@@ -470,6 +472,11 @@ class Node:
         try:
             from occatrace.cli import report
 
+            ranks = self.run.info.job.get("ranks", ())
+            if self.meeting and len(ranks) >= job.MANY_RANKS and not self.args.report:
+                report.print_partial(self.run.path, self.text, self.args.format, len(ranks))
+                self.say(f"the run is in {where}; again, and more: occa_prof report {where}")
+                return
             report.print_reports(self.run.path, self.text, self.args.report, self.args.format, self.args.chosen)
             if self.meeting:
                 from occatrace.tables import read_clocks

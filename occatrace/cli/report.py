@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -140,6 +141,25 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
         raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
     print(f"{path}: {plot.title.lower()}, {len(content) / 1000:.0f} kB")
     return 0
+
+
+def print_partial(run: Path, out: TextIO, fmt: str, ranks: int) -> None:
+    """Write the summary of a job of very many ranks, from the partial summaries of its nodes."""
+    import tempfile
+
+    from occatrace import losses, partial
+    from occatrace.render import Document, renderer
+    from occatrace.tables import connect
+
+    folders = [file.parent for file in sorted(run.glob("nodes/*/summary/state.parquet"))]
+    facts = run_facts(run)
+    with tempfile.TemporaryDirectory(dir=run, prefix=".scratch-") as scratch, connect(Path(scratch)) as con:
+        if folders:
+            partial.merge_files(folders, Path(scratch, "summary"), con)
+            partial.open_files(Path(scratch, "summary"), con)
+        made = partial.summary(con, ranks) if folders else []
+    lost = replace(losses.Losses.none(), notes=list(facts.get("notes", ())))
+    renderer(fmt)(Document(facts, lost, made), out)
 
 
 def _by_dask(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import io
+import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from occatrace import partial, reports
+from occatrace.cli.report import print_partial
 from occatrace.tables import Store, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
 
@@ -131,3 +134,27 @@ def test_simulated_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fan: i
                 "SELECT count(*) FROM s WHERE name = ? AND most_rank = ? AND most = ?",
                 [entry["name"], entry["max_rank"], entry["max_ns"]],
             ).fetchall() != [(0,)]
+
+
+def test_the_report_of_very_many_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the last node prints: from the nodes' partial summaries, without their tables."""
+    with job(tmp_path / "job", list(range(4)), 4):
+        pass
+    tool = simulate_ranks()
+    monkeypatch.setattr(tool, "open_store", lambda run: open_store(run, model=MODEL))
+    run = tmp_path / "many"
+    for folder in tool.simulate(300, tmp_path / "job" / "run", tmp_path / "out", per_node=100):
+        target = run / "nodes" / folder.name / "summary"
+        target.parent.mkdir(parents=True)
+        folder.rename(target)
+    (run / "run.json").write_text(
+        json.dumps({"schema": 1, "program": ["a.out"], "notes": ["rank 7 ended by signal 9"]})
+    )
+    out = io.StringIO()
+    print_partial(run, out, "json", 300)
+    said = json.loads(out.getvalue())
+    assert said["losses"]["notes"] == ["rank 7 ended by signal 9"]
+    found = {report["name"]: report["rows"] for report in said["reports"]}
+    assert sum(row["calls"] for row in found["occa_kern_sum"]) == 300 * 30
+    assert {row["ranks"] for row in found["rank_balance"]} == {300}
+    assert sorted(p.name for p in run.iterdir()) == ["nodes", "run.json"]

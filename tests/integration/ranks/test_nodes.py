@@ -72,7 +72,9 @@ def test_the_clocks_of_two_nodes(job: Job, shift_library: Path) -> None:
     assert done.returncode == 0, done.stderr
     clocks = job.facts["clocks"]
     assert clocks["node0"]["ahead_ns"] == 0
-    assert clocks["node1"]["ahead_ns"] == pytest.approx(shift, abs=2_000_000)
+    # By messages as surely as is said; by the wall clocks alone as well as a busy machine reads two clocks at once.
+    doubt = clocks["node1"]["uncertainty_ns"]
+    assert abs(clocks["node1"]["ahead_ns"] - shift) <= (30_000_000 if doubt is None else doubt + 1)
     # As recorded the ranks are seconds apart, as shown they are not.
     raw = numbers(job.query("SELECT start_ns FROM processes ORDER BY rank"))
     assert min(raw[2:]) - max(raw[:2]) > shift - 1_000_000_000
