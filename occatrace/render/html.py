@@ -81,7 +81,7 @@ def _page(document: Document) -> Iterator[str]:
     links += [(f"t{number}", title) for number, (title, _, _) in enumerate(tables)]
     links += [("facts", "The run")] if document.facts else []
     yield '<body>\n<nav aria-label="Parts of the page"><ul><li><a class="brand" href="#top">occatrace</a></li>'
-    yield "".join(f'<li><a href="#{target}">{text(title)}</a></li>' for target, title in links)
+    yield "".join(f'<li><a href="#{target}">{text(title.partition(" (")[0])}</a></li>' for target, title in links)
     yield f'</ul></nav>\n<main id="top">\n<h1>{text(program)}</h1>\n'
     yield from preface(document.run, document.losses)
     if document.tiles:
@@ -131,9 +131,9 @@ def preface(run: Mapping[str, Any], losses: Losses) -> Iterator[str]:
 def _figure(figure: Figure) -> Iterator[str]:
     hover = f' data-hover="hover-{figure.name}"' if figure.hover else ""
     yield f'<figure id="plot-{figure.name}"{hover}><figcaption><h2>{text(figure.title)}</h2>'
-    yield f'<p class="about">{text(figure.about)}</p></figcaption>\n'
-    yield f'<div class="broad" role="img" aria-label="{text(figure.about)}">{figure.broad}</div>\n'
-    yield f'<div class="narrow" role="img" aria-label="{text(figure.about)}">{figure.narrow}</div>\n'
+    yield f'<p class="about">{escape(printable(figure.about))}</p></figcaption>\n'
+    yield f'<div class="broad" role="img" aria-label="{escape(printable(figure.about))}">{figure.broad}</div>\n'
+    yield f'<div class="narrow" role="img" aria-label="{escape(printable(figure.about))}">{figure.narrow}</div>\n'
     if figure.hover:
         yield f'<script type="application/json" id="hover-{figure.name}">{embedded(figure.hover)}</script>\n'
     yield "</figure>\n"
@@ -158,9 +158,9 @@ def table(
     about = definition.about[:1].upper() + definition.about[1:].rstrip(".") + "."
     share = f" % is {definition.share}." if definition.share else ""
     yield f'<section id="t{number}" class="{"tall" if len(shown) > 12 else ""}" data-report="{text(definition.name)}">'
-    yield f'<h2>{text(title)}</h2>\n<p class="about" id="about{number}">{text(about)}{text(share)}</p>\n'
+    yield f'<h2>{text(title)}</h2>\n<p class="about" id="about{number}">{escape(printable(about + share))}</p>\n'
     for note in report.notes:
-        yield f'<p class="about">{text(note)}</p>\n'
+        yield f'<p class="about">{escape(printable(note))}</p>\n'
     yield f'<div class="wide"><table class="sortable" aria-describedby="about{number}">'
     yield f"<caption>{text(title)}</caption>\n<thead><tr>"
     for column in columns:

@@ -165,11 +165,13 @@ def test_hostile_names(store: Store) -> None:
 
 
 def test_long_tables_are_cut_and_say_so(store: Store) -> None:
-    head = "-- title: Things\n-- about: things\n-- column: total_ns ns Total\n-- column: name text Name\nSELECT 1\n"
+    about = "things, " * 60
+    head = f"-- title: Things\n-- about: {about}and more\n-- column: total_ns ns Total\n-- column: name text Name\nSELECT 1\n"
     rows = [(n, f"name {n}") for n in range(5000)]
     text = written(Document({}, Losses.none(), [Report(parse("things", head), rows)]))
     found = harmless(text)
     assert len(found.tables[0]) == html.ROWS + 1
+    assert f"{about[1:]}and more." in found.text, "our own sentences are whole"
     assert "The first 200 of 5,000 rows." in found.text and "--report things --format csv" in found.text
 
 
