@@ -1,4 +1,5 @@
-"""The single calls of a run as lines of text, in time order, with every argument: enumerations and bit fields as names.
+"""The single calls of a run as lines of text, in time order, with every argument: enumerations and bit fields as names; and
+the ranges and marks of its annotations between them.
 
 The text is put together in SQL, function by function, and sorted by DuckDB, so that memory stays bounded.
 """
@@ -17,9 +18,18 @@ from occatrace.tables import Store
 _FETCH = 4096
 
 
+# What may overlap others encloses nothing.
+_RANGES = """
+    SELECT start_ns, end_ns, process, thread, coalesce(seq, 0) AS seq, false AS failed,
+           CASE kind WHEN 'mark' THEN 'mark' ELSE 'range' END || ' "' || replace(replace(name, '\\', '\\\\'), '"', '\\"') || '"'
+           || coalesce(' (' || payload || ')', '') || ' [' || concat_ws(' ', api, nullif(domain, ''), category) || ']' AS text,
+           kind = 'push' AS nests
+    FROM ranges"""
+
+
 @dataclass(frozen=True)
 class Line:
-    """One call."""
+    """One call or range."""
 
     start_ns: int
     duration_ns: int | None  # None: it never returned
@@ -31,7 +41,7 @@ class Line:
 
 
 def lines(store: Store) -> Iterator[Line]:
-    """All recorded calls."""
+    """All recorded calls and ranges."""
     keys = store.functions()
     functions = {f"{f.api}.{f.key}": f for f in store.model.functions}
     parts = [_select(store, key, functions[key]) for key in keys if key in functions]
@@ -39,20 +49,22 @@ def lines(store: Store) -> Iterator[Line]:
         "SELECT start_ns, NULL::UBIGINT AS end_ns, process, thread, seq, false AS failed,"
         " function || '(…) never returned' AS text FROM unfinished"
     )
+    parts = [f"SELECT *, true AS nests FROM ({part})" for part in parts] + [_RANGES]
     cursor = store.con.cursor()
     cursor.execute(
-        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text"
+        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text, c.nests"
         f" FROM ({' UNION ALL '.join(parts)}) c JOIN processes p ON p.process = c.process"
         f" JOIN threads t ON t.thread = c.thread ORDER BY c.start_ns, c.thread, c.seq"
     )
     open_calls: dict[int, list[int]] = {}
     while rows := cursor.fetchmany(_FETCH):
-        for start, duration, pid, tid, thread, end, failed, text in rows:
+        for start, duration, pid, tid, thread, end, failed, text, nests in rows:
             stack = open_calls.setdefault(thread, [])
             while stack and stack[-1] <= start:
                 stack.pop()
             yield Line(start, duration, pid, tid, len(stack), failed, text)
-            stack.append(end if end is not None else 1 << 64)
+            if nests:
+                stack.append(end if end is not None else 1 << 64)
 
 
 def _select(store: Store, key: str, function: Function) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PROGRAMS, Profile
+from .conftest import OCCA_PROF, PROGRAMS, Profile
 
 Build = Callable[..., Path]
 
@@ -66,6 +66,18 @@ def test_ranges_marks_and_counters(build: Build, profile: Profile) -> None:
     counted = run.report("counter_sum")["progress"]
     assert (counted["samples"], counted["first"], counted["last"], counted["mean"]) == (10, 0, 4.5, 2.25)
     assert "inner" in run.stderr  # the summary at the end has them
+
+
+def test_the_trace_as_text(build: Build, profile: Profile) -> None:
+    run = profile(build("own.c"), "ranges")
+    done = subprocess.run([*OCCA_PROF, "trace", run.folder], text=True, capture_output=True, check=True)
+    lines = [line.split(None, 4)[4] if line.split()[1] != "…" else line for line in done.stdout.splitlines()]
+    assert lines[0] == 'range "outer" [occatrace]' and lines.count('range "inner" (even=no) [occatrace]') == 10
+    assert 'mark "done" (n=10) [occatrace]' in lines and len(lines) == len(run.ranges)
+    indent = {line: len(line) - len(line.lstrip()) for line in (raw[44:] for raw in done.stdout.splitlines())}
+    inner = next(depth for line, depth in indent.items() if '"inner"' in line)
+    outer = next(depth for line, depth in indent.items() if '"outer"' in line)
+    assert inner == outer + 2
 
 
 def test_a_killed_program_shows_where_it_was(build: Build, profile: Profile) -> None:
