@@ -168,8 +168,8 @@ uint32_t site_of(State *state, const void *address) {
 // ---- regions ----
 
 Region *region_begin(occatrace_thread *self, State *state, const void *address, ParallelKind kind, Runtime runtime, uint32_t requested) {
-  if (state->masters++ >= kRegions) return nullptr; // nested deeper than anybody does
-  Region *r = &state->regions[state->masters - 1];
+  if (state->masters >= kRegions) return nullptr; // nested deeper than anybody does
+  Region *r = &state->regions[state->masters++];
   r->level = level_of(OCCATRACE_OPENMP_parallel);
   const Frame *frame = frame_of(state);
   r->tid = self->tid;
@@ -196,8 +196,8 @@ Region *region_begin(occatrace_thread *self, State *state, const void *address, 
 }
 
 void region_end(occatrace_thread *self, State *state, Region *r) {
-  if (state->masters > 0) state->masters--;
   if (!r) return;
+  if (state->masters > 0) state->masters--;
   __atomic_store_n(&r->id, 0, __ATOMIC_RELEASE);
   state->late.region = r->outer_late.region;
   state->late.id = r->outer_late.id;

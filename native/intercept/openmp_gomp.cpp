@@ -137,6 +137,7 @@ void member(void *pointer) {
   const Open outer_work = gomp(state).work;
   void *const outer_library = state->gomp;
   gomp(state).work.what = NoWork;
+  if (state->depth == 0) gomp(state).criticals = 0; // left in a part that was not recorded
   state->gomp = team.library;
   part_begin(self, state, team.region, number);
   if (team.what) open_work(state, team.what, static_cast<Schedule>(team.schedule), team.count, reinterpret_cast<const char *>(team.function) + 1);

@@ -14,6 +14,7 @@ using namespace openmp;
 namespace {
 
 // ---- per thread ----
+// What begins is remembered and what ends forgotten also while nothing is recorded, so that the two always fit.
 
 struct Work {
   uint64_t start, ticks, count; // the count is told at the begin
@@ -74,17 +75,16 @@ void parallel_begin(ompt::Data *, const void *, ompt::Data *parallel, unsigned r
 }
 
 void parallel_end(ompt::Data *parallel, ompt::Data *, int, const void *) {
-  if (!occatrace_capture) return;
+  if (!parallel->pointer) return; // begun while nothing was recorded
   const Here at = here();
-  if (at.state->masters == 0) return; // begun while nothing was recorded
   region_end(at.self, at.state, static_cast<Region *>(parallel->pointer));
   parallel->pointer = nullptr;
 }
 
 void implicit_task(int endpoint, ompt::Data *parallel, ompt::Data *task, unsigned threads, unsigned index, int flags) {
-  if (!occatrace_capture) return;
   if (endpoint == ompt::ScopeBegin) {
     task->value = 0;
+    if (!occatrace_capture) return;
     // The initial task of the process is no part of a region; those of a league are.
     if (!parallel || ((flags & ompt::TaskInitial) && !parallel->pointer)) return;
     const Here at = here();
@@ -108,7 +108,6 @@ unsigned sync_function(int kind) {
 }
 
 void sync_region(int kind, int endpoint, ompt::Data *, ompt::Data *, const void *caller) {
-  if (!occatrace_capture) return;
   const Here at = here();
   if (kind == ompt::BarrierImplicitParallel || kind == ompt::BarrierTeams) {
     if (endpoint == ompt::ScopeBegin) part_arrived(at.self, at.state);
@@ -134,7 +133,7 @@ void sync_region(int kind, int endpoint, ompt::Data *, ompt::Data *, const void 
 // ---- worksharing ----
 
 void work(int type, int endpoint, ompt::Data *, ompt::Data *, uint64_t count, const void *caller) {
-  if (!occatrace_capture || type == ompt::WorkSingleOther) return;
+  if (type == ompt::WorkSingleOther) return;
   const Here at = here();
   if (endpoint == ompt::ScopeBegin) {
     if (Work *w = push(at.ompt.work, at.ompt.works)) *w = {levels[OCCATRACE_OPENMP_loop] == OCCATRACE_EVENT ? occatrace_now() : 0, occatrace_ticks(), count};
@@ -172,7 +171,6 @@ void task_create(ompt::Data *, const void *, ompt::Data *task, int flags, int de
 }
 
 void task_schedule(ompt::Data *prior, int status, ompt::Data *next) {
-  if (!occatrace_capture) return;
   const Here at = here();
   const bool over = status == ompt::TaskComplete || status == ompt::TaskCancel || status == ompt::TaskDetach;
   if (prior && over && (prior->value & kBegun)) {
@@ -212,13 +210,12 @@ bool mutex_kind(int kind, MutexKind &out) {
 uint64_t timed_now() { return levels[OCCATRACE_OPENMP_critical] == OCCATRACE_EVENT ? occatrace_now() : 0; }
 
 void mutex_acquire(int kind, unsigned, unsigned, uint64_t id, const void *caller) {
-  if (!occatrace_capture) return;
   here().ompt.acquiring = {id, timed_now(), occatrace_ticks(), caller, static_cast<uint8_t>(kind)};
 }
 
 void mutex_acquired(int kind, uint64_t id, const void *caller) {
   MutexKind our;
-  if (!occatrace_capture || !mutex_kind(kind, our)) return;
+  if (!mutex_kind(kind, our)) return;
   const Here at = here();
   const Mutex &wanted = at.ompt.acquiring;
   const uint64_t ticks = occatrace_ticks();
@@ -229,7 +226,7 @@ void mutex_acquired(int kind, uint64_t id, const void *caller) {
 
 void mutex_released(int kind, uint64_t id, const void *caller) {
   MutexKind our;
-  if (!occatrace_capture || !mutex_kind(kind, our)) return;
+  if (!mutex_kind(kind, our)) return;
   const Here at = here();
   uint32_t &depth = at.ompt.mutexes;
   for (uint32_t i = depth < std::size(at.ompt.mutex) ? depth : std::size(at.ompt.mutex); i-- > 0;) {
@@ -320,7 +317,6 @@ unsigned target_function(int kind) {
 }
 
 void target_emi(int kind, int endpoint, int device, ompt::Data *, ompt::Data *, ompt::Data *, const void *caller) {
-  if (!occatrace_capture) return;
   Here at = here();
   const unsigned function = target_function(kind);
   if (endpoint == ompt::ScopeBegin) {
@@ -350,7 +346,6 @@ void target_emi(int kind, int endpoint, int device, ompt::Data *, ompt::Data *, 
 const Target *innermost(const Ompt &o) { return o.targets > 0 && o.targets <= std::size(o.target) ? &o.target[o.targets - 1] : nullptr; }
 
 void target_submit_emi(int endpoint, ompt::Data *, uint64_t *, unsigned teams) {
-  if (!occatrace_capture) return;
   const Here at = here();
   if (endpoint == ompt::ScopeBegin) {
     at.ompt.submit_start = occatrace_now();
@@ -392,7 +387,6 @@ uint64_t number(const void *address) { return reinterpret_cast<uintptr_t>(addres
 
 void target_data_op_emi(int endpoint, ompt::Data *, ompt::Data *, uint64_t *, int op, void *source, int source_device, void *destination,
                         int destination_device, size_t bytes, const void *caller) {
-  if (!occatrace_capture) return;
   Here at = here();
   if (endpoint == ompt::ScopeBegin) {
     at.ompt.op_start = occatrace_now();
