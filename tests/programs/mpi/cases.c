@@ -185,6 +185,26 @@ static void cancelled(void) {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* More requests than fit into the memory kept for them. */
+static void many(void) {
+  enum { N = 100 };
+  double x[N] = {0};
+  MPI_Request requests[N];
+  if (rank > 1) return;
+  for (int i = 0; i < N; i++)
+    if (rank == 0) MPI_Isend(&x[i], 1, MPI_DOUBLE, 1, 200 + i, MPI_COMM_WORLD, &requests[i]);
+    else MPI_Irecv(&x[i], 1, MPI_DOUBLE, 0, 200 + i, MPI_COMM_WORLD, &requests[i]);
+  if (rank == 0) {
+    MPI_Waitall(N, requests, MPI_STATUSES_IGNORE);
+    return;
+  }
+  for (int done = 0; done < N;) {
+    int count, indices[N];
+    MPI_Testsome(N, requests, &count, indices, MPI_STATUSES_IGNORE);
+    if (count != MPI_UNDEFINED) done += count;
+  }
+}
+
 /* An error that the program handles itself. */
 static void erroneous(void) {
   int x = 0;
@@ -215,6 +235,7 @@ int main(int argc, char **argv) {
   everyone();
   one_sided();
   cancelled();
+  many();
   erroneous();
   const double begin = MPI_Wtime();
   for (int i = 0; i < 999; i++) MPI_Wtime();
