@@ -285,8 +285,8 @@ def _scoped(entry: Definition, scoped: Scoped) -> Report:
         ways = " or ".join(key for key in KEYS if can_split(counted, key))
         notes.append(f"not by {by}: some of what it counts has none" + (f"; it can be by {ways}" if ways else ""))
         by = None
-    elif by is not None and any(column.name == by and column.unit != "text" for column in entry.columns):
-        by = None  # it tells of each by itself
+    elif by == "rank" and any({"rank", "ranks"} & set(column.name.split("_")) for column in entry.columns):
+        by = None  # it compares the ranks itself
     if by is None:
         with scoped.connection(tables, counted) as con:
             report = Report(entry, _rows(con, entry), notes)

@@ -201,6 +201,10 @@ def test_what_cannot_be_split_says_so(run: tuple[FakeTrace, Store]) -> None:
     report = reports.make(store, "api_sum", Scoped(store, Scope(by="device")))
     assert report.rows == reports.make(store, "api_sum").rows
     assert report.notes == ["not by device: some of what it counts has none; it can be by rank or thread"]
+    for name in ("rank_sum", "rank_balance"):
+        whole = reports.make(store, name)
+        again = reports.make(store, name, Scoped(store, Scope(by="rank")))
+        assert again.rows == whole.rows and again.columns == whole.columns, "they compare the ranks themselves"
     for name, entry in reports.definitions().items():
         assert tables_of(entry.sql), f"{name} is made of nothing that happened"
         assert can_split(tables_of(entry.sql), "rank"), name
