@@ -1,9 +1,14 @@
-"""The values over time that a timeline has, in SQL: memory, commands in flight, busy time, traffic, and what was sampled."""
+"""The values over time that a timeline has: memory, commands in flight, busy time, traffic, samples; in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from occatrace.schema import MEMORY_KINDS
 from occatrace.sql import text as sql_text
@@ -35,6 +40,12 @@ WHERE bytes > 0 AND parent IS NULL
 """
 
 
+_WORK = """
+SELECT process, coalesce(device, 0) AS device, kind, bytes, start_ns::BIGINT AS s, greatest(end_ns, start_ns)::BIGINT AS e
+FROM activities WHERE kind <> 'marker'
+"""
+
+
 @dataclass(frozen=True)
 class Series:
     """One counter in one file."""
@@ -45,19 +56,22 @@ class Series:
     device: int  # 0: not known
     label: str
     unit: str
-    first: int  # row
+    first: int  # row on disk
     rows: int
     begin: int
+    before: float = 0  # what it comes to where it begins
 
 
 class Counters:
-    """The counters of a timeline, sorted on disk. The times are those of the slices."""
+    """The counters of a timeline: changes and samples sorted on disk, rates per window in memory."""
 
     def __init__(self, store: Store, selection: Selection, options: Options) -> None:
         self._con = store.con
         self._selection = selection
+        self._options = options
         self._path = store.scratch / "timeline-values.parquet"
-        self._file = f"read_parquet({sql_text(str(self._path))})"
+        self._work = store.scratch / "timeline-work.parquet"
+        self._rates: dict[Series, Columns] = {}
         self.series: list[Series] = []
         if not options.counters or (options.apis and DEVICE not in options.apis):
             return
@@ -65,15 +79,13 @@ class Counters:
         self._con.execute(
             f"CREATE OR REPLACE MACRO title(api) AS CASE api {titles or 'WHEN NULL THEN NULL'} ELSE api END"
         )
-        self._collect(options)
-        rows = self._con.execute(
-            f"SELECT part, {_KEY}, min(rn), count(*), min(t) FROM {self._file} GROUP BY ALL ORDER BY min(rn)"
-        )
-        self.series = [Series(*row) for row in rows.fetchall()]
+        self._sort_changes()
+        self._fold_rates()
+        self.series.sort(key=lambda series: (series.part, series.kind, series.process, series.device))
 
     @property
     def rows(self) -> int:
-        """How many values."""
+        """How many values, at most."""
         return sum(series.rows for series in self.series)
 
     @property
@@ -83,85 +95,165 @@ class Counters:
 
     def values(self, series: Series) -> Iterator[Columns]:
         """Windows of the values (`t`, `value`) of a counter."""
-        for begin in range(series.first, series.first + series.rows, WINDOW_ROWS):
-            bounds = [begin, min(begin + WINDOW_ROWS, series.first + series.rows)]
-            yield self._con.execute(
-                f"SELECT t, value FROM {self._file} WHERE rn >= ? AND rn < ? ORDER BY rn", bounds
-            ).fetchnumpy()
+        if series in self._rates:
+            yield self._rates[series]
+            return
+        total, held = series.before, None
+        for window in _windows(self._con, self._path, series.first, series.rows, "t, d"):
+            t, value = window["t"], window["d"].astype(np.float64)
+            if series.kind != SAMPLED:
+                value = total + np.cumsum(value)
+                total = float(value[-1])
+                if held:  # the last of what came together counts, also over the end of a window
+                    t, value = np.append(held[0], t), np.append(held[1], value)
+                last = np.append(t[1:] != t[:-1], False)
+                held = (t[-1:], value[-1:])
+                t, value = t[last], value[last]
+            if len(t):
+                yield {"t": t, "value": value}
+        if held:
+            yield {"t": held[0], "value": held[1]}
 
     def close(self) -> None:
-        """Remove the file."""
-        self._path.unlink(missing_ok=True)
+        """Remove the files."""
+        for path in (self._path, self._work):
+            path.unlink(missing_ok=True)
 
-    def _collect(self, options: Options) -> None:
+    def _of_ranks(self) -> str:
+        """Condition on a process."""
+        ranks = ", ".join(map(str, self._options.ranks))
+        return f"process IN (SELECT process FROM processes WHERE rank IN ({ranks}))" if ranks else "true"
+
+    def _sort_changes(self) -> None:
+        """What changes by steps, and samples, by counter and time; sorted by DuckDB, which spills."""
         begin, end = self._selection.begin, self._selection.end
-        within = [f"t >= {begin}"] * (begin is not None) + [f"t <= {end}"] * (end is not None)
-        if options.ranks:
-            ranks = ", ".join(map(str, options.ranks))
-            within.append(f"process IN (SELECT process FROM processes WHERE rank IN ({ranks}))")
         part = self._selection.part.format(process="s.process", t="s.t")
         # What holds when the time that was asked for begins has its value there.
-        steps = f"""
-            SELECT {_KEY}, t, (sum(d) OVER (PARTITION BY {_KEY} ORDER BY t))::DOUBLE AS value
-            FROM (SELECT {_KEY}, greatest(t, {begin or 0})::BIGINT AS t, sum(d) AS d
-                  FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED}) GROUP BY ALL)"""
+        changes = f"""
+            SELECT {_KEY}, greatest(t, {begin or 0})::BIGINT AS t, d::DOUBLE AS d
+            FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED})"""
         samples = f"""
-            SELECT {SAMPLED} AS kind, c.process, coalesce(c.device, 0) AS device, c.name AS label, coalesce(c.unit, '') AS unit,
-                   c.time_ns::BIGINT AS t, c.value FROM counters c"""
+            SELECT {SAMPLED} AS kind, process, coalesce(device, 0) AS device, name AS label, coalesce(unit, '') AS unit,
+                   time_ns::BIGINT AS t, value AS d
+            FROM counters WHERE time_ns >= {begin or 0}"""
+        within = f"{self._of_ranks()} AND {'true' if end is None else f't <= {end}'}"
         self._con.execute(f"""
             COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (
-                      SELECT {part} AS part, * FROM ({steps} UNION ALL BY NAME {samples}
-                                                     UNION ALL BY NAME {self._rates(begin, end)}) s
-                      {"WHERE " + " AND ".join(within) if within else ""}
-                      ORDER BY part, {_KEY}, t))
+                      SELECT {part} AS part, * FROM ({changes} UNION ALL BY NAME {samples}) s WHERE {within}
+                      ORDER BY {_KEY}, t))
             TO {sql_text(str(self._path))} {FILE_FORMAT}""")
-        self._con.execute("DROP TABLE device_work")
+        rows = self._con.execute(
+            f"SELECT part, {_KEY}, min(rn), count(*), min(t), sum(d) FROM read_parquet({sql_text(str(self._path))})"
+            " GROUP BY ALL ORDER BY min(rn)"
+        ).fetchall()
+        before: dict[tuple[Any, ...], float] = {}
+        for number, kind, process, device, label, unit, first, count, begins, change in rows:
+            key = (kind, process, device, label, unit)
+            self.series.append(
+                Series(number, kind, process, device, label, unit, first, count, begins, before.get(key, 0))
+            )
+            before[key] = before.get(key, 0) + (change or 0)
 
-    def _rates(self, begin: int | None, end: int | None) -> str:
+    def _fold_rates(self) -> None:
         """Per device, the share of each window in which something ran, and the bytes per ns (GB/s) of each kind of copy."""
-        con = self._con
-        # Markers take no time of the device.
-        con.execute(f"""
-            CREATE OR REPLACE TEMP TABLE device_work AS
-            SELECT process, coalesce(device, 0) AS device, kind, bytes, s, e,
-                   greatest(s, {begin or 0})::BIGINT AS clipped_s, least(e, {end or "e"})::BIGINT AS clipped_e
-            FROM (SELECT process, device, kind, bytes, start_ns::BIGINT AS s, greatest(end_ns, start_ns)::BIGINT AS e
-                  FROM activities WHERE kind <> 'marker')
-            WHERE e > {begin or 0} AND s < {end or "9223372036854775807"}""")
-        ((first, last),) = con.execute("SELECT min(clipped_s), max(clipped_e) FROM device_work").fetchall()
-        width = window_width((last or 0) - (first or 0))
-        origin = first or 0
-        last_window = f"(greatest(clipped_e, clipped_s + 1) - 1 - {origin}) // {width}"
-        windows = f"unnest(range((clipped_s - {origin}) // {width}, {last_window} + 1))"
-        common = f"least(clipped_e, {origin} + (w + 1) * {width}) - greatest(clipped_s, {origin} + w * {width})"
-        return f"""
-            SELECT kind, process, device, label, unit, {origin} + w * {width} AS t, value FROM (
-                WITH ordered AS (
-                    SELECT *, max(clipped_e) OVER (PARTITION BY process, device ORDER BY clipped_s, clipped_e
-                                                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until
-                    FROM device_work),
-                alone AS (
-                    SELECT process, device, greatest(clipped_s, coalesce(until, clipped_s)) AS clipped_s, clipped_e
-                    FROM ordered WHERE until IS NULL OR clipped_e > until),
-                busy AS (
-                    SELECT {BUSY} AS kind, process, device, 'busy' AS label, '%' AS unit, w, 100.0 * sum({common}) / {width} AS value
-                    FROM (SELECT *, {windows} AS w FROM alone) GROUP BY ALL),
-                traffic AS (
-                    SELECT {TRAFFIC} AS kind, process, device, 'traffic ' || label AS label, 'GB/s' AS unit, w,
-                           sum(CASE WHEN e > s THEN bytes * (({common}) / (e - s)) ELSE bytes END) / {width} AS value
-                    FROM (SELECT * RENAME (kind AS label), {windows} AS w FROM device_work
-                          WHERE kind IN {MEMORY_KINDS} AND bytes > 0)
-                    GROUP BY ALL),
-                shares AS (FROM busy UNION ALL FROM traffic),
-                -- After the last window of a busy time there is nothing.
-                whole AS (
-                    FROM shares
-                    UNION ALL
-                    SELECT kind, process, device, label, unit, w + 1, 0 FROM shares a
-                    WHERE NOT EXISTS (FROM shares b WHERE a.kind = b.kind AND a.process = b.process AND a.device = b.device
-                                      AND a.label = b.label AND b.w = a.w + 1))
-                SELECT * FROM whole
-                QUALIFY value IS DISTINCT FROM lag(value) OVER (PARTITION BY kind, process, device, label ORDER BY w))"""
+        begin = self._selection.begin or 0
+        end = self._selection.end if self._selection.end is not None else (1 << 63) - 1
+        chosen = f"({_WORK}) WHERE {self._of_ranks()} AND e > {begin} AND s < {end}"
+        ((first, last),) = self._con.execute(f"SELECT min(s), max(e) FROM {chosen}").fetchall()
+        if first is None:
+            return
+        first, last = max(first, begin), min(last, end)
+        width = window_width(last - first)
+        self._con.execute(f"""
+            COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (FROM {chosen} ORDER BY process, device, s, e))
+            TO {sql_text(str(self._work))} {FILE_FORMAT}""")
+        groups = self._con.execute(
+            f"SELECT process, device, min(rn), count(*) FROM read_parquet({sql_text(str(self._work))})"
+            " GROUP BY ALL ORDER BY min(rn)"
+        ).fetchall()
+        for process, device, row, count in groups:
+            busy, traffic = Windows(first, last, width), {kind: Windows(first, last, width) for kind in MEMORY_KINDS}
+            until = 0
+            for rows in _windows(self._con, self._work, row, count, "s, e, bytes, kind"):
+                s, e = rows["s"].astype(np.int64), rows["e"].astype(np.int64)
+                covered = np.maximum.accumulate(np.append(until, e))
+                until = int(covered[-1])
+                busy.add(np.maximum(s, covered[:-1]), e, None)
+                size = np.ma.filled(rows["bytes"], 0).astype(np.float64)
+                for kind, windows in traffic.items():
+                    mine = (rows["kind"] == kind) & (size > 0)
+                    if mine.any():
+                        windows.add(s[mine], e[mine], size[mine])
+            self._keep(BUSY, process, device, "busy", "%", busy, 100)
+            for kind, windows in traffic.items():
+                self._keep(TRAFFIC, process, device, f"traffic {kind}", "GB/s", windows, 1)
+
+    def _keep(
+        self, kind: int, process: int, device: int, label: str, unit: str, windows: Windows, scale: float
+    ) -> None:
+        """Values where they change, cut into the files."""
+        t, value = windows.changes(scale)
+        if not len(t):
+            return
+        split = self._options.split
+        parts = np.zeros(len(t), np.int64)
+        if split == "rank":
+            sql = f"SELECT {self._selection.part.format(process=process, t=0)}"
+            parts += self._con.execute(sql).fetchall()[0][0]
+        elif split is not None:
+            parts = np.maximum((t - self._selection.origin) // int(split), 0)
+        for part in np.unique(parts).tolist():
+            mine = parts == part
+            series = Series(part, kind, process, device, label, unit, -1, int(mine.sum()), int(t[mine][0]))
+            self._rates[series] = {"t": t[mine], "value": value[mine]}
+            self.series.append(series)
+
+
+def _windows(con: Any, path: Path, first: int, rows: int, columns: str) -> Iterator[Columns]:
+    """Rows of a file, so many at a time, that are not many."""
+    for begin in range(first, first + rows, WINDOW_ROWS):
+        yield con.execute(
+            f"SELECT {columns} FROM read_parquet({sql_text(str(path))}) WHERE rn >= ? AND rn < ? ORDER BY rn",
+            [begin, min(begin + WINDOW_ROWS, first + rows)],
+        ).fetchnumpy()
+
+
+class Windows:
+    """Sums over windows of one length, of what is spread evenly over intervals."""
+
+    def __init__(self, first: int, last: int, width: int) -> None:
+        self._first, self._last, self._width = first, last, width
+        count = (max(last, first + 1) - 1 - first) // width + 3
+        self._sums, self._steps = np.zeros(count), np.zeros(count)
+
+    def add(
+        self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], amount: npt.NDArray[np.float64] | None
+    ) -> None:
+        """Intervals with an amount each; None: their length. What lies outside of all windows does not count."""
+        width, sums = self._width, self._sums
+        if amount is not None:
+            moment = (end <= start) & (start >= self._first) & (start <= self._last)
+            np.add.at(sums, (start[moment] - self._first) // width, amount[moment])
+        # The amount per ns is that of the whole interval, of which a part may lie outside.
+        density = np.ones(len(start)) if amount is None else amount / np.maximum(end - start, 1)
+        s, e = np.maximum(start, self._first), np.minimum(end, self._last)
+        some = e > s
+        s, e, density = s[some] - self._first, e[some] - self._first, density[some]
+        left, right = s // width, (e - 1) // width
+        one = left == right
+        np.add.at(sums, left[one], ((e - s) * density)[one])
+        more = ~one
+        np.add.at(sums, left[more], (((left + 1) * width - s) * density)[more])
+        np.add.at(sums, right[more], ((e - right * width) * density)[more])
+        np.add.at(self._steps, left[more] + 1, (width * density)[more])
+        np.add.at(self._steps, right[more], -(width * density)[more])
+
+    def changes(self, scale: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Begins of windows and means per ns, where a mean differs from the one before; nothing where all are zero."""
+        value = (self._sums + np.cumsum(self._steps)) * scale / self._width
+        value[np.abs(value) < 1e-12 * np.abs(value).max(initial=0)] = 0
+        at = np.flatnonzero(np.diff(value, prepend=0.0) != 0)
+        return self._first + at * self._width, value[at]
 
 
 def window_width(span: int) -> int:

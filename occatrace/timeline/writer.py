@@ -143,7 +143,9 @@ class _Job:
             if series.part != part.number:
                 continue
             # The files of one timeline know it by one number.
-            number = self._series.setdefault(replace(series, part=0, first=0, rows=0, begin=0), len(self._series))
+            number = self._series.setdefault(
+                replace(series, part=0, first=0, rows=0, begin=0, before=0), len(self._series)
+            )
             counter = tracks.counter(number, series)
             for window in self._counters.values(series):
                 counter.add(plain(window["t"]).astype(np.uint64), _numbers(plain(window["value"])))

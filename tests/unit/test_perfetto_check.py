@@ -185,6 +185,20 @@ def test_wrong_pairing_shows_in_the_slices(good: bytes) -> None:
     assert sorted((s.start, s.duration) for s in before.slices) != sorted((s.start, s.duration) for s in after.slices)
 
 
+def test_wrong_order_of_equal_times_shows_in_the_slices(good: bytes) -> None:
+    """A begin before the end of the same moment: the end closes the wrong slice."""
+    packets = parse(good)
+    begins = events(packets, 1)
+    end, begin = packets[begins[3] + 1], packets[begins[4]]
+    assert (end.timestamp, begin.timestamp, begins[4]) == (30, 0, begins[3] + 2)
+    end.timestamp, begin.timestamp = 0, 30
+    packets.insert(begins[3] + 1, packets.pop(begins[4]))
+    before, after = check_bytes(good), check_bytes(serialize(packets))
+    assert not after.problems
+    assert sum(s.duration for s in before.slices) == sum(s.duration for s in after.slices)
+    assert sorted((s.start, s.duration) for s in before.slices) != sorted((s.start, s.duration) for s in after.slices)
+
+
 def test_compressed(good: bytes, tmp_path: Path) -> None:
     import gzip
 

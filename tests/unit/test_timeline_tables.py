@@ -126,8 +126,9 @@ def memory(start: int, end: int | None, size: int, **more: Any) -> dict[str, Any
     }
 
 
-def test_memory_in_use(tmp_path: Path) -> None:
+def test_memory_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Per device and kind the sum of what is alive at each moment; parts of others count nothing."""
+    monkeypatch.setattr("occatrace.timeline.counters.WINDOW_ROWS", 7)
     source = random.Random(5)
     rows = []
     for _ in range(200):
@@ -171,8 +172,9 @@ def work(con: Any, rows: Sequence[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("window", [Range(), span(700_000, 1_900_000)])
-def test_busy_share_and_traffic(tmp_path: Path, window: Range) -> None:
+def test_busy_share_and_traffic(tmp_path: Path, window: Range, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against numpy, nanosecond by nanosecond."""
+    monkeypatch.setattr("occatrace.timeline.counters.WINDOW_ROWS", 7)
     source = random.Random(7)
     span = 3_000_000
     rows: list[dict[str, Any]] = []
