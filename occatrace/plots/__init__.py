@@ -71,9 +71,14 @@ class Source:
         return data.memory(self.store.con)
 
     @property
+    def part(self) -> bool:
+        """Whether it is only a part of the time."""
+        return self.scoped is not None and self.scoped.scope.window is not None
+
+    @property
     def remark(self) -> str:
         """What to say of a part."""
-        return " Only what begins in the chosen part of the time." if self.scoped and self.scoped.scope.window else ""
+        return " Only what begins in the chosen part of the time." if self.part else ""
 
 
 _WORK = frozenset({"activities", "kernel_runs", "occa_copies"})
@@ -107,7 +112,7 @@ def _kernels(tables: Source) -> Plot | None:
 
 def _util(tables: Source) -> Plot | None:
     with tables.connection() as con:
-        found = data.busy(con)
+        found = data.busy(con, work_only=tables.part)
     if found is None:
         return None
     about = "How much of the time each queue had work: a full band is all of it. Work that overlaps counts once."

@@ -129,13 +129,13 @@ class Distribution:
     buckets: Sequence[tuple[float, float, int]]  # from, below, calls
 
 
-def extent(con: Connection) -> tuple[int, int] | None:
+def extent(con: Connection, work_only: bool = False) -> tuple[int, int] | None:
     """The time that the curves show: of device work and memory; None where there is neither."""
     prepare(con)
-    begin, end = con.execute("""
+    begin, end = con.execute(f"""
         SELECT min(s)::BIGINT - run_zero()::BIGINT, max(e)::BIGINT - run_zero()::BIGINT FROM (
             SELECT min(s) AS s, max(e) AS e FROM busy_places
-            UNION ALL SELECT min(since), max(greatest(since, coalesce(until, since))) FROM held_memory)
+            UNION ALL SELECT min(since), max(greatest(since, coalesce(until, since))) FROM held_memory WHERE {not work_only})
         """).fetchall()[0]
     return None if begin is None else (int(begin), max(int(end), int(begin) + 1))
 
@@ -183,9 +183,9 @@ def memory(con: Connection) -> Memory | None:
     return Memory(times, groups, values, begin, end, int(peak), int(at), int(left), count <= POINTS)
 
 
-def busy(con: Connection) -> Busy | None:
-    """None where nothing worked."""
-    shown = extent(con)
+def busy(con: Connection, work_only: bool = False) -> Busy | None:
+    """None where nothing worked. The time shown is that of the plot of memory, too, or of work only."""
+    shown = extent(con, work_only)
     if shown is None:
         return None
     origin = int(con.execute("SELECT run_zero()").fetchall()[0][0])

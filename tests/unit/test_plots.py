@@ -13,7 +13,9 @@ pytest.importorskip("duckdb")
 
 from occatrace import plots, reports
 from occatrace.plots import charts, data, draw
+from occatrace.reports.scope import Scope, Scoped
 from occatrace.tables import Store, open_store
+from occatrace.units import parse_range
 from tests.support.fake import MODEL, demo_trace, run_folder
 
 HOSTILE = "<script>alert(1)</script>\"' & \x00\x07\n\u202e\\'] + alert(2) + ['" + "x" * 524_288
@@ -145,6 +147,24 @@ def test_serial_threads_are_busy(store: Store) -> None:
     runs = sum(200 + i for i in range(10))
     assert rows["thread 100, OCCA Serial"] == runs + 4 * 50
     assert rows["queue 1, cpu-model"] == sum(700 + i for i in range(10)) + 4 * 490
+
+
+def test_a_part_of_the_time(store: Store) -> None:
+    """Work of the part alone, over the time of that work; memory as it was."""
+    allocate(store, [("opencl", "device", None, 1, 100, 1000, 200_000)])
+    zero = origin(store)
+    window = parse_range("30us:60us")
+    tables = plots.source(store, Scoped(store, Scope(window, "thread")))
+    with tables.connection() as con:
+        found = data.busy(con, work_only=True)
+    # As many pieces as begin there: of the ten rounds, 10 µs apart from 1 µs on, those of 3 (31 µs) to 5.
+    starts = [row[0] for row in store.con.execute("SELECT start_ns FROM activities").fetchall()]
+    inside = [s for s in starts if zero + 30_000 <= s < zero + 60_000]
+    assert found is not None and 0 < len(inside) < len(starts)
+    assert found.begin >= 30_000 and found.end < 62_000
+    plot = plots.make(tables, "util")
+    assert plot is not None and "chosen part" in plot.about
+    assert tables.memory is not None and tables.memory.peak == 100
 
 
 def test_shares_are_the_reports(store: Store) -> None:
