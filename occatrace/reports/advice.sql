@@ -117,7 +117,7 @@ signs AS (
            'allocate once before the loop, or use a memory pool' FROM churn, run WHERE n >= 20 AND frees >= 19 AND ns > 0.01 * run.length_ns
     UNION ALL
     SELECT ns, 'kernel builds',
-           format('{:,} builds took {:.1f} ms, {:.0f} % of the run', n, ns / 1e6, share(ns, run.length_ns))
+           format('{:,} build{} took {:.1f} ms, {:.0f} % of the run', n, CASE WHEN n = 1 THEN '' ELSE 's' END, ns / 1e6, share(ns, run.length_ns))
                || CASE WHEN known > 0 THEN format('; {:,} of {:,} by OCCA found their binary in the cache', hits, known) ELSE '' END,
            CASE WHEN known = 0 THEN 'keep the driver''s cache between runs, or load binaries; build before the timed part'
                 WHEN hits < known THEN 'keep OCCA_CACHE_DIR between runs; build before the timed part'
@@ -140,12 +140,12 @@ signs AS (
     WHERE first > 10 * others AND first - others > 1_000_000 AND first - others > 0.05 * run.length_ns
     UNION ALL
     SELECT 0, 'lost to a failed call',
-           format('{:,} calls of {} failed ({}): {}', n, function, coalesce(errors, 'no reason given'),
-                  CASE lost WHEN 'kernel' THEN 'their kernels never ran' WHEN 'memory' THEN 'nothing was allocated' WHEN 'build' THEN 'nothing was built'
+           format('{:,} call{} of {} failed ({}): {}', n, CASE WHEN n = 1 THEN '' ELSE 's' END, function, coalesce(errors, 'no reason given'),
+                  CASE lost WHEN 'kernel' THEN 'no kernel ran' WHEN 'memory' THEN 'nothing was allocated' WHEN 'build' THEN 'nothing was built'
                             WHEN 'copy' THEN 'nothing was copied' ELSE 'their work (' || lost || ') was never done' END),
            'check the result of this call; what follows may compute with old data' FROM lost
     UNION ALL
-    SELECT ns, 'work that failed', format('{:,} times {} ended with the error {} on the device', n, name, status), 'its results are not to be used; see gpu_trace'
+    SELECT ns, 'work that failed', format('{} ended with the error {} on the device, {:,} time{}', name, status, n, CASE WHEN n = 1 THEN '' ELSE 's' END), 'its results are not to be used; see gpu_trace'
     FROM broken
 )
 SELECT share(s.ns, run.length_ns) AS share, s.name, evidence, advice FROM signs s, run ORDER BY s.ns DESC, s.name, evidence
