@@ -9,6 +9,11 @@ from dataclasses import dataclass
 
 SCHEMA_VERSION = 2
 
+VERSIONS = {
+    1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
+    2: "memory, annotations, counters, kernel builds and arguments, OpenMP, MPI, ranks; the run's zero (`processes.first_ns`)",
+}
+
 # Kinds of device work (model: device.yaml, activity_kind) that move or set memory.
 MEMORY_KINDS = ("HtoD", "DtoH", "DtoD", "HtoH", "fill", "map", "unmap", "migrate")
 
@@ -555,6 +560,15 @@ def markdown() -> str:
         "The single calls lie in `RUN/tables/calls/<api>.<function>/*.parquet`, written when they are first asked for. In SQL",
         "they are the view `calls` (with the columns `api` and `function` in front), and one view per function, for instance",
         '`"opencl.clEnqueueWriteBuffer"`, in which the struct `args` has the typed arguments: `args.size`.',
+        "",
+    ]
+    out += ["## Versions", ""]
+    out += [f"- {number}: {what}." for number, what in sorted(VERSIONS.items(), reverse=True)]
+    out += [
+        "",
+        "Tables of an older version are made again from the trace at the next look; where the trace is gone they are read as far",
+        "as they go: what they lack is empty, and the reports say which version made them. Newer ones are refused, with the",
+        "version of occatrace that made them (`tables/tables.json`).",
         "",
     ]
     for table in (*TABLES, CALLS):
