@@ -1,6 +1,7 @@
 /* A rank of an MPI job that ends as it is told, rank by rank.
  * usage: mpi_rank [RANK:WHAT]...   WHAT: exit=N (after MPI_Finalize), kill=SIGNAL, abort=N, sleep=SECONDS (before
- * MPI_Init), run=SECONDS, quit=N (without MPI_Finalize); rank * is every rank. */
+ * MPI_Init), run=SECONDS, quit=N (without MPI_Finalize), ping=N (to and fro between the halves of the ranks, over half a
+ * second); rank * is every rank. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -41,6 +42,13 @@ int main(int argc, char **argv) {
   if ((value = told(argc, argv, rank, "kill"))) kill(getpid(), atoi(value));
   if ((value = told(argc, argv, rank, "abort"))) MPI_Abort(MPI_COMM_WORLD, atoi(value));
   if ((value = told(argc, argv, rank, "quit"))) _exit(atoi(value));
+  if ((value = told(argc, argv, rank, "ping")))
+    for (int i = 0, n = atoi(value), other = (rank + size / 2) % size, word = 0; i < n; i++) {
+      if (rank < size / 2) MPI_Send(&word, 1, MPI_INT, other, 3, MPI_COMM_WORLD);
+      MPI_Recv(&word, 1, MPI_INT, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      if (rank >= size / 2) MPI_Send(&word, 1, MPI_INT, other, 3, MPI_COMM_WORLD);
+      usleep(500000 / (useconds_t)n);
+    }
   int sum = 0;
   MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("%d ranks, sum %d\n", size, sum);

@@ -1,4 +1,5 @@
-/* Preloaded into a rank: its CLOCK_MONOTONIC is ahead by SHIFT_NS and gains SHIFT_PPB billionths, as on another node. */
+/* Preloaded into a rank: its CLOCK_MONOTONIC is ahead by SHIFT_NS and gains SHIFT_PPB billionths from
+ * SHIFT_SINCE_NS on, as on another node. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -22,7 +23,7 @@ static void start(void) {
   started = 1;
   ahead = getenv("SHIFT_NS") ? atoll(getenv("SHIFT_NS")) : 0;
   ppb = getenv("SHIFT_PPB") ? atoll(getenv("SHIFT_PPB")) : 0;
-  since = now(CLOCK_MONOTONIC, &t);
+  since = getenv("SHIFT_SINCE_NS") ? atoll(getenv("SHIFT_SINCE_NS")) : now(CLOCK_MONOTONIC, &t);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *t) {
