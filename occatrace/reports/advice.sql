@@ -26,9 +26,13 @@ ordered AS (
 holes AS (SELECT key, thread, until, queued_ns, s - until AS ns FROM ordered WHERE s > until),
 enqueuing AS (SELECT DISTINCT thread, seq FROM activities WHERE kind NOT IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'map')),
 waiting AS (
-    SELECT thread, start_ns, end_ns, function FROM calls ANTI JOIN enqueuing USING (thread, seq) WHERE api != 'occa'
+    -- What takes less than a microsecond makes no device wait, and is most of many million calls.
+    SELECT thread, start_ns, end_ns, function FROM calls ANTI JOIN enqueuing USING (thread, seq)
+    WHERE api != 'occa' AND end_ns >= start_ns + 1000
 ),
-outer_waiting AS (SELECT thread, start_ns, end_ns, function FROM calls WHERE api = 'occa' AND function != 'occa::kernel::run'),
+outer_waiting AS (SELECT thread, start_ns, end_ns, function FROM calls
+    WHERE api = 'occa' AND function != 'occa::kernel::run' AND end_ns >= start_ns + 1000
+),
 dry AS (
     SELECT h.key, h.ns, CASE WHEN o.end_ns >= h.until THEN o.function WHEN w.end_ns >= h.until THEN w.function END AS function
     FROM holes h
