@@ -809,9 +809,12 @@ void finish_complete(InFlight &f) {
   };
   const bool flag = c.flag < 0 || (f.word(c.flag) && *reinterpret_cast<const int *>(f.word(c.flag)));
   if (!f.ok()) {
-    // Which of them failed and which did not is in the statuses, in the words of each MPI; those that are gone are gone.
-    for (int64_t i = 0; i < f.count; i++)
-      if (handle_at(f.word(c.request), i) != f.handles[i]) complete(i, i, false);
+    // Those whose handles are gone have ended; of a wait for all, their statuses say how.
+    for (int64_t i = 0; i < f.count; i++) {
+      if (handle_at(f.word(c.request), i) == f.handles[i]) continue;
+      const char *told = c.shape == Shape::all && f.statuses ? f.statuses + i * abi.status_size : nullptr;
+      complete(i, i, told && at<int>(told, abi.tag_at + sizeof(int)) == 0); // MPI_ERROR stands behind MPI_TAG
+    }
   } else if (flag) {
     switch (c.shape) {
       case Shape::one:

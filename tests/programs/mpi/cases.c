@@ -213,6 +213,17 @@ static void erroneous(void) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   const int error = MPI_Send(&x, 1, MPI_INT, size + 7, 120, MPI_COMM_WORLD);
   CHECK(error != MPI_SUCCESS);
+  /* The first of two messages is too long for its receive. */
+  if (rank == 2) {
+    MPI_Send(text, 40, MPI_CHAR, 3, 121, MPI_COMM_WORLD);
+    MPI_Send(text, 8, MPI_CHAR, 3, 122, MPI_COMM_WORLD);
+  } else if (rank == 3) {
+    MPI_Request requests[2];
+    MPI_Irecv(text, 8, MPI_CHAR, 2, 121, MPI_COMM_WORLD, &requests[0]);
+    MPI_Irecv(text, 8, MPI_CHAR, 2, 122, MPI_COMM_WORLD, &requests[1]);
+    CHECK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE) != MPI_SUCCESS);
+    CHECK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  }
   MPI_Error_string(error, text, &length);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
