@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from occatrace import __version__, events, install, ranks
 from occatrace import run as runs
-from occatrace.cli import choice, names, program
+from occatrace.cli import choice, program
 from occatrace.cli.dispatch import UsageError, complain
 
 if TYPE_CHECKING:
@@ -100,9 +100,13 @@ def run(args: argparse.Namespace) -> int:
         return rank.leave_untraced(path, args.program)
     check_reports(args.report)
     args.chosen = choice.Choice.of(args)
-    together = place.joins and place.size != 1 and not names.of_each_rank(args.output)
-    args.output = names.expand(args.output, place)
-    args.log_file = names.expand(args.log_file, place)
+    together = place.joins and place.size != 1
+    if "%" in f"{args.output}{args.log_file}":
+        from occatrace.cli import names
+
+        together = together and not names.of_each_rank(args.output)
+        args.output = names.expand(args.output, place)
+        args.log_file = names.expand(args.log_file, place)
     if together:
         from occatrace.cli import rank
 
