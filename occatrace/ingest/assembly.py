@@ -50,8 +50,9 @@ class Assembly:
         self._gathered()
 
     def _records(self, record: str) -> Iterator[tuple[Host, dict[str, Any]]]:
+        """In the order of time, whichever stream was read first: so numbers are the same at every reading."""
         for host in self._hosts:
-            for row in host.records.get(record, ()):
+            for row in sorted(host.records.get(record, ()), key=lambda r: (r["ts"], r["slot"], r["seq"])):
                 yield host, row
 
     def _fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:

@@ -34,10 +34,9 @@ curve AS (
     SELECT api, name, kind, moment, sum(change) OVER (PARTITION BY api, name, kind ORDER BY moment, change DESC ROWS UNBOUNDED PRECEDING) AS in_use
     FROM changes
 ),
-tops AS (SELECT api, name, kind, max(in_use) AS high FROM curve GROUP BY ALL),
-highs AS (
-    SELECT api, name, kind, high, min(moment) AS reached FROM curve JOIN tops USING (api, name, kind) WHERE in_use = high GROUP BY ALL
-),
+-- The highest, and of those alike the earliest, in one go.
+tops AS (SELECT api, name, kind, max({'high': in_use, 'before': -moment::HUGEINT}) AS top FROM curve GROUP BY ALL),
+highs AS (SELECT api, name, kind, top.high AS high, -top.before AS reached FROM tops),
 sums AS (
     SELECT api, name, kind, count(*) AS allocations, count(end_ns) AS frees, sum(bytes) AS bytes, max(bytes) AS largest,
            coalesce(sum(bytes) FILTER (end_ns IS NULL), 0) AS left_over, coalesce(sum(bytes) FILTER (scope_seq IS NOT NULL), 0) AS for_occa
