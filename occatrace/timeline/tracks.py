@@ -19,26 +19,33 @@ def salt(run: str) -> int:
     return int.from_bytes(hashlib.blake2b(run.encode(), digest_size=8).digest(), "little")
 
 
+class Known:
+    """What the tables say of processes, threads, devices and queues; once for all files of a timeline."""
+
+    def __init__(self, con: Any) -> None:
+        def fetch(sql: str) -> dict[int, tuple[Any, ...]]:
+            return {row[0]: row[1:] for row in con.execute(sql).fetchall()}
+
+        self.processes = fetch("SELECT process, host, pid, exe, cmdline, rank, size FROM processes ORDER BY process")
+        self.threads = fetch("SELECT thread, process, tid, name FROM threads ORDER BY thread")
+        self.devices = fetch("SELECT device, process, id, name, api FROM devices")
+        self.queues = fetch("SELECT queue, process, device, id, flags FROM queues")
+        self.machines = _machines(self.processes)
+        first: dict[tuple[int, int], int] = {}
+        # Threads with an id that another one of the process had before.
+        self.again = {t for t, (process, tid, _) in self.threads.items() if first.setdefault((process, tid), t) != t}
+
+
 class Tracks:
     """The tracks of a run in one file: described when they are first needed, so that none is empty."""
 
-    def __init__(self, con: Any, timeline: Any, salt_: int, part: int = 0) -> None:
+    def __init__(self, known: Known, timeline: Any, salt_: int, part: int = 0) -> None:
+        self._known = known
         self._timeline = timeline
         self._salt = salt_
         self._part = part
         self._lanes: dict[tuple[int, int], Any] = {}
         self._described: set[int] = set()
-
-        def fetch(sql: str) -> dict[int, tuple[Any, ...]]:
-            return {row[0]: row[1:] for row in con.execute(sql).fetchall()}
-
-        self._processes = fetch("SELECT process, host, pid, exe, cmdline, rank, size FROM processes ORDER BY process")
-        self._threads = fetch("SELECT thread, process, tid, name FROM threads ORDER BY thread")
-        self._devices = fetch("SELECT device, process, id, name, api FROM devices")
-        self._queues = fetch("SELECT queue, process, device, id, flags FROM queues")
-        self._machines = _machines(self._processes)
-        tids = [(process, tid) for process, tid, _ in self._threads.values()]
-        self._again = {t for i, t in enumerate(self._threads) if tids.index(tids[i]) < i}
 
     def lanes(self, kind: int, track: int) -> Any:
         """The track of a thread, a queue, a device's memory operations, a process's free ranges or its problems."""
@@ -65,7 +72,9 @@ class Tracks:
             api, _, rest = label.partition(", ")
             mode, _, kind = rest.partition(", ")
             owners = [
-                d for d, (p, _, _, shown) in self._devices.items() if p == process and shown.lower() == mode.lower()
+                d
+                for d, (p, _, _, shown) in self._known.devices.items()
+                if p == process and shown.lower() == mode.lower()
             ]
             if not device and len(owners) == 1:
                 device, label = owners[0], ", ".join(filter(None, (api, kind)))
@@ -94,8 +103,8 @@ class Tracks:
     def process(self, process: int) -> int:
         """The group of a process. The interface shows them in the order of their descriptions."""
         uuid = self._uuid(_PROCESS, process)
-        host, pid, exe, cmdline, rank, size = self._processes.get(process, ("", 0, "", "", None, None))
-        self._timeline.machine(self._machines.get(process, 0))
+        host, pid, exe, cmdline, rank, size = self._known.processes.get(process, ("", 0, "", "", None, None))
+        self._timeline.machine(self._known.machines.get(process, 0))
         if self._describe(uuid):
             name = os.path.basename(exe) or "process"
             labels = [f"host {host}"] if host else []
@@ -106,13 +115,13 @@ class Tracks:
         return uuid
 
     def _thread(self, thread: int) -> Any:
-        process, tid, name = self._threads[thread]
+        process, tid, name = self._known.threads[thread]
         parent = self.process(process)
         uuid = self._uuid(THREAD, thread)
-        if thread in self._again:
+        if thread in self._known.again:
             # Perfetto would take it for the thread that had this number before.
             return self._timeline.lanes(uuid, parent, f"{name or 'thread'} {tid}", 15, nested=True)
-        self._timeline.thread(uuid, self._processes[process][1], tid, name)
+        self._timeline.thread(uuid, self._known.processes[process][1], tid, name)
         # A thread's calls are nested, so further lanes are for damaged traces.
         return self._timeline.lanes(
             uuid, parent, f"{name or 'thread'} {tid} (overlapping)", 20, nested=True, announced=True
@@ -122,14 +131,14 @@ class Tracks:
         parent = self.process(process)
         uuid = self._uuid(_DEVICE, device)
         if self._describe(uuid):
-            _, number, name, _ = self._devices.get(device, (process, 0, "unknown device", ""))
+            _, number, name, _ = self._known.devices.get(device, (process, 0, "unknown device", ""))
             self._timeline.group(
                 uuid, parent, f"Device {number - 1}: {name}" if number else name, 1000 + device % UNKNOWN
             )
         return uuid
 
     def _queue(self, queue: int) -> Any:
-        process, device, number, flags = self._queues.get(queue, (queue % UNKNOWN, 0, 0, 0))
+        process, device, number, flags = self._known.queues.get(queue, (queue % UNKNOWN, 0, 0, 0))
         parent = self._device(device or UNKNOWN + process, process)
         name = f"queue {number}" if number else "unknown queue"
         if flags & 1:
@@ -137,7 +146,7 @@ class Tracks:
         return self._timeline.lanes(self._own(QUEUE, queue), parent, name, number, nested=False)
 
     def _memory(self, device: int) -> Any:
-        process = self._devices[device][0] if device in self._devices else device % UNKNOWN
+        process = self._known.devices[device][0] if device in self._known.devices else device % UNKNOWN
         parent = self._device(device, process)
         return self._timeline.lanes(self._own(MEMORY, device), parent, "memory operations", _LAST, nested=False)
 

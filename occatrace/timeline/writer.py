@@ -16,7 +16,7 @@ from occatrace.tables import Store
 from occatrace.timeline.counters import Counters, Series
 from occatrace.timeline.selection import ARGUMENTS, TEXTS, Columns, Options, Part, Selection
 from occatrace.timeline.text import ChromeTimeline, CsvTimeline, Encoder
-from occatrace.timeline.tracks import Tracks, salt
+from occatrace.timeline.tracks import Known, Tracks, salt
 
 Format = Literal["perfetto", "csv", "json"]
 
@@ -109,7 +109,8 @@ class _Job:
     def __init__(
         self, con: Any, selection: Selection, counters: Counters, format: Format, gzip: bool, progress: Progress
     ) -> None:
-        self._con, self._selection, self._counters = con, selection, counters
+        self._selection, self._counters = selection, counters
+        self._known = Known(con)
         self._format, self._gzip, self._progress = format, gzip, progress
         run = con.execute("SELECT run FROM processes WHERE realtime_ns > 0 ORDER BY process LIMIT 1").fetchall()
         self._unique = salt(run[0][0] if run and run[0][0] else "")
@@ -127,7 +128,7 @@ class _Job:
         timeline = _encoder(self._format, path, self._origin, self._selection.realtime + self._origin, self._gzip)
         strings = np.array([timeline.string(text or "(no name)") for text in self._selection.texts], np.uint32)
         arguments = [(column, kind, timeline.string(name)) for column, kind, name in ARGUMENTS]
-        tracks = Tracks(self._con, timeline, self._unique, part.number)
+        tracks = Tracks(self._known, timeline, self._unique, part.number)
         for process in self._selection.processes.get(part.number, ()):
             tracks.process(process)
         for rows, flows in self._selection.slices(part):

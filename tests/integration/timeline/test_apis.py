@@ -62,6 +62,9 @@ def test_time_steps(hybrid: Path, tmp_path: Path) -> None:
     wrote = occa_prof("timeline", hybrid, "-o", path)
     assert wrote.returncode == 0, wrote.stderr
     assert check(path).problems == []
+    # The interface shows processes in the order of their descriptions.
+    described = [t.process.process_name for t in check(path).tracks.values() if t.HasField("process")]
+    assert described == ["rank 0 hybrid", "rank 1 hybrid"]
     found = perfetto(path, SLICES)
     processes = {r.process for r in found if r.process}
     assert processes == {"rank 0 hybrid", "rank 1 hybrid"}
