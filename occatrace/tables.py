@@ -378,7 +378,7 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     lacking = _views(path, con, older)
     if con.execute("SELECT 1 FROM host_clocks WHERE ahead_ns != 0 OR drift != 0 LIMIT 1").fetchall():
         con.execute(
-            "CREATE OR REPLACE TEMP TABLE process_clocks AS SELECT process, ahead_ns, drift, since_ns"
+            "CREATE OR REPLACE TABLE process_clocks AS SELECT process, ahead_ns, drift, since_ns"
             " FROM processes JOIN host_clocks USING (trace)"
         )
         for table in TABLES:

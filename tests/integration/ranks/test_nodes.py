@@ -12,6 +12,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from occatrace import merge
+from occatrace.tables import open_store
+
 from ..session.conftest import OCCA_PROF, PROGRAMS, Person, wait_for
 from .conftest import MPIS, Job, make_job, numbers
 
@@ -79,15 +82,20 @@ def test_the_clocks_of_two_nodes(job: Job, shift_library: Path) -> None:
     # As recorded the ranks are seconds apart, as shown they are not.
     raw = numbers(job.query("SELECT start_ns FROM processes ORDER BY rank"))
     assert min(raw[2:]) - max(raw[:2]) > shift - 1_000_000_000
-    query = "SELECT max(start_ns) - min(start_ns) AS spread FROM processes"
-    said = subprocess.run(
-        [*OCCA_PROF, "query", job.folder / "run", query, "--format", "csv"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=job.environment(),
-    ).stdout
-    assert int(said.splitlines()[-1]) < 1_000_000_000
+    with open_store(job.folder / "run") as store:
+        spread = "SELECT max(start_ns) - min(start_ns) FROM"
+        assert store.con.execute(f"{spread} processes").fetchall()[0][0] < shift - 1_000_000_000
+        store.functions()
+        ends = store.con.execute(f"{spread} calls WHERE function = 'MPI_Finalize'").fetchall()
+        assert ends[0][0] < 1_000_000_000
+        # No message is received before it was sent.
+        messages, collectives = merge.edges_of_mpi(store.con, {"node0": 0, "node1": 1})
+        for edges in (messages, collectives):
+            assert len(edges.sent) and (edges.received - edges.sent).min() >= -1
+    by_rank = job.person.run(
+        [*OCCA_PROF, "report", str(job.folder / "run"), "--by", "rank"], env=job.environment(), cwd=job.folder
+    )
+    assert by_rank.returncode == 0 and "MPI_Finalize" in by_rank.stdout, by_rank.stderr
 
 
 def test_a_clock_that_drifts(job: Job, shift_library: Path) -> None:
