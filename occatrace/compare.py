@@ -39,6 +39,7 @@ _SAMPLE = 200_000  # calls of one name that are looked at; sums and extremes are
 _SURE = 0.9995  # quantile of Student's t, times the deviation between runs, that a difference must exceed
 _NORMAL = 1.4826  # standard deviations in a median absolute deviation
 _PRIOR, _PRIOR_NAMES = 0.1, 4  # assumed deviation between runs, and how many names it counts as
+_EFFICIENCY = 0.4  # of the median absolute deviation: so many true deviations it is worth
 _KNOWN = 8  # names, to do without that
 _MACHINE = float(np.log(4))  # no machine is this much slower in everything: then it is the program
 
@@ -234,12 +235,12 @@ def between_runs(a: Mapping[Any, Sequence[Series]], b: Mapping[Any, Sequence[Ser
         others = np.array([step for other, step in steps.items() if other != key])
         n = len(others)
         centre = float(np.median(others)) if n else 0.0
-        if abs(centre) < _MACHINE:
-            centre = 0.0
         spread = _NORMAL * float(np.median(np.abs(others - centre))) if n else 0.0
         if n < _KNOWN:
             spread = float(np.sqrt((n * spread**2 + _PRIOR_NAMES * _PRIOR**2) / (n + _PRIOR_NAMES)))
-        out[key] = _student(n if n >= _KNOWN else n + _PRIOR_NAMES) * spread
+        # What all names share may be the machine's, and says nothing of the program, unless no machine is so slow.
+        shared = abs(centre) if abs(centre) < _MACHINE else 0.0
+        out[key] = shared + _student(max(_EFFICIENCY * n, _PRIOR_NAMES)) * spread
     return out
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from occatrace import reports
-from occatrace.reports.scope import KEYS, Scope, Scoped, can_split, tables_of
+from occatrace.reports.scope import Scope, Scoped, can_split, tables_of
 from occatrace.run import RunError
 from occatrace.tables import Store, open_store
 from occatrace.units import UnitError, parse_range
@@ -213,11 +213,7 @@ def test_what_cannot_be_split_says_so(run: tuple[FakeTrace, Store]) -> None:
 def test_every_report_in_every_scope(run: tuple[FakeTrace, Store]) -> None:
     _, store = run
     for name in reports.definitions():
-        for by, window, names in (
-            (None, "10%:90%", "okl"),
-            *((by, None, "raw") for by in KEYS),
-            ("rank", ":50%", "short"),
-        ):
+        for by, window, names in ((None, "10%:90%", "okl"), ("thread", None, "raw"), ("stream", ":50%", "short")):
             report = reports.make(store, name, Scoped(store, Scope(parse_range(window) if window else None, by, names)))
             assert all(len(row) == len(report.columns) for row in report.rows)
 
