@@ -31,6 +31,7 @@ class Known:
         self.devices = fetch("SELECT device, process, id, name, api FROM devices")
         self.queues = fetch("SELECT queue, process, device, id, flags FROM queues")
         self.machines = _machines(self.processes)
+        self.hosts = len({row[0] for row in self.processes.values()})
         first: dict[tuple[int, int], int] = {}
         # Threads with an id that another one of the process had before.
         self.again = {t for t, (process, tid, _) in self.threads.items() if first.setdefault((process, tid), t) != t}
@@ -108,6 +109,8 @@ class Tracks:
         if self._describe(uuid):
             name = os.path.basename(exe) or "process"
             labels = [f"host {host}"] if host else []
+            if self._known.machines.get(process, 0) >= self._known.hosts:
+                labels.append("id of an earlier process (exec, or used again)")
             if rank is not None:
                 name = f"rank {rank} {name}"
                 labels.append(f"rank {rank} of {size}" if size else f"rank {rank}")

@@ -139,3 +139,5 @@ def test_exec_and_fork(tmp_path: Path) -> None:
     assert set(pids) == {"first program", "second program", "child"}
     assert pids["first program"] == pids["second program"] != pids["child"]
     assert len({r.upid for r in found}) == 3
+    labels = [list(t.process.process_labels) for t in check(path).tracks.values() if t.HasField("process")]
+    assert sum("id of an earlier process (exec, or used again)" in words for words in labels) == 1
