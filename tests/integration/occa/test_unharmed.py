@@ -70,9 +70,7 @@ def test_recording_modes(gcc_occa: Occa, profile: ProfileOcca, recording: str, m
     assert run.lost == 0
 
 
-def test_compilers_started_by_occa_stay_out_of_the_trace(
-    gcc_occa: Occa, profile: ProfileOcca, tmp_path: Path
-) -> None:
+def test_compilers_started_by_occa_stay_out_of_the_trace(gcc_occa: Occa, profile: ProfileOcca, tmp_path: Path) -> None:
     run = profile(gcc_occa, "demo", "Serial", "-n", 32, "-s", 1, OCCA_CACHE_DIR=str(tmp_path / "cold"))
     assert run.status == 0, run.stderr
     assert len(run.events["process:process"]) == 1
