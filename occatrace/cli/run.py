@@ -110,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
     if together:
         from occatrace.cli import rank
 
+        if os.environ.get("OCCATRACE_SOCKET") and os.environ.get(ranks.JOB_VARIABLE):
+            return rank.leave_untraced(path, args.program)  # below a recorded rank: it is recorded already
         args.cwd, args.user = working_folder(), user()
         return rank.run(args, path, place)
     log = open_log(args.log_file)

@@ -125,6 +125,12 @@ def job(request: pytest.FixtureRequest, mpi_programs: Path, job_folder: Path, pe
     return make_job(request.param, mpi_programs, job_folder, who)
 
 
+@pytest.fixture
+def one_job(mpi_programs: Path, job_folder: Path, people: dict[str, Person]) -> Job:
+    """The same with one MPI, for what does not depend on it."""
+    return make_job("mpich", mpi_programs, job_folder, people.get("root", people["user"]))
+
+
 def numbers(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
     """The only column."""
     return [row[0] for row in rows]

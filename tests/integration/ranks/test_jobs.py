@@ -63,14 +63,16 @@ def test_ranks_that_end_badly(job: Job, what: str, notes: set[str]) -> None:
     job.nothing_left()
 
 
-def test_many_ranks_on_few_cores(job: Job) -> None:
+def test_many_ranks_on_few_cores(one_job: Job) -> None:
+    job = one_job
     done = job.occa_prof(16, job.program)
     assert (done.returncode, done.stdout) == (0, "16 ranks, sum 120\n"), done.stderr
     assert numbers(job.query("SELECT rank FROM processes ORDER BY rank")) == list(range(16))
     job.nothing_left()
 
 
-def test_two_jobs_at_once(job: Job) -> None:
+def test_two_jobs_at_once(one_job: Job) -> None:
+    job = one_job
     commands = [job.words(3, *OCCA_PROF, job.program, "*:run=0.5") for _ in range(2)]
     both = " & ".join(f"({' '.join(words)})" for words in commands) + " & wait"
     done = job.person.run(["sh", "-c", both], env=job.environment(), cwd=job.folder)
@@ -89,8 +91,9 @@ def test_ranks_that_start_apart(job: Job) -> None:
     assert numbers(job.query("SELECT rank FROM processes ORDER BY rank")) == [0, 1, 2]
 
 
-def test_a_rank_that_comes_after_the_report(job: Job) -> None:
+def test_a_rank_that_comes_after_the_report(one_job: Job) -> None:
     """It is named as missing, and its program runs all the same."""
+    job = one_job
     late = 'if [ "${OMPI_COMM_WORLD_RANK-$PMI_RANK}" = 1 ]; then sleep 2; fi; exec "$@"'
     words = ["sh", "-c", late, "sh", *OCCA_PROF, "-o", job.folder / "run", "sh", "-c"]
     announce = (
@@ -120,13 +123,24 @@ def test_some_ranks_only(job: Job) -> None:
     )
 
 
-def test_a_run_for_each_rank(job: Job) -> None:
+def test_a_run_for_each_rank(one_job: Job) -> None:
+    job = one_job
     done = job.run(2, *OCCA_PROF, "-o", job.folder / "run-%r-%q{COLOUR}", "-q", job.program, COLOUR="red")
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in job.folder.iterdir()) == ["run-0-red", "run-1-red"]
     for rank in range(2):
         facts = json.loads((job.folder / f"run-{rank}-red" / "run.json").read_text())
         assert len(facts["processes"]) == 1 and facts["job"] == {}
+
+
+def test_below_a_rank(one_job: Job) -> None:
+    """occa_prof in what a rank runs: that is recorded already."""
+    job = one_job
+    done = job.occa_prof(2, "sh", "-c", f"{' '.join(OCCA_PROF)} {job.program}")
+    assert (done.returncode, done.stdout) == (0, "2 ranks, sum 1\n"), done.stderr
+    assert numbers(job.query("SELECT rank FROM processes WHERE exe LIKE '%mpi_rank%' ORDER BY rank")) == [0, 1]
+    assert done.stderr.count(END) == 1
+    job.nothing_left()
 
 
 def test_occa_prof_before_mpirun(job: Job) -> None:
@@ -138,8 +152,9 @@ def test_occa_prof_before_mpirun(job: Job) -> None:
     job.nothing_left()
 
 
-def test_programs_without_mpi_in_common(job: Job) -> None:
+def test_programs_without_mpi_in_common(one_job: Job) -> None:
     """Ranks of a resource manager without MPI, and what xargs starts, are runs of their own."""
+    job = one_job
     script = "seq 0 1 | xargs -P2 -I{} env SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_PROCID={} "
     command = [*OCCA_PROF, "-q", "-o", str(job.folder / "run-{}"), str(job.program)]
     env = job.environment()
@@ -181,7 +196,8 @@ def _node_process(folder: Path) -> int | None:
     return None
 
 
-def test_a_folder_that_is_there_already(job: Job) -> None:
+def test_a_folder_that_is_there_already(one_job: Job) -> None:
+    job = one_job
     (job.folder / "run").mkdir()
     (job.folder / "run" / "precious").touch()
     done = job.occa_prof(3, job.program)
