@@ -20,7 +20,7 @@ def test_demo(tmp_path: Path) -> None:
     assert found[0].text == 'occa::kernel::run(kernel="addVectors", launches=2)' and found[0].depth == 0
     assert found[1].text == "clEnqueueNDRangeKernel(global=[64, 2]) = CL_SUCCESS" and found[1].depth == 1
     texts = [x.text for x in found]
-    assert "clCreateBuffer(flags=CL_MEM_READ_WRITE|CL_MEM_COPY_HOST_PTR, size=4096) = CL_SUCCESS" in texts
+    assert "clCreateBuffer(flags=CL_MEM_READ_WRITE|CL_MEM_COPY_HOST_PTR, size=4096, buffer=0) = CL_SUCCESS" in texts
     assert "clFinish(command_queue=0x20) = CL_INVALID_COMMAND_QUEUE FAILED CL_INVALID_COMMAND_QUEUE" in texts
     copy = 'occa::memory::copyFrom(handle=0x1, bytes=1048576, kind=HtoD, mode="Serial")'
     assert texts.count(copy) == 3 and texts.count(f"{copy} FAILED out of bounds") == 1
@@ -36,8 +36,8 @@ def test_odd_values(tmp_path: Path) -> None:
     t.call("opencl:clEnqueueNDRangeKernel", 30, 31, **{"global": []}, ret=0)
     t.call("opencl:clBuildProgram", 40, 41, options='a "b" \\', ret=0)
     assert [x.text for x in listed(tmp_path, trace)] == [
-        "clCreateBuffer(flags=0, size=1) = CL_INVALID_VALUE FAILED CL_INVALID_VALUE",
-        f"clCreateBuffer(flags=CL_MEM_READ_WRITE|0x10000000000, size={1 << 63}) = -12345 FAILED -12345",
+        "clCreateBuffer(flags=0, size=1, buffer=0) = CL_INVALID_VALUE FAILED CL_INVALID_VALUE",
+        f"clCreateBuffer(flags=CL_MEM_READ_WRITE|0x10000000000, size={1 << 63}, buffer=0) = -12345 FAILED -12345",
         "clEnqueueNDRangeKernel(global=[]) = CL_SUCCESS",
         'clBuildProgram(options="a \\"b\\" \\\\") = CL_SUCCESS',
     ]
