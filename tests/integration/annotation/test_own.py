@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,8 @@ def test_device_work_of_ranges(profile: Profile) -> None:
 
 @pytest.mark.parametrize("mode", ["Serial", "OpenMP", "OpenCL"])
 def test_occa_kernels_in_ranges(profile: Profile, mode: str) -> None:
-    pytest.importorskip("occa")
+    if find_spec("occa") is None:  # importing it fails where OCCA_DIR is set
+        pytest.skip("OCCA's Python package is not installed")
     run = profile(sys.executable, PROGRAMS / "occa_ranges.py", mode)
     assert run.status == 0, run.stderr
     truth = json.loads(run.stdout)

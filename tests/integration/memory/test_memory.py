@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -122,8 +123,8 @@ def test_builds_and_the_cache(profile_occa: ProfileOcca, tmp_path_factory: pytes
 )
 def test_memory_arguments_of_c_and_python(profile_occa: ProfileOcca, program: str, build: str, mode: str) -> None:
     """Ten calls with three arrays of 1000 floats."""
-    if program == "pyapi":
-        pytest.importorskip("occa")
+    if program == "pyapi" and find_spec("occa") is None:  # importing it fails where OCCA_DIR is set
+        pytest.skip("OCCA's Python package is not installed")
     traced = profile_occa(occa_build(build), program, mode, 10)
     assert traced.status == 0, traced.stderr
     with occatrace.open(traced.folder) as run:

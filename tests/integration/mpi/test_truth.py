@@ -66,8 +66,9 @@ def _found(traced: Traced, kind: str) -> Counter[Message]:
 
 
 def test_messages_and_bytes(mpi: Mpi, build: Build, trace: Trace) -> None:
-    traced = trace(mpi, RANKS, build(mpi, "cases.c"), 3)
-    assert traced.status == 3, traced.stderr
+    # With status 0: a launcher kills the other ranks as soon as one ends with another, and what they counted is gone.
+    traced = trace(mpi, RANKS, build(mpi, "cases.c"))
+    assert traced.status == 0, traced.stderr
     assert traced.rows("SELECT count(*) FROM losses") == [(0,)]
     assert "unknown kind" not in traced.stderr
 

@@ -91,12 +91,17 @@ def test_time_of_a_spinning_kernel(profile: Profile, programs: Path, mode: str) 
 
 @pytest.mark.parametrize("level", ["minimal", "full", "tally"])
 def test_counts_at_every_level(profile: Profile, programs: Path, tmp_path: Path, mode: str, level: str) -> None:
-    """The summary of the calls is exact at every recording level."""
+    """The summary of the calls is exact at every recording level. (At minimal there is nothing of OpenMP's host side.)"""
     file = tmp_path / "truth.json"
     usual = profile(programs / "demo", "-m", mode, "--truth", file)
     other = profile(programs / "demo", "-m", mode, level=level)
     counts = [
-        {(r["api"], r["name"]): (r["calls"], r["failed"]) for r in run.reports["api_sum"]} for run in (usual, other)
+        {
+            (r["api"], r["name"]): (r["calls"], r["failed"])
+            for r in run.reports["api_sum"]
+            if (level, r["api"]) != ("minimal", "openmp")
+        }
+        for run in (usual, other)
     ]
     assert counts[0] == counts[1]
     if level != "tally":
