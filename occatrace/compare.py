@@ -31,6 +31,7 @@ SAME, NOISE = "no difference", "within the noise"
 FLOOR = 0.05  # differences below this are never told: frequency scaling and placement do as much
 SHORTEST = 300  # ns; nor are these: caches, and the recording itself
 ENOUGH = 5  # calls in each run, for a verdict
+ALONE = 10  # calls, where a variant is one run: fewer lie so close together that one disturbance reaches them all
 _BLOCKS = 20
 _RESAMPLES = 400
 _FEW = 8  # calls, for blocks
@@ -199,7 +200,7 @@ def difference(a: Sequence[Series], b: Sequence[Series], between: float = 0.0) -
     )
     bound = max(float(np.log1p(FLOOR)), float(np.hypot(own, between)))
     noise = float(np.expm1(bound))
-    if min(s.calls for s in (*a, *b)) < ENOUGH:
+    if min(s.calls for s in (*a, *b)) < (ENOUGH if min(len(a), len(b)) > 1 else ALONE):
         return Difference(ratio, noise, "too few calls to tell")
     fast = [max(float(np.median([s.fast_ns for s in variant])), 1.0) for variant in (a, b)]
     steps = np.log(ratio), np.log(fast[1] / fast[0])
