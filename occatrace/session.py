@@ -114,9 +114,9 @@ class Session:
         output: Path,
         mode: str,
         shm_path: Path | None = None,
-        patterns: Sequence[str] | None = None,
+        patterns: Sequence[str] = (events.PATTERN,),
     ) -> None:
-        """`patterns`: the events to enable, when not those of the mode."""
+        """`patterns`: names among which the mode chooses the events to enable."""
         self.run_id = run_id
         self.output = output
         self.mode = mode
@@ -322,7 +322,7 @@ class Session:
         )
         if self._daemon.shared:
             _session.track_only(self.name)
-        _session.enable_events(self.name, CHANNEL, list(self._patterns or events.patterns(self.mode)))
+        _session.enable_events(self.name, CHANNEL, list(self._patterns), events.LOGLEVELS[self.mode])
         _session.start(self.name)
 
     def _serve(self, selector: selectors.BaseSelector, timeout: float | None) -> bytes | None:

@@ -96,14 +96,16 @@ void add_channel(const std::string &session, const std::string &name, std::uint6
   check("channel " + name, lttng_enable_channel(handle.get(), channel.get()));
 }
 
-void enable_events(const std::string &session, const std::string &channel, const std::vector<std::string> &patterns) {
+// Events of these names that are at least as severe as `loglevel`.
+void enable_events(const std::string &session, const std::string &channel, const std::vector<std::string> &patterns,
+                   int loglevel) {
   Handle handle = open_handle(session);
   for (const std::string &pattern : patterns) {
     std::unique_ptr<lttng_event, decltype(&lttng_event_destroy)> event(lttng_event_create(), &lttng_event_destroy);
     if (!event) throw Error("out of memory");
     event->type = LTTNG_EVENT_TRACEPOINT;
-    event->loglevel_type = LTTNG_EVENT_LOGLEVEL_ALL;
-    event->loglevel = -1;
+    event->loglevel_type = LTTNG_EVENT_LOGLEVEL_RANGE;
+    event->loglevel = loglevel;
     copy_text(event->name, pattern);
     check("event " + pattern, lttng_enable_event(handle.get(), event.get(), channel.c_str()));
   }
@@ -153,7 +155,8 @@ PYBIND11_MODULE(_session, m) {
   m.def("set_shm_path", &set_shm_path, py::arg("session"), py::arg("path"), Release());
   m.def("add_channel", &add_channel, py::arg("session"), py::arg("name"), py::kw_only(), py::arg("subbuf_size"),
         py::arg("subbuf_count"), py::arg("switch_timer_us") = 0, py::arg("read_timer_us") = 0, Release());
-  m.def("enable_events", &enable_events, py::arg("session"), py::arg("channel"), py::arg("patterns"), Release());
+  m.def("enable_events", &enable_events, py::arg("session"), py::arg("channel"), py::arg("patterns"), py::arg("loglevel"),
+        Release());
   m.def("track_only", &track_only, py::arg("session"), Release());
   m.def("track", &track, py::arg("session"), py::arg("pid"), Release());
   m.def("start", [](const std::string &s) { check("start " + s, lttng_start_tracing(s.c_str())); },

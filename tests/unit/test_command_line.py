@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import events, run
+from occatrace import run
 from occatrace.cli import dispatch, program
 from occatrace.cli import run as run_command
 from occatrace.daemon import DaemonError
@@ -89,20 +89,6 @@ def test_small_buffers_are_told() -> None:
 def test_no_room_is_an_error() -> None:
     with pytest.raises(DaemonError, match="--shm-path"):
         plan_buffers(256, 8 * MIB)
-
-
-def test_patterns_follow_the_mode() -> None:
-    function = {"level": {"default": "event", "full": "event", "minimal": "off", "tally": "tally"}}
-    polled = {"level": {"default": "tally", "full": "event", "minimal": "off", "tally": "tally"}}
-    model = {
-        "apis": {
-            "cl": {"provider": "p", "functions": {"run": function | {"blocking": True}, "poll": polled}, "records": {}},
-            "process": {"provider": "q", "functions": {}, "records": {"name": {}, "exit": {}}},
-        }
-    }
-    assert events.patterns("default", model) == ["p:run", "p:run_begin", "q:*"]
-    assert events.patterns("full", model) == ["p:*", "q:*"]
-    assert events.patterns("tally", model) == ["q:*"]
 
 
 def test_environment_keeps_what_was_there(tmp_path: Path) -> None:

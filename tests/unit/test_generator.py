@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from occatrace import events
 from occatrace.model import from_json
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from generator.emit import files_of  # noqa: E402
-from generator.model import MODES, Model  # noqa: E402
+from generator.model import MODES, Api, Model  # noqa: E402
 from generator.parse import ModelError, parse_folder, parse_text  # noqa: E402
 
 SMALL = """
@@ -81,6 +83,7 @@ def test_functions_carry_their_meaning() -> None:
         ("enum: small_error}", "enum: other}", "function smallWrite: returns: unknown enum other"),
         ("name: wait,", "name: seq,", "function smallWrite: argument seq: the name seq belongs to every event"),
         ("default: event", "defualt: event", "function smallWrite: level: defualt"),
+        ("default: event", "default: tally", "function smallWrite: level: an event of one mode"),
         ("[smallWrite, smallWrite_v2]", "[smallWrite, smallWrite]", "symbols stand twice: smallWrite"),
         ("- name: smallGet", "- name: smallWrite", "event smallWrite stands twice"),
         ("blocking: wait", "blokcing: wait", "function smallWrite: unknown key blokcing"),
@@ -196,6 +199,32 @@ def test_files_of_a_model() -> None:
     assert write["failed"] == {"field": "ret", "op": "!=", "value": 0}
     assert write["bytes"] == "size" and write["blocking"] is True
     assert [a["kind"] for a in write["args"]] == ["handle", "uint", "int", "uint", "array", "handle", "enum"]
+
+
+def written(api: Api, mode: str) -> set[str]:
+    """Events that a mode writes, by the levels of the functions; records always."""
+    out = {record.name for record in api.records}
+    for function in api.functions:
+        if function.levels[MODES.index(mode)] == "event":
+            out |= {function.event, f"{function.event}_begin"} if function.blocking else {function.event}
+    return out
+
+
+def test_log_levels_choose_what_a_mode_writes() -> None:
+    """A session enables all events up to its mode's log level: these, and no others."""
+    numbers = dict(re.findall(r"LTTNG_LOGLEVEL_(\w+) += (\d+)", Path("/usr/include/lttng/event.h").read_text()))
+    model = parse_folder(ROOT / "tracepoints")
+    files = files_of(model)
+    for api in (*model.apis, parse_text(SMALL)):
+        header = files.get(f"native/{api.name}_tp.h") or files_of(Model((api,)))[f"native/{api.name}_tp.h"]
+        levels = dict(
+            re.findall(rf"TRACEPOINT_LOGLEVEL\({api.provider}, (\w+), LTTNG_UST_TRACEPOINT_LOGLEVEL_(\w+)\)", header)
+        )
+        assert set(levels) == written(api, "full")
+        assert api.provider.startswith(events.PATTERN.removesuffix("*"))
+        for mode in MODES:
+            enabled = {event for event, level in levels.items() if int(numbers[level]) <= events.LOGLEVELS[mode]}
+            assert enabled == written(api, mode), (api.name, mode)
 
 
 def test_the_real_model_covers_the_dispatch_table() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from .model import BLOB_MAX, MEMORY_KINDS, MODES, Allocates, Api, Field, Frees, Function, Model, Record
+from .model import BLOB_MAX, LOGLEVELS, MEMORY_KINDS, MODES, Allocates, Api, Field, Frees, Function, Model, Record
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -163,7 +163,7 @@ def files_of(model: Model) -> dict[str, str]:
     for library, apis in _libraries(model).items():
         for api in apis:
             files[f"native/{api.name}_events.h"] = render("events.h.j2", api=api, modes=MODES)
-            files[f"native/{api.name}_tp.h"] = render("tp.h.j2", api=api)
+            files[f"native/{api.name}_tp.h"] = render("tp.h.j2", api=api, loglevels=LOGLEVELS)
         files[f"native/provider_{library}.c"] = render("provider.c.j2", library=library, apis=apis)
     preloaded = [api for api in model.apis if api.symbols]
     files["native/trampolines.c"] = render("trampolines.c.j2", apis=preloaded)

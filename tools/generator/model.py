@@ -8,6 +8,10 @@ from typing import Literal
 Level = Literal["off", "tally", "event"]
 MODES = ("default", "minimal", "full", "tally")
 LEVELS: tuple[Level, ...] = ("off", "tally", "event")
+# LTTng's log level of an event, by the first of the modes, from the one that writes the fewest, in which it is written; of
+# records, which are always written, the first. A session enables by it what its mode writes, in one command: a process
+# pays for every event that is enabled, and the session for every command.
+LOGLEVELS = {"tally": "NOTICE", "minimal": "INFO", "default": "DEBUG_SYSTEM", "full": "DEBUG"}
 # Bytes of a blob that are recorded.
 BLOB_MAX = 64
 # What allocated memory can be. A slice is a part of another allocation and counts no bytes of its own; what is wrapped
@@ -160,6 +164,12 @@ class Function:
     kind: str = ""  # its class: functions of one class have the same fields
     shape: str = ""
     parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def loglevel(self) -> str:
+        """LTTng's log level of its events."""
+        written = dict(zip(MODES, self.levels, strict=True))
+        return LOGLEVELS[next((mode for mode in LOGLEVELS if written[mode] == "event"), "full")]
 
     def place(self, names: tuple[str, ...]) -> int:
         """Position of the parameter that has one of these names, the first that fits; -1: none."""

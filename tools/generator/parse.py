@@ -13,6 +13,7 @@ import yaml
 from .model import (
     COMMON,
     LEVELS,
+    LOGLEVELS,
     MEMORY_KINDS,
     MODES,
     Activity,
@@ -557,6 +558,9 @@ class _ApiParser:
                 raise ModelError(
                     f"level: {mode}: {level} is unknown (modes {', '.join(MODES)}; levels {', '.join(LEVELS)})"
                 )
+        written = [result[mode] == "event" for mode in LOGLEVELS]
+        if written != sorted(written):
+            raise ModelError(f"level: an event of one mode is one of the next as well ({', '.join(LOGLEVELS)})")
         return tuple(LEVELS[LEVELS.index(result[m])] for m in MODES)  # type: ignore[arg-type]
 
 

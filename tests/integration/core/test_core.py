@@ -12,6 +12,8 @@ import duckdb
 import pytest
 
 import occatrace
+from occatrace import events
+from occatrace._native import Reader
 from occatrace.tables import open_store
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -92,3 +94,24 @@ def test_tallied_times_are_exact(emit: Path, tmp_path: Path) -> None:
         "WHERE api = 'test'), range(calls::BIGINT)",
     )
     assert median == pytest.approx(150 * ns_per_tick, rel=0.02)
+
+
+@pytest.mark.parametrize("mode", events.MODES)
+def test_a_mode_declares_the_events_that_it_writes(tmp_path: Path, mode: str) -> None:
+    """A process that loads every provider: the trace knows the events that the mode writes, and no others."""
+    model = json.loads((LIB.parent / "_model.json").read_text(encoding="utf-8"))["apis"]
+    load = "import ctypes; load = ctypes.CDLL(None).occatrace_load_provider; load.restype = ctypes.c_void_p"
+    libraries = [name.encode() for name, api in model.items() if name == api["library"]]
+    program = [sys.executable, "-c", f"{load}; assert all(map(load, {libraries}))"]
+    command = [sys.executable, "-m", "occatrace.cli", "-q", "-m", mode, "-o", str(tmp_path / "run"), *program]
+    subprocess.run(command, check=True, timeout=120)
+    expected = set()
+    for api in model.values():
+        written = set(api["records"])
+        for name, function in api["functions"].items():
+            if function["level"][mode] == "event":
+                written |= {name, f"{name}_begin"} if function["blocking"] else {name}
+        expected |= {f"{api['provider']}:{name}" for name in written}
+    with Reader(tmp_path / "run" / "trace") as reader:
+        assert sum(map(len, reader)) > 0
+        assert set(reader.schema) == expected

@@ -17,7 +17,7 @@ from occatrace.session import Session
 
 def main() -> None:
     run_id, output, *command = sys.argv[1:]
-    session = Session(run_id=run_id, output=Path(output), mode="default", patterns=["occatrace_probe:*"])
+    session = Session(run_id=run_id, output=Path(output), mode="full", patterns=["occatrace_probe:*"])
     begin = time.perf_counter()
     try:
         session.start()
