@@ -6,156 +6,23 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
-#include <time.h>
 
-#include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <cstdlib>
-#include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
+#include "../core.h"
 
 #define API extern "C" __attribute__((visibility("default"))) CUresult
 
-namespace {
-
-uint64_t host_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
-}
-
-// The device's clock: another origin, and a little fast.
-uint64_t device_ns() {
-  static const uint64_t begin = host_ns();
-  const uint64_t since = host_ns() - begin;
-  return 1000000 + since + since / 50000;
-}
-
-void busy(uint64_t ns) {
-  const uint64_t end = host_ns() + ns;
-  if (ns > 200000) {
-    const timespec t{static_cast<time_t>((ns - 150000) / 1000000000), static_cast<long>((ns - 150000) % 1000000000)};
-    nanosleep(&t, nullptr);
-  }
-  while (host_ns() < end) {
-  }
-}
-
-struct Job {
-  std::function<void()> run;
-  std::vector<std::pair<std::shared_ptr<struct Lane>, uint64_t>> after;
+struct CUevent_st : fake::Event {
+  using fake::Event::Event;
 };
-
-// What a stream does, in order, on a thread of its own.
-struct Lane : std::enable_shared_from_this<Lane> {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Job> jobs;
-  uint64_t submitted = 0;
-  uint64_t done = 0;
-  bool started = false;
-  bool ending = false;
-
-  uint64_t push(Job job) {
-    std::lock_guard<std::mutex> guard(mutex);
-    if (!started) std::thread([lane = shared_from_this()] { lane->work(); }).detach();
-    started = true;
-    jobs.push_back(std::move(job));
-    changed.notify_all();
-    return ++submitted;
-  }
-  void wait(uint64_t ticket) {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [&] { return done >= ticket; });
-  }
-  bool reached(uint64_t ticket) {
-    std::lock_guard<std::mutex> guard(mutex);
-    return done >= ticket;
-  }
-  uint64_t last() {
-    std::lock_guard<std::mutex> guard(mutex);
-    return submitted;
-  }
-  void work() {
-    for (;;) {
-      Job job;
-      {
-        std::unique_lock<std::mutex> lock(mutex);
-        changed.wait(lock, [&] { return ending || !jobs.empty(); });
-        if (jobs.empty()) return;
-        job = std::move(jobs.front());
-        jobs.pop_front();
-      }
-      for (auto &[lane, ticket] : job.after) lane->wait(ticket);
-      job.run();
-      std::lock_guard<std::mutex> guard(mutex);
-      ++done;
-      changed.notify_all();
-    }
-  }
-  void end() {
-    std::lock_guard<std::mutex> guard(mutex);
-    ending = true;
-    changed.notify_all();
-  }
-};
-
-std::atomic<long> live_events{0};
-std::atomic<long> captured_events{0};
-
-}  // namespace
-
-struct CUevent_st {
-  CUcontext context;
-  unsigned flags;
-  std::mutex mutex;
-  std::shared_ptr<Lane> lane;
-  uint64_t ticket = 0;
-  bool recorded = false;
-  bool captured = false;
-  // Shared with the job that fills it in: the event may be gone by then.
-  std::shared_ptr<std::atomic<uint64_t>> time = std::make_shared<std::atomic<uint64_t>>(0);
-};
-
-struct CUgraph_st {
-  std::vector<std::function<void()>> nodes;
-};
-struct CUgraphExec_st {
-  std::vector<std::function<void()>> nodes;
-};
-
-struct CUstream_st {
-  CUcontext context;
-  unsigned flags;
-  std::shared_ptr<Lane> lane = std::make_shared<Lane>();
-  CUgraph capture = nullptr;
-};
-
-struct CUctx_st {
-  CUdevice device;
+struct CUgraph_st : fake::Graph {};
+struct CUgraphExec_st : fake::Graph {};
+struct CUstream_st : fake::Stream {};
+struct CUctx_st : fake::Context {
   bool primary = false;
   int holders = 1;
-  std::mutex mutex;
-  CUstream legacy = nullptr;
-  std::set<CUstream> streams;
-  std::map<std::thread::id, CUstream> per_thread;
-  std::atomic<int> error{0};
 };
 
-struct CUfunc_st {
-  std::string name;
-  uint64_t ns;
-};
+struct CUfunc_st : fake::Kernel {};
 struct CUmod_st {
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
   CUdeviceptr global = 0;
@@ -178,23 +45,12 @@ std::vector<CUcontext> &stack_of_thread() {
 }
 #define current_stack stack_of_thread()
 
-struct Block {
-  size_t bytes;
-  unsigned type;  // as CUmemorytype
-  bool managed;
-};
-std::mutex &memory_mutex = *new std::mutex;
-std::map<CUdeviceptr, Block> &memory = *new std::map<CUdeviceptr, Block>;
-size_t device_used = 0;
+fake::Memory &memory = *new fake::Memory("FAKE_CUDA_MEMORY");
 
-int device_count() {
-  const char *text = getenv("FAKE_CUDA_DEVICES");
-  return text != nullptr ? std::min(atoi(text), 8) : 2;
-}
-size_t device_memory() {
-  const char *text = getenv("FAKE_CUDA_MEMORY");
-  return text != nullptr ? strtoull(text, nullptr, 10) : size_t{1} << 30;
-}
+int device_count() { return fake::device_count("FAKE_CUDA_DEVICES"); }
+
+CUresult code(int of) { return static_cast<CUresult>(of); }
+void *at_address(CUdeviceptr at) { return reinterpret_cast<void *>(at); }
 
 CUcontext current() { return current_stack.empty() ? nullptr : current_stack.back(); }
 
@@ -204,163 +60,36 @@ CUcontext current() { return current_stack.empty() ? nullptr : current_stack.bac
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;        \
   if (const int sticky = context->error) return static_cast<CUresult>(sticky)
 
-CUstream make_stream(CUcontext context, unsigned flags) {
-  auto *stream = new CUstream_st{context, flags};
-  std::lock_guard<std::mutex> guard(context->mutex);
-  context->streams.insert(stream);
-  return stream;
-}
-
-CUstream resolve(CUcontext context, CUstream stream, bool per_thread) {
-  auto number = reinterpret_cast<uintptr_t>(stream);
-  if (number == 0 && per_thread) number = 2;
-  if (number > 2) return stream;
-  if (number < 2) return context->legacy;
-  std::lock_guard<std::mutex> guard(context->mutex);
-  CUstream &own = context->per_thread[std::this_thread::get_id()];
-  if (own == nullptr) {
-    own = new CUstream_st{context, 0};
-    context->streams.insert(own);
-  }
-  return own;
-}
-
-// Hands a job to a stream. The legacy default stream waits for all blocking streams, and they for it.
-uint64_t submit(CUstream stream, std::function<void()> run) {
-  CUcontext context = stream->context;
-  Job job{std::move(run), {}};
-  {
-    std::lock_guard<std::mutex> guard(context->mutex);
-    const auto wait_for = [&](CUstream other) {
-      if (other != nullptr && other != stream && (other->flags & CU_STREAM_NON_BLOCKING) == 0) {
-        if (const uint64_t last = other->lane->last()) job.after.emplace_back(other->lane, last);
-      }
-    };
-    if (stream == context->legacy) {
-      for (CUstream other : context->streams) wait_for(other);
-    } else if ((stream->flags & CU_STREAM_NON_BLOCKING) == 0) {
-      wait_for(context->legacy);
-    }
-  }
-  return stream->lane->push(std::move(job));
-}
-
-// Runs, or is written into the graph that is being captured.
-CUresult enqueue(CUstream stream, std::function<void()> run, bool wait) {
-  if (stream->capture != nullptr) {
-    if (wait) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    stream->capture->nodes.push_back(std::move(run));
-    return CUDA_SUCCESS;
-  }
-  const uint64_t ticket = submit(stream, std::move(run));
-  // What fails later is told by a later call.
-  if (!wait) return CUDA_SUCCESS;
-  stream->lane->wait(ticket);
-  return static_cast<CUresult>(stream->context->error.load());
-}
-
-uint64_t copy_ns(size_t bytes) { return 2000 + bytes / 10; }  // 10 GB/s
-
-CUresult copy(CUstream stream, void *to, const void *from, size_t bytes, bool wait) {
-  return enqueue(stream, [=] {
-    const uint64_t end = host_ns() + copy_ns(bytes);
-    std::memmove(to, from, bytes);
-    const uint64_t now = host_ns();
-    if (now < end) busy(end - now);
-  }, wait);
-}
-
-template <class T>
-CUresult fill(CUstream stream, CUdeviceptr at, T value, size_t count, bool wait) {
-  return enqueue(stream, [=] {
-    auto *to = reinterpret_cast<T *>(at);
-    std::fill(to, to + count, value);
-    busy(copy_ns(count * sizeof(T)));
-  }, wait);
-}
+CUstream resolve(CUcontext context, CUstream stream, bool per_thread) { return fake::resolve(context, stream, per_thread); }
 
 CUresult allocate(CUdeviceptr *at, size_t bytes, unsigned type, bool managed) {
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard<std::mutex> guard(memory_mutex);
-  if (type == CU_MEMORYTYPE_DEVICE) {
-    if (device_used + bytes > device_memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-    device_used += bytes;
-  }
   void *block = nullptr;
-  if (posix_memalign(&block, 256, bytes) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  *at = reinterpret_cast<CUdeviceptr>(block);
-  memory[*at] = {bytes, type, managed};
-  return CUDA_SUCCESS;
-}
-
-CUresult release(CUdeviceptr at, unsigned type) {
-  if (at == 0) return CUDA_SUCCESS;
-  std::lock_guard<std::mutex> guard(memory_mutex);
-  const auto found = memory.find(at);
-  if (found == memory.end() || found->second.type != type) return CUDA_ERROR_INVALID_VALUE;
-  if (type == CU_MEMORYTYPE_DEVICE) device_used -= found->second.bytes;
-  memory.erase(found);
-  free(reinterpret_cast<void *>(at));
-  return CUDA_SUCCESS;
-}
-
-CUresult launch(CUstream stream, CUfunction f, void **params) {
-  uint64_t ns = f->ns;
-  if (f->name.rfind("spin", 0) == 0 && params != nullptr) ns = *static_cast<uint64_t *>(params[0]);
-  const bool faulty = f->name.rfind("fault", 0) == 0;
-  CUcontext context = stream->context;
-  return enqueue(stream, [=] {
-    busy(ns);
-    if (faulty) context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
-  }, false);
+  const int done = memory.allocate(&block, bytes, {bytes, type, managed});
+  if (done == 0) *at = reinterpret_cast<CUdeviceptr>(block);
+  return code(done);
 }
 
 CUresult load(CUmod_st &module, const void *image) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::istringstream lines(static_cast<const char *>(image));
-  std::string line;
-  bool found = false;
-  while (std::getline(lines, line)) {
-    std::istringstream words(line);
-    std::string what, name;
-    uint64_t ns = 1000;
-    words >> what >> name;
-    if (what != "kernel") continue;
-    words >> ns;
-    auto function = std::make_unique<CUfunc_st>();
-    function->name = name;
-    function->ns = ns;
-    module.functions[name] = std::move(function);
-    found = true;
-  }
-  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+  return fake::load(module.functions, static_cast<const char *>(image)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUcontext make_context(CUdevice device) {
   auto *context = new CUctx_st;
   context->device = device;
-  context->legacy = make_stream(context, 0);
+  context->legacy = fake::make_stream<CUstream_st>(context, 0);
   std::lock_guard<std::mutex> guard(all_mutex);
   all_contexts.insert(context);
   return context;
 }
 
-void finish(CUcontext context) {
-  std::vector<CUstream> streams;
-  {
-    std::lock_guard<std::mutex> guard(context->mutex);
-    streams.assign(context->streams.begin(), context->streams.end());
-  }
-  for (CUstream stream : streams) stream->lane->wait(stream->lane->last());
-}
-
 void destroy(CUcontext context) {
-  finish(context);
+  fake::finish(context);
   {
     std::lock_guard<std::mutex> guard(all_mutex);
     all_contexts.erase(context);
   }
-  for (CUstream stream : context->streams) stream->lane->end();
+  for (fake::Stream *stream : context->streams) stream->lane->end();
   // The object itself stays: a stray use must find an error, not a crash of the test's own making.
   context->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
@@ -386,14 +115,14 @@ const struct {
 }  // namespace
 
 // ---- for the tests themselves ----
-extern "C" __attribute__((visibility("default"))) long fake_cuda_live_events() { return live_events; }
-extern "C" __attribute__((visibility("default"))) long fake_cuda_captured_events() { return captured_events; }
+extern "C" __attribute__((visibility("default"))) long fake_cuda_live_events() { return fake::live_events; }
+extern "C" __attribute__((visibility("default"))) long fake_cuda_captured_events() { return fake::captured_events; }
 
 // ---- the driver itself, devices ----
 API cuInit(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (device_count() == 0) return CUDA_ERROR_NO_DEVICE;
-  device_ns();
+  fake::device_ns();
   initialized = true;
   return CUDA_SUCCESS;
 }
@@ -429,7 +158,7 @@ API cuDeviceGetName(char *name, int length, CUdevice device) {
   return CUDA_SUCCESS;
 }
 API cuDeviceTotalMem_v2(size_t *bytes, CUdevice) {
-  *bytes = device_memory();
+  *bytes = memory.size();
   return CUDA_SUCCESS;
 }
 API cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {
@@ -459,9 +188,8 @@ API cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
   return CUDA_SUCCESS;
 }
 API cuMemGetInfo_v2(size_t *free, size_t *total) {
-  std::lock_guard<std::mutex> guard(memory_mutex);
-  *total = device_memory();
-  *free = *total - device_used;
+  *total = memory.size();
+  *free = *total - memory.used();
   return CUDA_SUCCESS;
 }
 
@@ -622,8 +350,8 @@ API cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned) {
 }
 API cuMemFree_v2(CUdeviceptr at) {
   NEED_CONTEXT;
-  finish(context);
-  return release(at, CU_MEMORYTYPE_DEVICE);
+  fake::finish(context);
+  return code(memory.release(at_address(at), CU_MEMORYTYPE_DEVICE));
 }
 static CUresult alloc_async(CUdeviceptr *at, size_t bytes, CUstream, bool) {
   NEED_CONTEXT;
@@ -631,127 +359,74 @@ static CUresult alloc_async(CUdeviceptr *at, size_t bytes, CUstream, bool) {
 }
 static CUresult free_async(CUdeviceptr at, CUstream stream, bool per_thread) {
   NEED_CONTEXT;
-  return enqueue(resolve(context, stream, per_thread), [at] { release(at, CU_MEMORYTYPE_DEVICE); }, false);
+  return code(fake::enqueue(resolve(context, stream, per_thread), [at] { memory.release(at_address(at), CU_MEMORYTYPE_DEVICE); }, false));
 }
 API cuMemHostAlloc(void **at, size_t bytes, unsigned) {
   NEED_CONTEXT;
   return allocate(reinterpret_cast<CUdeviceptr *>(at), bytes, CU_MEMORYTYPE_HOST, false);
 }
 API cuMemAllocHost_v2(void **at, size_t bytes) { return cuMemHostAlloc(at, bytes, 0); }
-API cuMemFreeHost(void *at) { return release(reinterpret_cast<CUdeviceptr>(at), CU_MEMORYTYPE_HOST); }
+API cuMemFreeHost(void *at) { return code(memory.release(at, CU_MEMORYTYPE_HOST)); }
 API cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *host, unsigned) {
   *device = reinterpret_cast<CUdeviceptr>(host);
   return CUDA_SUCCESS;
 }
-API cuMemHostRegister_v2(void *at, size_t bytes, unsigned) {
-  std::lock_guard<std::mutex> guard(memory_mutex);
-  memory[reinterpret_cast<CUdeviceptr>(at)] = {bytes, CU_MEMORYTYPE_HOST, false};
+API cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
+  memory.enroll(at, bytes, flags);
   return CUDA_SUCCESS;
 }
 API cuMemHostUnregister(void *at) {
-  std::lock_guard<std::mutex> guard(memory_mutex);
-  memory.erase(reinterpret_cast<CUdeviceptr>(at));
+  memory.strike(at);
   return CUDA_SUCCESS;
 }
 API cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address) {
-  std::lock_guard<std::mutex> guard(memory_mutex);
-  auto found = memory.upper_bound(address);
-  if (found == memory.begin()) return CUDA_ERROR_INVALID_VALUE;
-  --found;
-  if (address - found->first >= found->second.bytes) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *static_cast<unsigned *>(value) = found->second.type;
-  if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED) *static_cast<unsigned *>(value) = found->second.managed;
+  fake::Block block;
+  if (!memory.find(at_address(address), &block)) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *static_cast<unsigned *>(value) = block.type;
+  if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED) *static_cast<unsigned *>(value) = block.managed;
   return CUDA_SUCCESS;
 }
 
 // ---- streams and events ----
 API cuStreamCreate(CUstream *stream, unsigned flags) {
   NEED_CONTEXT;
-  *stream = make_stream(context, flags);
+  *stream = fake::make_stream<CUstream_st>(context, flags);
   return CUDA_SUCCESS;
 }
 API cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int) { return cuStreamCreate(stream, flags); }
 API cuStreamDestroy_v2(CUstream stream) {
-  stream->lane->end();
-  std::lock_guard<std::mutex> guard(stream->context->mutex);
-  stream->context->streams.erase(stream);
+  fake::remove_stream(stream);
   delete stream;
   return CUDA_SUCCESS;
 }
 API cuEventCreate(CUevent *event, unsigned flags) {
   NEED_CONTEXT;
-  *event = new CUevent_st{context, flags};
-  ++live_events;
+  *event = new CUevent_st(context, flags);
   return CUDA_SUCCESS;
 }
 API cuEventDestroy_v2(CUevent event) {
   delete event;
-  --live_events;
   return CUDA_SUCCESS;
 }
 static CUresult event_record(CUevent event, CUstream on, bool per_thread) {
   NEED_CONTEXT;
-  CUstream stream = resolve(event->context, on, per_thread);
-  if (stream->context != event->context) return CUDA_ERROR_INVALID_HANDLE;
-  std::lock_guard<std::mutex> guard(event->mutex);
-  if (stream->capture != nullptr) {
-    ++captured_events;
-    event->captured = true;
-    return CUDA_SUCCESS;
-  }
-  event->captured = false;
-  event->recorded = true;
-  event->time = std::make_shared<std::atomic<uint64_t>>(0);
-  event->lane = stream->lane;
-  event->ticket = submit(stream, [time = event->time] { *time = device_ns(); });
-  return CUDA_SUCCESS;
+  return code(fake::record(event, resolve(static_cast<CUcontext>(event->context), on, per_thread)));
 }
-API cuEventQuery(CUevent event) {
-  std::lock_guard<std::mutex> guard(event->mutex);
-  if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
-  if (const int sticky = event->context->error) return static_cast<CUresult>(sticky);
-  return !event->recorded || event->lane->reached(event->ticket) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-API cuEventSynchronize(CUevent event) {
-  std::shared_ptr<Lane> lane;
-  uint64_t ticket = 0;
-  {
-    std::lock_guard<std::mutex> guard(event->mutex);
-    if (!event->recorded) return CUDA_SUCCESS;
-    lane = event->lane;
-    ticket = event->ticket;
-  }
-  lane->wait(ticket);
-  return static_cast<CUresult>(event->context->error.load());
-}
-API cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to) {
-  if ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
-  const uint64_t begin = *from->time, end = *to->time;
-  if (!from->recorded || !to->recorded) return CUDA_ERROR_INVALID_HANDLE;
-  if (begin == 0 || end == 0) return CUDA_ERROR_NOT_READY;
-  *ms = static_cast<float>(static_cast<double>(static_cast<int64_t>(end - begin)) / 1e6);
-  return CUDA_SUCCESS;
-}
+API cuEventQuery(CUevent event) { return code(fake::query(event)); }
+API cuEventSynchronize(CUevent event) { return code(fake::synchronize(event)); }
+API cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to) { return code(fake::elapsed(ms, from, to)); }
 API cuEventElapsedTime(float *ms, CUevent from, CUevent to) { return cuEventElapsedTime_v2(ms, from, to); }
 static CUresult stream_synchronize(CUstream on, bool per_thread) {
   NEED_CONTEXT;
-  CUstream stream = resolve(context, on, per_thread);
-  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  stream->lane->wait(stream->lane->last());
-  return static_cast<CUresult>(stream->context->error.load());
+  return code(fake::synchronize(resolve(context, on, per_thread)));
 }
 static CUresult stream_query(CUstream on, bool per_thread) {
   NEED_CONTEXT;
-  CUstream stream = resolve(context, on, per_thread);
-  return stream->lane->reached(stream->lane->last()) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return code(fake::query(resolve(context, on, per_thread)));
 }
 static CUresult stream_wait_event(CUstream on, CUevent event, unsigned, bool per_thread) {
   NEED_CONTEXT;
-  CUstream stream = resolve(context, on, per_thread);
-  std::shared_ptr<Lane> lane = event->lane;
-  const uint64_t ticket = event->ticket;
-  if (lane == nullptr) return CUDA_SUCCESS;
-  return enqueue(stream, [=] { lane->wait(ticket); }, false);
+  return code(fake::wait_event(resolve(context, on, per_thread), event));
 }
 
 // ---- capture and graphs ----
@@ -763,33 +438,23 @@ static CUresult is_capturing(CUstream on, CUstreamCaptureStatus *status, bool pe
 }
 static CUresult begin_capture(CUstream on, CUstreamCaptureMode, bool per_thread) {
   NEED_CONTEXT;
-  CUstream stream = resolve(context, on, per_thread);
-  if (stream->capture != nullptr || stream == context->legacy) return CUDA_ERROR_ILLEGAL_STATE;
-  stream->capture = new CUgraph_st;
-  return CUDA_SUCCESS;
+  return code(fake::begin_capture<CUgraph_st>(resolve(context, on, per_thread)));
 }
 static CUresult end_capture(CUstream on, CUgraph *graph, bool per_thread) {
   NEED_CONTEXT;
-  CUstream stream = resolve(context, on, per_thread);
-  if (stream->capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  *graph = stream->capture;
-  stream->capture = nullptr;
-  return CUDA_SUCCESS;
+  return code(fake::end_capture(resolve(context, on, per_thread), graph));
 }
 API cuGraphGetNodes(CUgraph graph, CUgraphNode *, size_t *count) {
   *count = graph->nodes.size();
   return CUDA_SUCCESS;
 }
 API cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->nodes};
+  *exec = new CUgraphExec_st{{graph->nodes}};
   return CUDA_SUCCESS;
 }
 static CUresult graph_launch(CUgraphExec exec, CUstream on, bool per_thread) {
   NEED_CONTEXT;
-  CUstream stream = resolve(context, on, per_thread);
-  return enqueue(stream, [nodes = exec->nodes] {
-    for (const auto &node : nodes) node();
-  }, false);
+  return code(fake::launch_graph(*exec, resolve(context, on, per_thread)));
 }
 API cuGraphExecDestroy(CUgraphExec exec) {
   delete exec;
@@ -804,19 +469,18 @@ API cuGraphDestroy(CUgraph graph) {
 static CUresult launch_kernel(CUfunction f, CUstream on, void **params, bool per_thread) {
   NEED_CONTEXT;
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return launch(resolve(context, on, per_thread), f, params);
+  return code(fake::launch(resolve(context, on, per_thread), *f, params == nullptr ? nullptr : static_cast<uint64_t *>(params[0])));
 }
 static CUresult copy_command(void *to, const void *from, size_t bytes, CUstream on, bool per_thread, bool wait) {
   NEED_CONTEXT;
-  return copy(resolve(context, on, per_thread), to, from, bytes, wait);
+  return code(fake::copy(resolve(context, on, per_thread), to, from, bytes, wait));
 }
 template <class T>
 static CUresult fill_command(CUdeviceptr at, T value, size_t count, CUstream on, bool per_thread) {
   NEED_CONTEXT;
-  return fill(resolve(context, on, per_thread), at, value, count, false);
+  return code(fake::fill(resolve(context, on, per_thread), at_address(at), value, count, false));
 }
 
-#define ADDRESS(x) reinterpret_cast<void *>(x)
 // Each command twice: with the legacy default stream, and with the per-thread one.
 #define BOTH(name, twin, parameters, ...)                                             \
   API name parameters { constexpr bool per_thread = false; return __VA_ARGS__; } \
@@ -829,14 +493,14 @@ ASYNC(cuLaunchKernel, (CUfunction f, unsigned, unsigned, unsigned, unsigned, uns
 ASYNC(cuLaunchCooperativeKernel, (CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream s, void **p),
       launch_kernel(f, s, p, per_thread))
 ASYNC(cuLaunchKernelEx, (const CUlaunchConfig *c, CUfunction f, void **p, void **), launch_kernel(f, c->hStream, p, per_thread))
-ASYNC(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t n, CUstream s), copy_command(ADDRESS(to), from, n, s, per_thread, false))
-ASYNC(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t n, CUstream s), copy_command(to, ADDRESS(from), n, s, per_thread, false))
-ASYNC(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s), copy_command(ADDRESS(to), ADDRESS(from), n, s, per_thread, false))
-ASYNC(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s), copy_command(ADDRESS(to), ADDRESS(from), n, s, per_thread, false))
-BLOCKING(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t n), copy_command(ADDRESS(to), from, n, nullptr, per_thread, true))
-BLOCKING(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t n), copy_command(to, ADDRESS(from), n, nullptr, per_thread, true))
-BLOCKING(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t n), copy_command(ADDRESS(to), ADDRESS(from), n, nullptr, per_thread, false))
-BLOCKING(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t n), copy_command(ADDRESS(to), ADDRESS(from), n, nullptr, per_thread, true))
+ASYNC(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t n, CUstream s), copy_command(at_address(to), from, n, s, per_thread, false))
+ASYNC(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t n, CUstream s), copy_command(to, at_address(from), n, s, per_thread, false))
+ASYNC(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s), copy_command(at_address(to), at_address(from), n, s, per_thread, false))
+ASYNC(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s), copy_command(at_address(to), at_address(from), n, s, per_thread, false))
+BLOCKING(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t n), copy_command(at_address(to), from, n, nullptr, per_thread, true))
+BLOCKING(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t n), copy_command(to, at_address(from), n, nullptr, per_thread, true))
+BLOCKING(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t n), copy_command(at_address(to), at_address(from), n, nullptr, per_thread, false))
+BLOCKING(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t n), copy_command(at_address(to), at_address(from), n, nullptr, per_thread, true))
 BLOCKING(cuMemsetD8_v2, (CUdeviceptr to, unsigned char v, size_t n), fill_command(to, v, n, nullptr, per_thread))
 BLOCKING(cuMemsetD32_v2, (CUdeviceptr to, unsigned v, size_t n), fill_command(to, v, n, nullptr, per_thread))
 ASYNC(cuMemsetD8Async, (CUdeviceptr to, unsigned char v, size_t n, CUstream s), fill_command(to, v, n, s, per_thread))
