@@ -67,6 +67,24 @@ def embedded(content: Any) -> str:
     )
 
 
+class Wholes:
+    """The whole of each text that a page shows shortened or with escapes: once, however many cells show it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, value: str) -> str:
+        """The attribute that has the number of this text; nothing where the text is shown as it is."""
+        if shortened(value) == value:
+            return ""
+        return f' data-whole="{self._numbers.setdefault(value, len(self._numbers))}"'
+
+    def block(self) -> str:
+        """The texts by their numbers, as the page keeps them."""
+        content = embedded(list(self._numbers))
+        return f'<script type="application/json" id="wholes">{content}</script>\n' if self._numbers else ""
+
+
 def render(document: Document, out: TextIO) -> None:
     """Write the page."""
     out.writelines(_page(document))
@@ -74,7 +92,7 @@ def render(document: Document, out: TextIO) -> None:
 
 def _page(document: Document) -> Iterator[str]:
     program = " ".join(map(str, document.run.get("program", ()))) or "a run"
-    script = asset("html_script.js")
+    script, wholes = asset("html_script.js"), Wholes()
     yield head(f"occatrace: {program}", asset("html_style.css") + _dark_plots(document), script)
     tables = [(title, rows, report) for report in document.reports for title, rows in sections(report)]
     links = [("figures", "Plots")] if document.figures else []
@@ -96,14 +114,16 @@ def _page(document: Document) -> Iterator[str]:
             yield from _figure(figure)
         yield "</div>\n"
     for number, (title, rows, report) in enumerate(tables):
-        yield from table(number, title, rows, report)
+        yield from table(number, title, rows, report, wholes)
     for remark in document.remarks:
         yield f'<p class="note">{text(remark)}</p>\n'
     if document.facts:
         yield '<section id="facts"><h2>The run</h2><dl class="facts">\n'
-        yield "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>\n" for name, value in document.facts)
+        yield "".join(
+            f"<dt>{text(name)}</dt><dd{wholes.mark(value)}>{text(value)}</dd>\n" for name, value in document.facts
+        )
         yield "</dl></section>\n"
-    yield f"</main>\n<script>{script}</script>\n</body>\n</html>\n"
+    yield f"</main>\n{wholes.block()}<script>{script}</script>\n</body>\n</html>\n"
 
 
 def _dark_plots(document: Document) -> str:
@@ -144,6 +164,7 @@ def table(
     title: str,
     rows: Sequence[tuple[Any, ...]],
     report: Report,
+    wholes: Wholes,
     more: str | None = "occa_prof report RUN --report {} --format csv",
 ) -> Iterator[str]:
     """A section with a table that sorts; `more` is the command that prints all rows, with a place for the report's name."""
@@ -176,7 +197,7 @@ def table(
             marks.append("failed")
         yield f'<tr class="{" ".join(marks)}">' if marks else "<tr>"
         for column in columns:
-            yield _cell(column, row[places[column.name]])
+            yield _cell(column, row[places[column.name]], wholes)
         yield "</tr>\n"
     yield "</tbody></table></div>\n"
     if not rows:
@@ -191,16 +212,16 @@ def _says(column: Column, places: dict[str, int], rows: Sequence[tuple[Any, ...]
     return column.name not in _OPTIONAL or not rows or any(row[places[column.name]] for row in rows)
 
 
-def _cell(column: Column, value: Any) -> str:
-    if column.name == "name":
-        return f'<th scope="row" class="name">{text(str("" if value is None else value))}</th>'
-    if column.unit not in NUMERIC:
+def _cell(column: Column, value: Any, wholes: Wholes) -> str:
+    if column.name == "name" or column.unit not in NUMERIC:
         content = "" if value is None else str(value)
+        if column.name == "name":
+            return f'<th scope="row" class="name"{wholes.mark(content)}>{text(content)}</th>'
         if column.unit == "source":
             # The file's name is enough to know it; the folder is there for those who point at it.
-            return f'<td title="{text(content)}">{text(content.rpartition("/")[2])}</td>'
+            return f'<td title="{text(content)}"{wholes.mark(content)}>{text(content.rpartition("/")[2])}</td>'
         kind = ' class="long"' if len(content) > 30 else ""
-        return f"<td{kind}>{text(content)}</td>"
+        return f"<td{kind}{wholes.mark(content)}>{text(content)}</td>"
     shown = escape(cell(value, column))
     exact = "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
     bar = (

@@ -60,8 +60,9 @@ def render(found: Sequence[Stacks], run: Mapping[str, Any], losses: Losses, out:
         out.write('<p class="note">No single calls were recorded (they are merely counted in mode tally).</p>\n')
     out.write("</section>\n")
     report = functions(found)
-    out.writelines(html.table(0, report.definition.title, report.rows, report, more=None))
-    out.write(f"</main>\n<script>{script}</script>\n</body>\n</html>\n")
+    wholes = html.Wholes()
+    out.writelines(html.table(0, report.definition.title, report.rows, report, wholes, more=None))
+    out.write(f"</main>\n{wholes.block()}<script>{script}</script>\n</body>\n</html>\n")
 
 
 def graph(found: Sequence[Stacks]) -> dict[str, Any]:

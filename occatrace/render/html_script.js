@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, long tables, and the values under the pointer. Without it the page is complete, only still.
+// Sorting, long tables, long names, and the values under the pointer. Without it the page is complete, only still.
 
 const FIRST = 12;
 
@@ -57,6 +57,24 @@ for (const table of document.querySelectorAll("table.sortable")) {
       shorten(table, all);
     });
   });
+}
+
+// Of a long name the page shows the beginning, and all of it when asked.
+const wholes = JSON.parse(document.getElementById("wholes")?.textContent ?? "[]");
+for (const cell of document.querySelectorAll("th[data-whole], td.long[data-whole], dd[data-whole]")) {
+  const whole = wholes[cell.dataset.whole], shown = cell.textContent;
+  if (whole.length <= shown.length) continue;
+  const button = document.createElement("button");
+  button.className = "all";
+  button.type = "button";
+  let all = false;
+  const show = () => {
+    const name = whole.replace(/\p{C}/gu, c => `\\u{${c.codePointAt(0).toString(16)}}`);
+    button.textContent = all ? "Show less" : "Show all of it";
+    cell.replaceChildren(all ? name : shown, " ", button);
+  };
+  button.addEventListener("click", () => { all = !all; show(); });
+  show();
 }
 
 function duration(ns) {

@@ -54,10 +54,18 @@ def cell(value: Any, column: Column) -> str:
     return printable(str(value))
 
 
+class _Console(Console):
+    """Of a reader that has gone the caller hears; rich itself would end the program with a status of its own."""
+
+    def on_broken_pipe(self) -> None:
+        """While a BrokenPipeError is handled."""
+        raise BrokenPipeError
+
+
 def render(document: Document, out: TextIO) -> None:
     """Write the document."""
     terminal = out.isatty()
-    console = Console(file=out, width=None if terminal else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
+    console = _Console(file=out, width=None if terminal else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
     for line in document.losses.lines():
         console.print(Text(f"! {printable(line)}", style="bold red"), soft_wrap=not terminal)
     for report in document.reports:

@@ -72,12 +72,14 @@ def read_tsv(text: str) -> list[list[str]]:
 
 
 class Cells(HTMLParser):
-    """The text of the cells of all tables."""
+    """What the cells of all tables hold: all of it, where a cell shows less."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[list[str]] = []
-        self.inside = False
+        self.inside = self.block = False
+        self.wholes = ""
+        self.numbers: dict[tuple[int, int], int] = {}  # of cells that do not show all
         self.tags: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -87,14 +89,25 @@ class Cells(HTMLParser):
         elif tag in ("td", "th"):
             self.inside = True
             self.rows[-1].append("")
+            if number := dict(attrs).get("data-whole"):
+                self.numbers[len(self.rows) - 1, len(self.rows[-1]) - 1] = int(number)
+        self.block = ("id", "wholes") in attrs
 
     def handle_endtag(self, tag: str) -> None:
+        self.block = False
         if tag in ("td", "th"):
             self.inside = False
 
     def handle_data(self, data: str) -> None:
         if self.inside:
             self.rows[-1][-1] += data
+        if self.block:
+            self.wholes += data
+
+    def close(self) -> None:
+        super().close()
+        for (row, column), number in self.numbers.items():
+            self.rows[row][column] = json.loads(self.wholes)[number]
 
 
 def read_markdown(text: str) -> list[list[str]]:
@@ -131,12 +144,13 @@ def test_markdown() -> None:
 
 def test_html() -> None:
     reader = Cells()
-    reader.feed(rendered("html", HOSTILE))
+    page = rendered("html", HOSTILE)
+    assert page.count("x" * 524_288) == 1, "kept once, whatever shows it"
+    reader.feed(page)
+    reader.close()
     head, *rows = reader.rows[: len(HOSTILE) + 1]
     at = head.index("Name")
-    found = [row[at] for row in rows]
-    for name, shown in zip(HOSTILE, found, strict=True):
-        assert shown == printable(name) or (len(name) > 500 and shown.startswith(name[:100])), name[:40]
+    assert [row[at] for row in rows] == HOSTILE
     assert "b" not in reader.tags
 
 

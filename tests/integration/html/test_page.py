@@ -244,6 +244,13 @@ def test_hostile_names(browser: Browser, tmp_path: Path) -> None:
     assert browser.run("document.querySelectorAll('th[aria-sort]').length") == 0
     browser.run("document.querySelector('th button').click()")
     assert browser.run("document.querySelectorAll('th[aria-sort]').length") == 1, "the script of the page works"
+    # Of a name, the beginning; all of it when asked, and as it was recorded for who reads the page by a program.
+    cell = "document.querySelector('section[data-report=occa_kern_sum] tbody th')"
+    recorded = browser.run(f"wholes[{cell}.dataset.whole]")
+    assert recorded.endswith(HOSTILE[-1000:]) and len(browser.run(f"{cell}.textContent")) < 500
+    browser.run(f"{cell}.querySelector('button').click()")
+    assert len(browser.run(f"{cell}.textContent")) > len(recorded)
+    assert browser.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_pictures(run: Run, tmp_path: Path) -> None:
