@@ -199,5 +199,7 @@ def test_statuses_of_the_command(run: Path, tmp_path: Path) -> None:
     assert status("report", run) == 0
     assert status("report", tmp_path / "nowhere") == 2
     assert status("report", run, "--colour") == 2
-    closed = f"{' '.join(command)} query {run} 'FROM range(1000000)' --format csv | head -1 > /dev/null; exit ${{PIPESTATUS[0]}}"
-    assert subprocess.run(["bash", "-c", closed], check=False, env=dict(os.environ)).returncode == 141
+    for format in ("csv", "table"):
+        asked = f"query {run} 'FROM range(1000000)' --format {format}"
+        closed = f"{' '.join(command)} {asked} | head -1 > /dev/null; exit ${{PIPESTATUS[0]}}"
+        assert subprocess.run(["bash", "-c", closed], check=False, env=dict(os.environ)).returncode == 141

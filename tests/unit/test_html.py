@@ -160,8 +160,8 @@ def test_hostile_names(store: Store) -> None:
     found = harmless(text)
     assert "<script>alert(1)</script>" in found.text, "it is there, as text"
     assert "characters)" in found.text and len(found.text) < 100_000
-    kept = next(script for script in found.scripts if script.startswith("["))
-    assert HOSTILE in json.loads(kept) and kept.count("x" * 524_288) == len(json.loads(kept)), "each once"
+    kept = json.loads(next(script for script in found.scripts if script.startswith("[")))
+    assert HOSTILE in kept and len(set(kept)) == len(kept), "each once"
     # The same of a page of single reports, and of a comparison.
     harmless(written(Document({"program": [HOSTILE]}, Losses.none(), document.reports)))
 
