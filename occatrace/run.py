@@ -35,6 +35,7 @@ class RunInfo:
     ended: str | None = None  # None: occa_prof was killed before it could say
     exit_status: int | None = None
     mode: str = "default"
+    traced: tuple[str, ...] = ()  # what --trace chose; empty: no choice was made
     id: str = ""
     version: str = ""
     session: Mapping[str, Any] = field(default_factory=dict)
@@ -145,7 +146,7 @@ def open_run(path: Path) -> Run:
         )
     known = {f.name for f in fields(RunInfo)}
     values = {key: value for key, value in data.items() if key in known}
-    for key in ("program", "processes", "notes"):
+    for key in ("program", "processes", "notes", "traced"):
         values[key] = tuple(values.get(key, ()))
     return Run(path.resolve(), RunInfo(**values))
 

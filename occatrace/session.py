@@ -19,6 +19,7 @@ from pathlib import Path
 
 from occatrace import events, install, shims
 from occatrace.daemon import START_TIMEOUT_S, Daemon, DaemonError
+from occatrace.traced import VARIABLE, Traced
 
 CHANNEL = "occatrace"
 SUBBUFFERS = 4
@@ -31,7 +32,7 @@ DATA_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 REGISTER_TIMEOUT_MS = 30_000
 # By which the libraries of annotations find a tool, and what is not seen when they find another.
-INJECTIONS = {"NVTX_INJECTION64_PATH": "NVTX ranges", "INTEL_LIBITTNOTIFY64": "ITT tasks"}
+INJECTIONS = {"NVTX_INJECTION64_PATH": ("nvtx", "NVTX ranges"), "INTEL_LIBITTNOTIFY64": ("itt", "ITT tasks")}
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,15 @@ class Session:
         output: Path,
         mode: str,
         shm_path: Path | None = None,
+        traced: Traced | None = None,
         patterns: Sequence[str] = (events.PATTERN,),
     ) -> None:
-        """`patterns`: names among which the mode chooses the events to enable."""
+        """`traced`: the APIs, None: all that are traced unasked. `patterns`: names among which the mode chooses the events to
+        enable."""
         self.run_id = run_id
         self.output = output
         self.mode = mode
+        self.traced = traced
         self._patterns = patterns
         self.name = f"occatrace-{run_id}"
         self.outcome = Outcome()
@@ -167,9 +171,9 @@ class Session:
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The program's environment: the inherited one and what tracing needs."""
-        env = program_environment(inherited, self.mode, self._daemon.home)
-        for variable, what in INJECTIONS.items():
-            theirs = inherited.get(variable)
+        env = program_environment(inherited, self.mode, self._daemon.home, self.traced)
+        for variable, (part, what) in INJECTIONS.items():
+            theirs = inherited.get(variable) if self.traced is None or part in self.traced else None
             if theirs and Path(theirs) != install.ANNOTATION:
                 self.outcome.notes.append(
                     f"{variable} is set to {theirs}: that tool gets the {what}, occatrace does not"
@@ -398,28 +402,37 @@ def is_running(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
-def program_environment(inherited: Mapping[str, str], mode: str, links: Path) -> dict[str, str]:
-    """What the traced program is given, whatever the session: the preloaded library and the layers. `links` is a folder
-    for links where a path of ours cannot stand in LD_PRELOAD."""
+def program_environment(
+    inherited: Mapping[str, str], mode: str, links: Path, traced: Traced | None = None
+) -> dict[str, str]:
+    """What the traced program is given, whatever the session: the preloaded library and the layers of what is traced.
+    `links` is a folder for links where a path of ours cannot stand in LD_PRELOAD."""
     env = dict(inherited)
     preload = [install.PRELOAD]
-    if install.OPENCL_LAYER.exists():
+
+    def wanted(name: str) -> bool:
+        return traced is None or name in traced
+
+    if wanted("opencl") and install.OPENCL_LAYER.exists():
         env["OPENCL_LAYERS"] = ":".join(filter(None, [inherited.get("OPENCL_LAYERS"), str(install.OPENCL_LAYER)]))
         loader = install.opencl_loader()
         if loader and install.OPENCL_PRELOAD.exists() and not install.loader_has_layers(loader):
             preload.append(install.OPENCL_PRELOAD)
-    if install.ROCTX_PRELOAD.exists() and install.roctx_library():
+    if wanted("roctx") and install.ROCTX_PRELOAD.exists() and install.roctx_library():
         preload.append(install.ROCTX_PRELOAD)
-    for variable in INJECTIONS:
+    for variable, (part, _) in INJECTIONS.items():
         # One that the user has set is his own tool's.
-        if install.ANNOTATION.exists() and not inherited.get(variable):
+        if wanted(part) and install.ANNOTATION.exists() and not inherited.get(variable):
             env[variable] = str(install.ANNOTATION)
     names = [str(_plain(path, links)) for path in preload]
     env["LD_PRELOAD"] = ":".join(filter(None, [*names, inherited.get("LD_PRELOAD")]))
     env["OCCATRACE_MODE"] = mode
+    env.pop(VARIABLE, None)
+    if traced is not None:
+        env[VARIABLE] = traced.variable
     env["LTTNG_UST_REGISTER_TIMEOUT"] = str(REGISTER_TIMEOUT_MS)
     if links.is_dir():
-        env.update(shims.environment(inherited, links))
+        env.update(shims.environment(inherited, links, wanted))
     return env
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,12 +60,15 @@ def _fits(path: Path) -> bool:
         return False
 
 
-def environment(inherited: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Variables that put the shims of the vendors' libraries there are before them; links are made in `folder`."""
+def environment(
+    inherited: Mapping[str, str], folder: Path, wanted: Callable[[str], bool] = lambda name: True
+) -> dict[str, str]:
+    """Variables that put the shims of the vendors' libraries there are, and that are wanted, before them; links are made
+    in `folder`."""
     links = folder / "shims"
     made = False
     for shim in SHIMS:
-        real = vendor_library(shim.soname, inherited)
+        real = vendor_library(shim.soname, inherited) if wanted(shim.name) else None
         if real is None or not shim.library.exists() or real == shim.library.resolve():
             continue
         links.mkdir(mode=0o700, exist_ok=True)

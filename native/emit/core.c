@@ -106,6 +106,18 @@ int occatrace_capture_wanted(void) {
   return state != REFUSED && (disable == NULL || *disable == '\0' || strcmp(disable, "0") == 0);
 }
 
+/* Whether --trace chose an API, or a part of one; without a choice all are. */
+int occatrace_chosen(const char *api) {
+  const char *list = getenv("OCCATRACE_TRACE");
+  if (list == NULL || *list == '\0') return 1;
+  const size_t length = strlen(api);
+  for (const char *word = list; word != NULL; word = strchr(word, ',')) {
+    if (*word == ',') word++;
+    if (strncmp(word, api, length) == 0 && (word[length] == ',' || word[length] == '\0')) return 1;
+  }
+  return 0;
+}
+
 void *occatrace_load_library(const char *file) {
   Dl_info info;
   char path[PATH_MAX];
@@ -330,7 +342,7 @@ int occatrace_start(void) {
 }
 
 const void *occatrace_load_provider(const char *api) {
-  if (!occatrace_start()) return NULL;
+  if (!occatrace_chosen(api) || !occatrace_start()) return NULL;
   char file[64], table[64];
   snprintf(file, sizeof file, "liboccatrace_tp_%s.so", api);
   snprintf(table, sizeof table, "occatrace_%s_events", api);

@@ -58,6 +58,8 @@ OCCATRACE_EXPORT void occatrace_set_capture(int on);
 OCCATRACE_EXPORT void *occatrace_load_library(const char *file);
 /* 0 when OCCATRACE_DISABLE is set or the session refused this process: backends are not even loaded. */
 OCCATRACE_EXPORT int occatrace_capture_wanted(void);
+/* Whether an API is traced at all (OCCATRACE_TRACE): what is not chosen is passed straight on. */
+OCCATRACE_EXPORT int occatrace_chosen(const char *api);
 
 /* Loads LTTng and announces the process, once. Returns 1 when events can be written, 0 when the process runs untraced. */
 OCCATRACE_EXPORT int occatrace_start(void);

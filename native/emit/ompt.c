@@ -13,7 +13,7 @@ typedef void *(*start_tool)(unsigned version, const char *runtime);
 OCCATRACE_EXPORT void *ompt_start_tool(unsigned version, const char *runtime) {
   const start_tool next = (start_tool)dlsym(RTLD_NEXT, "ompt_start_tool");
   void *theirs = next != NULL ? next(version, runtime) : NULL;
-  if (theirs != NULL || !occatrace_capture_wanted()) return theirs;
+  if (theirs != NULL || !occatrace_capture_wanted() || !occatrace_chosen("openmp")) return theirs;
   const char *tools = getenv("OMP_TOOL_LIBRARIES");
   if (tools != NULL && *tools != '\0') {
     occatrace_say("OMP_TOOL_LIBRARIES is set: OpenMP is left to the tool named there and is not traced");

@@ -14,7 +14,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct occatrace_annotations *load(void) {
   pthread_mutex_lock(&lock);
   if (functions == NULL) {
-    void *library = occatrace_capture_wanted() ? occatrace_load_library("liboccatrace_annotation.so") : NULL;
+    void *library = occatrace_capture_wanted() && occatrace_chosen("annotation") ? occatrace_load_library("liboccatrace_annotation.so") : NULL;
     const struct occatrace_annotations *(*get)(void) =
         library == NULL ? NULL : (const struct occatrace_annotations *(*)(void))dlsym(library, "occatrace_annotations");
     const struct occatrace_annotations *found = get == NULL ? NULL : get();

@@ -93,7 +93,7 @@ void *occatrace_trampoline_resolve(struct occatrace_trampolines *t, uint64_t ind
       snprintf(file, sizeof file, "liboccatrace_%s.so", t->api);
       snprintf(bind, sizeof bind, "occatrace_bind_%s", t->api);
       /* Where nothing is recorded a call only has to go where it belongs: for that, too, the backend may be needed. */
-      const int wanted = occatrace_capture_wanted() || (t->per_caller && occatrace_next_symbol(t->symbols[index]) == NULL);
+      const int wanted = (occatrace_capture_wanted() && occatrace_chosen(t->api)) || (t->per_caller && occatrace_next_symbol(t->symbols[index]) == NULL);
       void *backend = wanted ? occatrace_load_library(file) : NULL;
       void (*bind_backend)(const struct occatrace_trampolines *) =
           backend == NULL ? NULL : (void (*)(const struct occatrace_trampolines *))dlsym(backend, bind);

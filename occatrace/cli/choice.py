@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from occatrace import naming, units
+from occatrace.cli.dispatch import UsageError
 from occatrace.run import RunError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from occatrace.reports import Report
     from occatrace.reports.scope import Scoped
     from occatrace.tables import Store
+    from occatrace.traced import Traced
 
 BY = ("rank", "thread", "device", "stream")
 
@@ -47,6 +49,33 @@ def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
         " end-500ms:, or times of day like 2026-11-21T14:03:05",
     )
     parser.add_argument("--by", choices=BY, help="each report for each of them")
+
+
+def add_trace(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """--trace."""
+    parser.add_argument(
+        "--trace",
+        metavar="LIST",
+        help="trace only these APIs, as in cuda,opencl,mpi,nvtx; default: all that the program can use; default,cublas: these"
+        " and cuBLAS's calls; none; a wrong name lists what there is",
+    )
+
+
+def traced_of(value: str | None) -> Traced | None:
+    """The APIs that --trace chose; None: no choice."""
+    if value is None:
+        return None
+    from occatrace import traced
+
+    try:
+        return traced.parse(value, traced.read_model())
+    except traced.UnknownName as error:
+        raise UsageError(f"--trace: {error}") from None
+
+
+def names_of(traced: Traced | None) -> tuple[str, ...]:
+    """For run.json."""
+    return () if traced is None else tuple(traced.variable.split(","))
 
 
 def add_names(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:

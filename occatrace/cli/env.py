@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from occatrace import events
+from occatrace.cli import choice
 from occatrace.session import program_environment
 
 
@@ -24,11 +25,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "  occa_prof report trace"
     )
     parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="recording mode")
+    choice.add_trace(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print `export` lines."""
-    environment = program_environment(os.environ, args.mode, Path("/nonexistent"))
+    environment = program_environment(os.environ, args.mode, Path("/nonexistent"), choice.traced_of(args.trace))
     for name in sorted(environment):
         if environment[name] != os.environ.get(name):
             print(f"export {name}={shlex.quote(environment[name])};")

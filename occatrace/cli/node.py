@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from occatrace import __version__, job
 from occatrace import run as runs
-from occatrace.cli import program
+from occatrace.cli import choice, program
 from occatrace.cli.dispatch import UsageError
 from occatrace.ranks import COMMANDS, Place
 
@@ -209,6 +209,7 @@ class Node:
             user=self.args.user,
             started=runs.now(),
             mode=self.args.mode,
+            traced=choice.names_of(self.args.traced),
             id=run_id,
             version=__version__,
             job={"id": self.place.job or self.key, "launcher": self.place.launcher, "size": self.place.size},
@@ -241,6 +242,7 @@ class Node:
                 output=self.run.trace / self.host,
                 mode=self.args.mode,
                 shm_path=self.args.shm_path,
+                traced=self.args.traced,
             )
             started.start()
         except (ImportError, OSError, DaemonError) as error:

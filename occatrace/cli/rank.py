@@ -96,7 +96,7 @@ def leave_untraced(path: Path, words: Sequence[str]) -> int:
 def _environment(args: argparse.Namespace, answer: dict[str, str]) -> dict[str, str]:
     from occatrace.session import program_environment
 
-    environment = program_environment(os.environ, args.mode, Path(answer["home"]))
+    environment = program_environment(os.environ, args.mode, Path(answer["home"]), args.traced)
     environment["OCCATRACE_SOCKET"] = answer["socket"]
     environment["OCCATRACE_RUN"] = answer["run"]
     environment[JOB_VARIABLE] = answer["job"]

@@ -45,6 +45,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="what is recorded: default; minimal: OCCA and device work only; full: every call with its arguments; "
         "tally: exact counts and times, no single calls (for long production runs)",
     )
+    choice.add_trace(record)
     record.add_argument(
         "-o",
         "--output",
@@ -100,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
         return rank.leave_untraced(path, args.program)
     check_reports(args.report)
     args.chosen = choice.Choice.of(args)
+    args.traced = choice.traced_of(args.trace)
     together = place.joins and place.size != 1
     if "%" in f"{args.output}{args.log_file}":
         from occatrace.cli import names
@@ -124,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
         user=user(),
         started=runs.now(),
         mode=args.mode,
+        traced=choice.names_of(args.traced),
         id=run_id,
         version=__version__,
     )
@@ -191,6 +194,7 @@ class Recording:
                 output=self.run.trace / self.run.info.host,
                 mode=self.args.mode,
                 shm_path=self.args.shm_path,
+                traced=self.args.traced,
             )
             started.start()
         except ImportError as error:
@@ -218,7 +222,9 @@ class Recording:
             complain(f"the program ran without being traced: {outcome.problem}. `occa_prof doctor` says what to do")
             notes.append(f"not traced: {outcome.problem}")
         elif outcome.state == "unused":
-            why = program.cannot_be_traced(path) or "it made no call of an API that is traced (OCCA, OpenCL, OpenMP)"
+            why = program.cannot_be_traced(path) or "it made no call of an API that is traced"
+            if self.args.trace:
+                why += f" (--trace {self.args.trace})"
             notes.append(f"nothing was recorded: {why}")
         self.run = self.run.updated(
             ended=runs.now(),

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from occatrace import __version__, events
 from occatrace import run as runs
+from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.job import host_name
 
@@ -30,6 +31,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", metavar="NAME", help="name of the session")
     parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="what is recorded")
+    choice.add_trace(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="folder of the run (default: occatrace-NAME-DATE-ID)"
     )
@@ -52,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from occatrace import session
     from occatrace.cli.run import user, working_folder
 
+    args.traced = choice.traced_of(args.trace)
     control = control_path(args.name)
     listener = _listen(control, args.name)
     run_id = runs.new_id()
@@ -62,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         user=user(),
         started=runs.now(),
         mode=args.mode,
+        traced=choice.names_of(args.traced),
         id=run_id,
         version=__version__,
     )
@@ -93,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         made.path.joinpath(runs.FILE).unlink()
         made.path.rmdir()
         raise UsageError(f"no session: {answer.get('error', 'its process does not answer')}. Try `occa_prof doctor`")
-    environment = session.program_environment(os.environ, args.mode, Path(answer["home"]))
+    environment = session.program_environment(os.environ, args.mode, Path(answer["home"]), args.traced)
     environment["OCCATRACE_SOCKET"] = answer["socket"]
     environment["OCCATRACE_RUN"] = run_id
     if answer.get("lttng_home"):
@@ -146,7 +150,11 @@ def _hold(
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     held = session.Session(
-        run_id=made.info.id, output=made.trace / made.info.host, mode=args.mode, shm_path=args.shm_path
+        run_id=made.info.id,
+        output=made.trace / made.info.host,
+        mode=args.mode,
+        shm_path=args.shm_path,
+        traced=args.traced,
     )
     client: socket.socket | None = None
     try:

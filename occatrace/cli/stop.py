@@ -16,7 +16,14 @@ from occatrace.run import open_run
 STOP_TIMEOUT_S = 120.0
 # What `start` adds to lists that the user may have had before.
 LISTS = {"LD_PRELOAD": "liboccatrace", "OPENCL_LAYERS": "liboccatrace"}
-OURS = ("OCCATRACE_SOCKET", "OCCATRACE_RUN", "OCCATRACE_MODE", "LTTNG_HOME", "LTTNG_UST_REGISTER_TIMEOUT")
+OURS = (
+    "OCCATRACE_SOCKET",
+    "OCCATRACE_RUN",
+    "OCCATRACE_MODE",
+    "OCCATRACE_TRACE",
+    "LTTNG_HOME",
+    "LTTNG_UST_REGISTER_TIMEOUT",
+)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import run
-from occatrace.cli import dispatch, program
+from occatrace import run, traced
+from occatrace.cli import choice, dispatch, program
 from occatrace.cli import run as run_command
+from occatrace.cli.dispatch import UsageError
 from occatrace.daemon import DaemonError
 from occatrace.session import plan_buffers, possible_cpus, program_environment
 
@@ -89,6 +90,43 @@ def test_small_buffers_are_told() -> None:
 def test_no_room_is_an_error() -> None:
     with pytest.raises(DaemonError, match="--shm-path"):
         plan_buffers(256, 8 * MIB)
+
+
+def test_choice_of_apis() -> None:
+    apis: dict[str, Any] = {name: {} for name in ("cl", "mpi", "annotation", "process")} | {
+        "blas": {"on_request": True}
+    }
+    model = {"apis": apis}
+
+    def chosen(words: str) -> str:
+        result = traced.parse(words, model)
+        return "" if result is None else result.variable
+
+    assert chosen("default") == ""
+    assert chosen("CL, nvtx") == "annotation,cl,nvtx"
+    assert chosen("default,blas") == "annotation,blas,cl,itt,mpi,nvtx,roctx"
+    assert chosen("none") == "none"
+    names = "there are: annotation, blas, cl, itt, mpi, nvtx, roctx, default, none"
+    for wrong in ("cl,x", "process", "", "none,cl"):
+        with pytest.raises(traced.UnknownName, match=names):
+            traced.parse(wrong, model)
+
+
+def test_environment_has_only_what_is_chosen(tmp_path: Path) -> None:
+    model = traced.read_model()
+    only_mpi = program_environment({"NVTX_INJECTION64_PATH": "theirs"}, "full", tmp_path, traced.parse("mpi", model))
+    assert only_mpi["OCCATRACE_TRACE"] == "mpi"
+    assert "OPENCL_LAYERS" not in only_mpi and "INTEL_LIBITTNOTIFY64" not in only_mpi
+    assert only_mpi["NVTX_INJECTION64_PATH"] == "theirs"
+    itt = program_environment({"OCCATRACE_TRACE": "x"}, "full", tmp_path, traced.parse("itt", model))
+    assert "INTEL_LIBITTNOTIFY64" in itt and "NVTX_INJECTION64_PATH" not in itt
+    assert itt["OCCATRACE_TRACE"] == "annotation,itt"
+    assert "OCCATRACE_TRACE" not in program_environment({"OCCATRACE_TRACE": "x"}, "full", tmp_path)
+
+
+def test_unknown_api_is_one_line() -> None:
+    with pytest.raises(UsageError, match=r"^--trace: no API 'opengl' is traced; there are: .*cuda.*opencl.*, none$"):
+        choice.traced_of("opengl")
 
 
 def test_environment_keeps_what_was_there(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import occatrace
+import occatrace.api
+from tests.integration.session.conftest import OCCA_PROF
 
 from .conftest import MPIS, Job, make_job
 from .conftest import people as people
@@ -77,4 +78,34 @@ def test_every_api_of_every_rank(mpi: str, mpi_programs: Path, job_folder: Path,
         )
         assert by_rank(reduced) == [4] * RANKS
         assert run.sql("SELECT sum(lost) FROM losses").fetchall() in ([(0,)], [(None,)])
+
+    # What is chosen is complete, and of the rest nothing is there: no call, no device, no library of ours.
+    words = ["--force", "--trace"]
+    done = job.occa_prof(2, *words, "MPI,opencl", program, **environment)
+    assert (done.returncode, done.stdout) == (0, f"2 ranks, {2 * 2054}\n"), done.stderr[-2000:]
+    with occatrace.open(job_folder / "run") as run:
+        assert apis(run) == {"mpi", "opencl"}
+        counted = "SELECT sum(calls)::INTEGER FROM call_stats WHERE function ="
+        assert run.sql(f"{counted} 'MPI_Allreduce'").fetchone() == (2 * 4,)
+        assert run.sql(f"{counted} 'clEnqueueNDRangeKernel'").fetchone() == (2 * 10,)
+        assert run.sql("SELECT count(*) FROM activities WHERE kind = 'kernel'").fetchone() == (2 * 10,)
+        assert run.sql("SELECT count(*) FROM kernel_runs").fetchone() == (0,)
+        assert run.sql("SELECT count(*) FROM omp_regions").fetchone() == (0,)
+    assert set(job.facts["traced"]) == {"mpi", "opencl"}
+    done = job.person.run(
+        [*OCCA_PROF, "-o", str(job_folder / "run"), *words, "occa,openmp", str(program)],
+        env=job.environment(**environment),
+        cwd=job_folder,
+    )
+    assert (done.returncode, done.stdout) == (0, "1 ranks, 2054\n"), done.stderr[-2000:]
+    with occatrace.open(job_folder / "run") as run:
+        assert apis(run) == {"occa", "openmp"}
+        assert run.sql("SELECT count(*) FROM kernel_runs").fetchone() == (15,)
+        assert run.sql("SELECT count(*) FROM activities").fetchone() == (0,)
+        assert run.sql("SELECT count(*) FROM omp_regions WHERE kernel IS NULL").fetchone() == (3,)
     job.nothing_left()
+
+
+def apis(run: occatrace.api.Run) -> set[str]:
+    """Those that have calls in the run."""
+    return {api for (api,) in run.sql("SELECT DISTINCT api FROM call_stats").fetchall()}

@@ -1,0 +1,79 @@
+"""Which APIs a run traces: the value of --trace. The names are those of the model; what is not chosen is not touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MODEL = Path(__file__).with_name("_model.json")
+VARIABLE = "OCCATRACE_TRACE"
+# Of what the model has, no choice: without them nothing can be told.
+ALWAYS = ("process", "device")
+# One API to the analysis, several to those who write programs.
+PARTS = {"annotation": ("nvtx", "roctx", "itt")}
+# Runtimes above a driver are meant with it.
+TOGETHER = {"cuda": ("cudart",), "hip": ("hiprtc",)}
+DEFAULT, NONE = "default", "none"
+
+
+class UnknownName(ValueError):
+    """A name that is none of the list."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The APIs that are traced, and the parts of those that have some."""
+
+    names: frozenset[str]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    @property
+    def variable(self) -> str:
+        """For the traced program."""
+        return ",".join(sorted(self.names)) or NONE
+
+
+def read_model() -> dict[str, Any]:
+    """The content of `_model.json`: only a run with --trace needs it."""
+    result: dict[str, Any] = json.loads(MODEL.read_text(encoding="utf-8"))
+    return result
+
+
+def all_of(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every name that --trace takes, but for its two words."""
+    apis = [api for api in model["apis"] if api not in ALWAYS]
+    return tuple(sorted({*apis, *(part for api in apis for part in PARTS.get(api, ()))}))
+
+
+def on_request(model: Mapping[str, Any]) -> frozenset[str]:
+    """What is traced only where it is asked for."""
+    return frozenset(api for api, entry in model["apis"].items() if entry.get("on_request"))
+
+
+def parse(text: str, model: Mapping[str, Any]) -> Traced | None:
+    """The value of --trace; None: what is traced without it."""
+    known = all_of(model)
+    words = [word for word in (word.strip().lower() for word in text.split(",")) if word]
+    unknown = [word for word in words if word not in (*known, DEFAULT, NONE)]
+    if unknown or not words or (NONE in words and len(words) > 1):
+        wrong = f"no API {unknown[0]!r} is traced" if unknown else f"{text!r} chooses nothing, or none and something"
+        raise UnknownName(f"{wrong}; there are: {', '.join(known)}, {DEFAULT}, {NONE}")
+    if words == [DEFAULT]:
+        return None
+    return Traced(frozenset(_expanded(words, model)))
+
+
+def _expanded(words: Iterable[str], model: Mapping[str, Any]) -> Iterable[str]:
+    apis = [api for api in model["apis"] if api not in ALWAYS]
+    usual = [api for api in apis if api not in on_request(model)]
+    for word in words:
+        for name in usual if word == DEFAULT else () if word == NONE else (word,):
+            yield name
+            yield from PARTS.get(name, ())
+            yield from (other for other in TOGETHER.get(name, ()) if other in apis)
+            yield from (api for api, parts in PARTS.items() if name in parts)
