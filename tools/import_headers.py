@@ -12,24 +12,27 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from importer import cuda
-from importer.clang import ImportFailed, read
+from importer import cuda, cudart
+from importer.clang import ImportFailed
 from importer.writer import write
 
-APIS = {"cuda": cuda}
+APIS = {"cuda": cuda.load, "cudart": cudart.load}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("api", choices=sorted(APIS))
-    parser.add_argument("--include", type=Path, required=True, help="folder of the headers")
+    parser.add_argument(
+        "--include",
+        type=Path,
+        required=True,
+        action="append",
+        help="folder of the headers; of several versions the newest first",
+    )
     parser.add_argument("-o", "--output", type=Path, help="file to write (default: standard output)")
     args = parser.parse_args()
-    api = APIS[args.api]
     try:
-        first = api.rules(args.include, read("", (), "\0"))
-        headers = read(first.text, first.options, first.prefix, first.language)
-        text = write(headers, api.rules(args.include, headers))
+        text = write(*APIS[args.api](args.include))
     except ImportFailed as error:
         print(f"import_headers.py: {error}", file=sys.stderr)
         return 1

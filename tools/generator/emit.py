@@ -168,14 +168,17 @@ def files_of(model: Model) -> dict[str, str]:
     preloaded = [api for api in model.apis if api.symbols]
     files["native/trampolines.c"] = render("trampolines.c.j2", apis=preloaded)
     for api in model.apis:
-        if api.functions and (api.dispatch or api.shim):
-            files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX, modes=MODES)
+        if api.functions and (api.dispatch or api.shim or api.preload):
+            files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX)
         if api.functions and api.dispatch:
             files[f"native/{api.name}_functions.h"] = render("functions.h.j2", api=api)
         if api.kinds:
             files[f"native/{api.name}_calls.h"] = render("calls.h.j2", api=api)
-        if api.shim:
+        if api.shim or api.preload:
             files[f"native/{api.name}_dispatch.h"] = render("dispatch.h.j2", api=api)
+        if api.preload:
+            files[f"native/{api.name}_slots.h"] = render("slots.h.j2", api=api)
+        if api.shim:
             files[f"native/{api.name}_exports.h"] = render("exports.h.j2", api=api)
         files[f"docs/events/{api.name}.md"] = render("events.md.j2", api=api, modes=MODES)
     return files

@@ -216,6 +216,7 @@ class Api:
     shapes: tuple[str, ...] = ()
     convention: str = ""  # how the headers spell the calling convention
     shim: Shim | None = None
+    preload: int = 0  # typed functions behind preloaded symbols: how many names (`exports`) each may have
 
     @property
     def models(self) -> tuple[Function, ...]:

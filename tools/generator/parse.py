@@ -149,6 +149,7 @@ class _ApiParser:
                 "classes",
                 "convention",
                 "shim",
+                "preload",
             },
         )
         enums = []
@@ -193,7 +194,10 @@ class _ApiParser:
                 fields = tuple(self.field(f, names, call=False) for f in body["fields"])
                 frees = self.frees(body.get("frees"), {f.name: f for f in fields})
                 records.append(Record(body["name"], fields, body.get("doc", ""), frees))
+        preload = self.preload(data.get("preload"))
         symbols: list[str] = [s for f in functions for s in f.symbols] + list(self.symbols(data.get("symbols")))
+        if preload:
+            symbols += [s for f in functions for s in f.exports]
         if len(set(symbols)) != len(symbols):
             twice = sorted({s for s in symbols if symbols.count(s) > 1})
             raise ModelError(f"symbols stand twice: {', '.join(twice)}")
@@ -217,6 +221,7 @@ class _ApiParser:
             tuple(sorted({f.shape for f in functions if f.shape})),
             data.get("convention", ""),
             self.shim(data.get("shim")),
+            preload,
         )
 
     def field(self, body: Mapping[str, Any], enums: set[str], call: bool = True) -> Field:
@@ -240,6 +245,14 @@ class _ApiParser:
                 body.get("doc", ""),
                 body.get("unit", ""),
             )
+
+    @staticmethod
+    def preload(body: Mapping[str, Any] | None) -> int:
+        if body is None:
+            return 0
+        with _at("preload"):
+            _known(body, {"variants"})
+            return int(body["variants"])
 
     @staticmethod
     def shim(body: Mapping[str, Any] | None) -> Shim | None:

@@ -53,8 +53,8 @@ class Headers:
     typedefs: Mapping[str, str]  # name: canonical type
 
 
-def read(text: str, options: Sequence[str], prefix: str, language: str = "c") -> Headers:
-    """The functions that begin with `prefix`, and all enumerations, of a source text. Raises ImportFailed."""
+def read(text: str, options: Sequence[str], prefix: str | tuple[str, ...], language: str = "c") -> Headers:
+    """The functions that begin with `prefix` (or one of them), and all enumerations, of a source text. Raises ImportFailed."""
     tree = _tree(text, options, language)
     functions: dict[str, Declaration] = {}
     enumerations: dict[str, Enumeration] = {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from .clang import Declaration, Headers, Parameter
+from .clang import Declaration, Headers, Parameter, read
 from .writer import Rules
 
 TEXT = "#include <cuda.h>\n#include <cudaProfiler.h>\n"
@@ -132,8 +133,15 @@ def _outputs(name: str, p: Parameter) -> bool:
     return p.spelled == "void **" and bool(_ADDRESS_OUTPUTS.match(name))
 
 
-def rules(include: Path, headers: Headers) -> Rules:
-    """The rules, once the headers tell which functions have a twin for the per-thread default stream."""
+def load(includes: Sequence[Path]) -> tuple[Headers, Rules]:
+    """What the headers declare, and what the calls mean."""
+    options = (f"-I{includes[0]}", "-D__CUDA_API_VERSION_INTERNAL")
+    headers = read(TEXT, options, "cu")
+    return headers, _rules(headers, options)
+
+
+def _rules(headers: Headers, options: tuple[str, ...]) -> Rules:
+    # The headers tell which functions have a twin for the per-thread default stream.
     names = {f.name for f in headers.functions}
     twins = {re.sub(r"_pt(sz|ds)$", "", name): name for name in names if re.search(r"_pt(sz|ds)$", name)}
     return Rules(
@@ -141,7 +149,7 @@ def rules(include: Path, headers: Headers) -> Rules:
         title="CUDA",
         head=HEAD,
         text=TEXT,
-        options=(f"-I{include}", "-D__CUDA_API_VERSION_INTERNAL"),
+        options=options,
         prefix="cu",
         error="cudaError_enum",
         top={"library": "cuda", "shim": "{soname: libcuda.so.1, real: libcuda_real.so.1, variants: 2, missing: 801}"},

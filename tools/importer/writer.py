@@ -34,7 +34,7 @@ class Rules:
     head: str  # comment at the top of the file
     text: str  # source text that includes the headers
     options: tuple[str, ...]
-    prefix: str
+    prefix: str | tuple[str, ...]
     error: str  # enumeration that calls return
     top: Mapping[str, str]  # further keys of the file, as YAML
     skip: Callable[[Declaration], bool]
@@ -46,9 +46,11 @@ class Rules:
     activity: Callable[[str], str | None]
     memory: Callable[[Declaration], Sequence[str]] = lambda f: ()  # what the call makes known or ends, as YAML
     not_failed: Callable[[str], int | None] = lambda name: None  # a code other than 0 that is no failure
+    never_fails: Callable[[str], bool] = lambda name: False  # what it returns tells of another call
     outputs: Callable[[str, Parameter], bool] = lambda name, p: False  # also an output, where the type does not tell
     inputs: Callable[[str, Parameter], bool] = lambda name, p: False  # no output, though the type looks like one
     addresses: Collection[str] = ()  # integer types that hold addresses
+    types: Mapping[str, str] = field(default_factory=dict)  # types of ours, as YAML
     language: str = "c"
 
 
@@ -111,6 +113,7 @@ class _Types:
         return (
             "*" not in p.spelled and "(" not in p.spelled and name not in _BUILTIN and canonical not in _INTEGERS
             and not canonical.endswith("*") and "(" not in canonical and "[" not in canonical and not self.enum_of(name)
+            and name not in self.rules.types
         )  # fmt: skip
 
     def output(self, name: str, p: Parameter) -> bool:
@@ -130,7 +133,7 @@ class _Types:
 
 def write(headers: Headers, rules: Rules) -> str:
     """The YAML file of an API."""
-    types = _Types(headers, rules)
+    types = _Types(headers, rules, dict(rules.types))
     wanted = [f for f in headers.functions if f.name not in rules.variants.values() and not rules.skip(f)]
     by_value = sorted({types.plain(p.spelled) for f in wanted for p in f.parameters if types.is_structure(p)})
     types.structures = sizes(rules.text, rules.options, by_value, rules.language)
@@ -168,7 +171,9 @@ def _function(f: Declaration, types: _Types, rules: Rules) -> list[str]:
         types.add(f.returns)
         out += [f"  returns: {{type: {returned}}}"]
         ignored = rules.not_failed(f.name)
-        if ignored is not None:
+        if rules.never_fails(f.name):
+            out += ["  failed: null"]
+        elif ignored is not None:
             out += [f'  failed: {{field: ret, op: "!=", value: 0, except: {ignored}}}']
     else:
         out += [f'  returns: {{type: "{types.add(f.returns)}"}}', "  failed: null"]
