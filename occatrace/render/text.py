@@ -18,7 +18,15 @@ from occatrace.units import SIZES, TIMES, duration, fixed, size
 
 # Left out one after another where the terminal is too narrow, least important first.
 _DISPENSABLE = ("stddev", "max", "min", "med", "busy", "source", "bytes", "device", "mode", "avg")
-_API_TITLES = {"occa": "OCCA", "opencl": "OpenCL", "cuda": "CUDA", "hip": "HIP", "openmp": "OpenMP", "mpi": "MPI"}
+_API_TITLES = {
+    "occa": "OCCA",
+    "opencl": "OpenCL",
+    "cuda": "CUDA",
+    "cudart": "CUDA runtime",
+    "hip": "HIP",
+    "openmp": "OpenMP",
+    "mpi": "MPI",
+}
 NUMERIC = ("percent", "ns", "bytes", "count", "number", *(u for u in (*TIMES, *SIZES) if u != "ns"))
 _NAME_WIDTH = 24
 _NARROWEST = 6

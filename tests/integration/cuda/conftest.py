@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -37,13 +38,17 @@ class Traced:
             return run.sql(text).fetchall()
 
 
-def headers() -> Path:
-    """The folder of cuda.h: of the package that tools/setup installs, or of a toolkit."""
+def in_toolkit(name: str) -> Path | None:
+    """A file of the toolkit: of the packages that tools/setup installs, or of one on this system."""
     found = importlib.util.find_spec("nvidia")
-    folders = [Path(p) for p in (found.submodule_search_locations or ())] if found else []
-    for folder in [*(p / "cu13" / "include" for p in folders), Path("/usr/local/cuda/include")]:
-        if (folder / "cuda.h").exists():
-            return folder
+    folders = [Path(p) / "cu13" for p in (found.submodule_search_locations or ())] if found else []
+    return next((p / name for p in (*folders, Path("/usr/local/cuda")) if (p / name).exists()), None)
+
+
+def headers() -> Path:
+    """The folder of cuda.h."""
+    if found := in_toolkit("include/cuda.h"):
+        return found.parent
     pytest.skip("no cuda.h: neither the package nvidia-cuda-runtime nor a CUDA toolkit is installed")
 
 
@@ -58,6 +63,33 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
     return folder
+
+
+@pytest.fixture(scope="session")
+def runtime(driver: Path) -> Path:
+    """The folder of the fake CUDA runtime."""
+    folder = driver / "runtime"
+    folder.mkdir()
+    versions = folder / "versions"
+    versions.write_text("libcudart.so.13 { global: cuda*; __cuda*; local: *; };\n")
+    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic", "-Wl,-soname,libcudart.so.13"]
+    options += [f"-Wl,--version-script={versions}", "-ldl"]
+    compiled(ROOT / "tests/fakes/cuda/runtime.cpp", folder / "libcudart.so.13", options)
+    (folder / "libcudart.so").symlink_to("libcudart.so.13")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> str:
+    """The compiler."""
+    # It compiles for a device with a program of another package.
+    nvcc, cicc = in_toolkit("bin/nvcc"), in_toolkit("nvvm/bin/cicc")
+    found = str(nvcc) if nvcc and cicc else shutil.which("nvcc")
+    if not found:
+        pytest.skip(
+            "no nvcc: neither the packages nvidia-cuda-nvcc, -crt and nvidia-nvvm nor a CUDA toolkit is installed"
+        )
+    return found
 
 
 def compiled(source: Path, output: Path, options: list[str]) -> Path:

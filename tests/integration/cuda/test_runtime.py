@@ -1,0 +1,80 @@
+"""The CUDA runtime API: what nvcc makes of a program, linked with a shared runtime, and a runtime that is loaded by name."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cuda.conftest import ROOT, Traced
+
+Run = Callable[..., Traced]
+MS = 1_000_000
+
+
+@pytest.fixture(scope="session")
+def program(runtime: Path, nvcc: str) -> Path:
+    """A program with kernels, as nvcc compiles it."""
+    output = runtime / "kernels"
+    source = ROOT / "tests/programs/cuda/kernels.cu"
+    # The device's code is never run: the oldest that this compiler knows is as good as any.
+    command = [nvcc, "-cudart", "shared", "-cudadevrt", "none", str(source), "-o", str(output), f"-L{runtime}"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return output
+
+
+@pytest.fixture
+def ran(traced: Run, driver: Path, runtime: Path, program: Path) -> Traced:
+    """That program under occa_prof."""
+    run = traced(program, env={"LD_LIBRARY_PATH": f"{driver}:{runtime}"})
+    # The error of a failed call is still there for the program to take, once, and not one of ours.
+    assert (run.status, run.stdout) == (0, "2 2 2 0\n"), run.stderr
+    return run
+
+
+def test_calls_of_a_program_as_nvcc_compiles_it(ran: Traced) -> None:
+    calls = dict(
+        ran.sql("SELECT function, sum(calls)::INT FROM call_stats WHERE api = 'cudart' GROUP BY function ORDER BY 1")
+    )
+    assert {name: calls[name] for name in ("cudaMalloc", "cudaMemcpy", "cudaMemcpyAsync", "cudaLaunchKernel")} == {
+        "cudaMalloc": 2,
+        "cudaMemcpy": 1,
+        "cudaMemcpyAsync": 2,
+        "cudaLaunchKernel": 5,
+    }
+    assert ran.sql("SELECT function, error FROM failures WHERE api = 'cudart'") == [
+        ("cudaMalloc", "cudaErrorMemoryAllocation")
+    ]
+    assert ran.sql("SELECT bytes FROM call_stats WHERE function = 'cudaMemcpyAsync'") == [(5000,)]
+    # Three launches by `<<<>>>`, in the stream that the program gave; and one that went into a capture.
+    kernels = ran.sql(
+        "SELECT name, count(*), min(end_ns - start_ns) FROM activities WHERE kind = 'kernel' GROUP BY name ORDER BY name"
+    )
+    assert [(name, n) for name, n, _ in kernels] == [("_Z5scaleIfEvT_PS0_", 1), ("spin_for", 3)]
+    assert kernels[1][2] >= 2 * MS
+    assert ran.sql("SELECT count(*), count(DISTINCT queue) FROM activities WHERE name = 'graph'") == [(1, 1)]
+    assert ran.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+def test_each_launch_lies_within_its_call_of_the_runtime(ran: Traced) -> None:
+    assert ran.sql(
+        """
+        SELECT count(*) FROM calls inside JOIN calls around ON around.thread = inside.thread
+            AND around.start_ns <= inside.start_ns AND inside.end_ns <= around.end_ns
+        WHERE inside.function = 'cuLaunchKernel' AND around.function = 'cudaLaunchKernel'"""
+    ) == [(5,)]
+    # The time of work is counted once, whatever the number of calls that it went through.
+    assert ran.sql("SELECT count(*), sum(bytes) FROM activities WHERE kind IN ('HtoD', 'DtoD', 'fill')") == [
+        (4, 1000 + 2000 + 3000 + 4000)
+    ]
+
+
+def test_the_name_of_the_kernel_stands_in_the_call(ran: Traced) -> None:
+    done = subprocess.run(
+        [*("python3", "-m", "occatrace.cli"), "trace", str(ran.folder)], capture_output=True, text=True, check=True
+    )
+    launches = [line for line in done.stdout.splitlines() if "cudaLaunchKernel(" in line]
+    assert len(launches) == 5
+    assert sum("spin_for" in line for line in launches) == 4
