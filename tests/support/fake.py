@@ -13,6 +13,7 @@ import numpy as np
 import occatrace
 from occatrace.histogram import bucket
 from occatrace.model import Model, from_json
+from occatrace.tables import open_store
 
 _TYPES: Mapping[str, type] = {
     "u8": np.uint8,
@@ -365,6 +366,17 @@ def run_folder(parent: Path, hosts: Sequence[str] = ("node0",)) -> Path:
     run = parent / "run"
     for host in hosts:
         (run / "trace" / host).mkdir(parents=True)
+    return run
+
+
+def recorded(folder: Path, trace: FakeTrace, **facts: Any) -> Path:
+    """A run with its tables and single calls, whose trace cannot be read."""
+    folder.mkdir(exist_ok=True)
+    run = run_folder(folder)
+    known = {"schema": 1, "program": ["app"], "mode": "default", "version": "0.1.0"}
+    (run / "run.json").write_text(json.dumps(known | facts), encoding="utf-8")
+    with open_store(run, model=MODEL, open_trace=trace.open) as store:
+        store.functions()
     return run
 
 

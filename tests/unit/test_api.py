@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,24 +14,10 @@ import pytest
 
 import occatrace
 from occatrace.cli.dispatch import main
-from occatrace.model import load
 from occatrace.tables import open_store
 from tests.support.fake import MODEL, demo_trace, run_folder
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    try:
-        load()
-    except OSError:
-        pytest.skip("the native layer is not built")
-    folder = run_folder(tmp_path)
-    (folder / "run.json").write_text(json.dumps({"schema": 1, "program": ["app"]}), encoding="utf-8")
-    with open_store(folder, model=MODEL, open_trace=demo_trace().open) as store:
-        store.functions()
-    return folder
 
 
 def test_the_examples_of_the_documentation_run(run: Path) -> None:

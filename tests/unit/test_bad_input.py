@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -14,31 +13,9 @@ from typing import Any
 import pytest
 
 from occatrace.cli.dispatch import STATUSES, main, overview
-from occatrace.model import load
-from occatrace.tables import open_store
-from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
+from tests.support.fake import FakeTrace, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def recorded(folder: Path, trace: FakeTrace, mode: str = "default") -> Path:
-    """A run with its tables and single calls, whose trace cannot be read."""
-    folder.mkdir()
-    run = run_folder(folder)
-    facts = {"schema": 1, "program": ["app"], "mode": mode, "version": "0.1.0"}
-    (run / "run.json").write_text(json.dumps(facts), encoding="utf-8")
-    with open_store(run, model=MODEL, open_trace=trace.open) as store:
-        store.functions()
-    return run
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    try:
-        load()
-    except OSError:
-        pytest.skip("the native layer is not built")
-    return recorded(tmp_path / "demo", demo_trace())
 
 
 def one_line(capsys: pytest.CaptureFixture[str], *words: object) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +14,11 @@ from typing import Any
 import pytest
 
 import occatrace
+from tests.support import runs
+from tests.support.runs import OCCA_PROF, ROOT, Row
 
-ROOT = Path(__file__).resolve().parents[3]
+__all__ = ["OCCA_PROF", "ROOT"]
 PROGRAMS = ROOT / "tests" / "programs" / "annotation"
-OCCA_PROF = (sys.executable, "-m", "occatrace.cli")
-
-Row = dict[str, Any]
 
 
 def nvtx_headers() -> Path | None:
@@ -34,19 +31,8 @@ def nvtx_headers() -> Path | None:
 
 
 @dataclass(frozen=True)
-class Run:
-    """A traced program and what its run says."""
-
-    folder: Path
-    status: int
-    stdout: str
-    stderr: str
-
-    def rows(self, sql: str) -> list[Row]:
-        with occatrace.open(self.folder) as run:
-            result = run.sql(sql)
-            names = [column[0] for column in result.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+class Run(runs.Run):
+    """A traced program and its ranges."""
 
     @cached_property
     def ranges(self) -> list[Row]:
@@ -71,12 +57,9 @@ Profile = Callable[..., Run]
 @pytest.fixture
 def profile(tmp_path: Path) -> Profile:
     def run(*command: object, mode: str = "default", **environment: str) -> Run:
-        folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        words = [*OCCA_PROF, "-m", mode, "-o", str(folder), *map(str, command)]
         # OCCA's Python package refuses to run where OCCA_DIR is set.
-        given = {name: value for name, value in os.environ.items() if name != "OCCA_DIR"}
-        done = subprocess.run(words, text=True, capture_output=True, timeout=120, env=given | environment)
-        return Run(folder, done.returncode, done.stdout, done.stderr)
+        changes: dict[str, str | None] = {"OCCA_DIR": None, **environment}
+        return runs.profiled(Run, runs.next_folder(tmp_path), command, "-m", mode, **changes)
 
     return run
 

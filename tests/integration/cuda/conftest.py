@@ -6,36 +6,21 @@ The fake driver stands for the hardware that test machines lack; what is claimed
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import occatrace
+from tests.support import runs
+from tests.support.runs import OCCA_PROF, ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
-OCCA_PROF = (sys.executable, "-m", "occatrace.cli")
+__all__ = ["OCCA_PROF", "ROOT"]
 
 
-@dataclass(frozen=True)
-class Traced:
-    """A program that was run under occa_prof."""
-
-    folder: Path
-    status: int
-    stdout: str
-    stderr: str
-
-    def sql(self, text: str) -> list[tuple[Any, ...]]:
-        """Rows of a query over the run's tables."""
-        with occatrace.open(self.folder) as run:
-            return run.sql(text).fetchall()
+# A program that was run under occa_prof.
+Traced = runs.Run
 
 
 def in_toolkit(name: str) -> Path | None:
@@ -121,16 +106,7 @@ def traced(driver: Path, tmp_path: Path) -> Run:
     """Runs a program under occa_prof with the fake driver on the library path."""
 
     def run(*command: str | Path, options: tuple[str, ...] = (), env: Mapping[str, str] | None = None) -> Traced:
-        folder = tmp_path / "run"
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(driver), **(env or {})}
-        done = subprocess.run(
-            [*OCCA_PROF, "-o", str(folder), "--force", *options, *map(str, command)],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=120,
-            check=False,
-        )
-        return Traced(folder, done.returncode, done.stdout, done.stderr)
+        changes = {"LD_LIBRARY_PATH": str(driver), **(env or {})}
+        return runs.profiled(Traced, tmp_path / "run", command, "--force", *options, **changes)
 
     return run

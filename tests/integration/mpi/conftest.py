@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,9 @@ import pytest
 
 import occatrace
 from occatrace.api import Run
+from tests.support.runs import OCCA_PROF, ROOT, execute
 
-ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "tests" / "programs" / "mpi"
-OCCA_PROF = (sys.executable, "-m", "occatrace.cli")
 
 
 def _cache() -> Path:
@@ -154,8 +152,8 @@ def trace(tmp_path: Path) -> Iterator[Trace]:
         mpi: Mpi, ranks: int, *command: object, options: tuple[str, ...] = (), env: dict[str, str] | None = None
     ) -> Traced:
         folder = tmp_path / f"run{len(opened)}"
-        words = [*OCCA_PROF, "-o", str(folder), *options, *mpi.run, "-n", str(ranks), *map(str, command)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
+        words = [*OCCA_PROF, "-o", folder, *options, *mpi.run, "-n", ranks, *command]
+        done = execute(words, **(env or {}))
         assert folder.is_dir(), done.stderr
         opened.append(occatrace.open(folder))
         return Traced(done.returncode, done.stdout, done.stderr, opened[-1])

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from ..opencl.conftest import KINDS, OCCA_PROF, Row
+from tests.support.runs import OCCA_PROF, ROOT, Row, execute
+
+from ..opencl.conftest import KINDS
 from ..opencl.conftest import Run as Trace
 
-ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "tests" / "programs" / "occa"
 # Builds and OCCA's own cache of kernels are kept between runs of the tests.
 KEPT = ROOT / "build" / "tests" / "occa"
@@ -197,11 +198,10 @@ def profile(tmp_path: Path) -> ProfileOcca:
             words += [mode, str(truth)]
         else:
             words += [mode, *map(str, arguments)]
-        env = os.environ | occa.environment(mode) | more
+        changes: dict[str, str | None] = {**occa.environment(mode), **more}
         if program == "pyapi":
-            env.pop("OCCA_DIR")  # the package insists on its own
-        command = [*OCCA_PROF, "-m", recording, "-o", str(folder), "--", *words]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=300, env=env, check=False)
+            changes["OCCA_DIR"] = None  # the package insists on its own
+        done = execute([*OCCA_PROF, "-m", recording, "-o", folder, "--", *words], **changes)
         told = json.loads(truth.read_text()) if truth.exists() else {}
         return OccaRun(folder, done.returncode, done.stdout, done.stderr, told)
 

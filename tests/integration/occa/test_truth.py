@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import BUILDS_AND_MODES, PROGRAMS, ROOT, Occa, OccaRun, ProfileOcca
+from tests.support.runs import ROOT
+
+from .conftest import BUILDS_AND_MODES, PROGRAMS, Occa, OccaRun, ProfileOcca
 
 DEMO = ("-n", 64, "-s", 3)
 BUILDS = pytest.mark.parametrize("occa", ["gcc", "clang", "symbolic", "other"], indirect=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,24 +15,18 @@ from typing import Any
 import pytest
 
 from occatrace import _native
+from tests.support import runs
+from tests.support.runs import OCCA_PROF, ROOT, Row
 
-ROOT = Path(__file__).resolve().parents[3]
+__all__ = ["OCCA_PROF", "ROOT"]
 PROGRAMS = ROOT / "tests" / "programs" / "opencl"
-OCCA_PROF = (sys.executable, "-m", "occatrace.cli")
 KINDS = ("", "kernel", "HtoD", "DtoH", "DtoD", "HtoH", "fill", "map", "unmap", "marker", "migrate", "native", "other")
 POCL, OCLGRIND = "Portable", "Oclgrind"
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
-class Run:
+class Run(runs.Run):
     """A traced program: what it said of itself, and what the trace says of it."""
-
-    folder: Path
-    status: int
-    stdout: str
-    stderr: str
 
     @property
     def truth(self) -> dict[str, Any]:
@@ -135,17 +127,13 @@ Profile = Callable[..., Run]
 @pytest.fixture
 def profile(tmp_path: Path) -> Profile:
     def run(*command: object, mode: str = "default", **environment: str) -> Run:
-        folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        words = [*OCCA_PROF, "-m", mode, "-o", str(folder), *map(str, command)]
-        env = os.environ | {"PYOPENCL_NO_CACHE": "1"} | environment
-        done = subprocess.run(words, text=True, capture_output=True, timeout=300, env=env, check=False)
-        return Run(folder, done.returncode, done.stdout, done.stderr)
+        changes = {"PYOPENCL_NO_CACHE": "1"} | environment
+        return runs.profiled(Run, runs.next_folder(tmp_path), command, "-m", mode, **changes)
 
     return run
 
 
 def native(*command: object, **environment: str) -> Run:
     """The same program without us."""
-    env = os.environ | {"PYOPENCL_NO_CACHE": "1"} | environment
-    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, timeout=120, env=env, check=False)
+    done = runs.execute(command, **{"PYOPENCL_NO_CACHE": "1"} | environment)
     return Run(Path(), done.returncode, done.stdout, done.stderr)

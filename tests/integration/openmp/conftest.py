@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import occatrace
+from tests.support import runs
+from tests.support.runs import OCCA_PROF, ROOT, Row
 
-ROOT = Path(__file__).resolve().parents[3]
+__all__ = ["OCCA_PROF", "ROOT"]
 PROGRAMS = ROOT / "tests" / "programs" / "openmp"
 KEPT = ROOT / "build" / "tests" / "openmp"
-OCCA_PROF = (sys.executable, "-m", "occatrace.cli")
 CLANG = next(filter(None, map(shutil.which, ("clang-19", "clang"))), None)
 RUNTIMES = ("libgomp", "ompt")
 
@@ -61,29 +58,18 @@ def build(runtime: str, name: str, *options: str, source: str = "") -> Path:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(runs.Run):
     """A traced program: what it said, and its tables."""
-
-    folder: Path
-    status: int
-    stdout: str
-    stderr: str
 
     @cached_property
     def lines(self) -> dict[str, int]:
         """The places that the program named."""
         return {m[1]: int(m[2]) for m in re.finditer(r"^line (\w+) (\d+)$", self.stdout, re.MULTILINE)}
 
-    def rows(self, sql: str) -> list[Mapping[str, Any]]:
-        with occatrace.open(self.folder) as run:
-            table = run.sql(sql)
-            names = [column[0] for column in table.description or ()]
-            return [dict(zip(names, values, strict=True)) for values in table.fetchall()]
-
-    def regions(self, name: str) -> list[Mapping[str, Any]]:
+    def regions(self, name: str) -> list[Row]:
         return self.rows(f"SELECT * FROM omp_regions WHERE source LIKE '%:{self.lines[name]}' ORDER BY start_ns")
 
-    def parts(self, name: str) -> list[Mapping[str, Any]]:
+    def parts(self, name: str) -> list[Row]:
         """What the threads did in the regions of a place, region by region, by thread number."""
         return self.rows(
             f"""SELECT t.*, r.start_ns AS region_start, r.end_ns AS region_end FROM omp_threads t
@@ -110,11 +96,6 @@ Profile = Callable[..., Run]
 @pytest.fixture
 def profile(tmp_path: Path) -> Profile:
     def run(command: Sequence[object], mode: str = "default", **environment: str) -> Run:
-        folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        words = [*OCCA_PROF, "-m", mode, "-o", str(folder), *map(str, command)]
-        done = subprocess.run(
-            words, text=True, capture_output=True, env=os.environ | environment, timeout=120, check=False
-        )
-        return Run(folder, done.returncode, done.stdout, done.stderr)
+        return runs.profiled(Run, runs.next_folder(tmp_path), command, "-m", mode, **environment)
 
     return run

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-PROGRAMS = ROOT / "tests" / "programs" / "occa"
-OCCA_PROF = (sys.executable, "-m", "occatrace.cli")
-REPORTS = ("occa_kern_sum", "gpu_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "occa_api_sum", "api_sum")
+from tests.support.runs import OCCA_PROF, ROOT, Row, execute
 
-Row = dict[str, Any]
+__all__ = ["OCCA_PROF", "ROOT"]
+PROGRAMS = ROOT / "tests" / "programs" / "occa"
+REPORTS = ("occa_kern_sum", "gpu_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "occa_api_sum", "api_sum")
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class Profiled:
 
 def occa_prof(*words: object, env: Mapping[str, str | None] | None = None) -> subprocess.CompletedProcess[str]:
     """Run it; a variable that is None is unset."""
-    command = [*OCCA_PROF, *map(str, words)]
-    merged = {k: v for k, v in {**os.environ, **(env or {})}.items() if v is not None}
-    return subprocess.run(command, text=True, capture_output=True, timeout=600, env=merged, check=False)
+    return execute([*OCCA_PROF, *words], **(env or {}))
 
 
 @pytest.fixture(scope="session")
