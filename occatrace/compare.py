@@ -27,6 +27,7 @@ KINDS = ("kernels", "memory", "ranges", "functions")
 TOTAL = "total"
 
 SAME, NOISE = "no difference", "within the noise"
+CHANGES = ("slower", "faster", "new", "gone")  # what verdicts that tell of one end with
 
 FLOOR = 0.05  # differences below this are never told: frequency scaling and placement do as much
 SHORTEST = 300  # ns; nor are these: caches, and the recording itself
@@ -43,6 +44,8 @@ _PRIOR, _PRIOR_NAMES = 0.1, 4  # assumed deviation between runs, and how many na
 _EFFICIENCY = 0.4  # of the median absolute deviation: so many true deviations it is worth
 _KNOWN = 8  # names, to do without that
 _MACHINE = float(np.log(4))  # no machine is this much slower in everything: then it is the program
+_MODES = float(np.log(1.5))  # what whole runs of one program were seen to differ by; see between_runs
+_TOO_NOISY = float(np.log(10))
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,8 @@ def difference(a: Sequence[Series], b: Sequence[Series], between: float = 0.0) -
     noise = float(np.expm1(bound))
     if min(s.calls for s in (*a, *b)) < (ENOUGH if min(len(a), len(b)) > 1 else ALONE):
         return Difference(ratio, noise, "too few calls to tell")
+    if bound > _TOO_NOISY:
+        return Difference(ratio, noise, "too noisy to tell")
     fast = [max(float(np.median([s.fast_ns for s in variant])), 1.0) for variant in (a, b)]
     steps = np.log(ratio), np.log(fast[1] / fast[0])
     # The smaller of the two; none where they do not agree on the direction.
@@ -214,8 +219,14 @@ def _not_told(ratio: float) -> str:
     return NOISE if max(ratio, 1 / ratio) > 1 + FLOOR else SAME
 
 
-def between_runs(a: Mapping[Any, Sequence[Series]], b: Mapping[Any, Sequence[Series]]) -> dict[Any, float]:
-    """For each name that two variants have: how far apart, in logarithms, their medians may lie when nothing changed."""
+def between_runs(
+    a: Mapping[Any, Sequence[Series]], b: Mapping[Any, Sequence[Series]], *, modes_differ: bool = False
+) -> dict[Any, float]:
+    """For each name that two variants have: how far apart, in logarithms, their medians may lie when nothing changed.
+
+    In two modes of OCCA every kernel has changed: what names differ by is not all noise, and of kernels no more of it is
+    taken for noise than a busy machine makes.
+    """
     repeated = [v for variant in (a, b) for series in variant.values() if (v := _variance(series))]
     steps = {
         key: float(np.log(np.median([s.median_ns for s in b[key]]) / np.median([s.median_ns for s in a[key]])))
@@ -242,7 +253,14 @@ def between_runs(a: Mapping[Any, Sequence[Series]], b: Mapping[Any, Sequence[Ser
         # What all names share may be the machine's, and says nothing of the program, unless no machine is so slow.
         shared = abs(centre) if abs(centre) < _MACHINE else 0.0
         out[key] = shared + _student(max(_EFFICIENCY * n, _PRIOR_NAMES)) * spread
+        if modes_differ and key[0] == "kernels":
+            out[key] = min(out[key], _MODES)
     return out
+
+
+def _modes(runs: Sequence[Run]) -> set[str]:
+    """The modes of OCCA in which runs had kernels."""
+    return {mode for run in runs for kind, _, mode in run.series if kind == "kernels" and mode}
 
 
 def _student(freedom: float) -> float:
@@ -279,7 +297,8 @@ def compare(variants: Mapping[str, Sequence[Run]], kinds: Sequence[str] = KINDS)
         raise RunError(
             f"{' and '.join(labels)} have nothing in common: no kernel, memory operation, range or function of one name"
         )
-    spreads = [between_runs(first, other) for other in others]
+    base, *rest = (_modes(runs) for runs in variants.values())
+    spreads = [between_runs(first, o, modes_differ=modes != base) for o, modes in zip(others, rest, strict=True)]
     names = {key for variant in gathered for key in variant}
     weight = {key: max(sum(s.total_ns for s in v[key]) / len(v[key]) for v in gathered if key in v) for key in names}
     rows: list[tuple[Any, ...]] = _totals(variants)
@@ -298,7 +317,7 @@ def compare(variants: Mapping[str, Sequence[Run]], kinds: Sequence[str] = KINDS)
             )
             row += [apart, found.ratio, None if found.unknown else 100 * found.noise, found.verdict]
         rows.append(tuple(row))
-    return Report(_definition(labels), rows, _notes(variants, spreads)), worst
+    return Report(_definition(labels), rows, _notes(variants, spreads, any(modes != base for modes in rest))), worst
 
 
 def _ambiguous(variants: Mapping[str, Sequence[Run]]) -> set[tuple[str, str]]:
@@ -371,7 +390,9 @@ def _verdict_of_totals(ratio: float, a: Sequence[tuple[int, int]], b: Sequence[t
     return 100 * float(np.expm1(bound)), in_words(ratio) if told else _not_told(ratio)
 
 
-def _notes(variants: Mapping[str, Sequence[Run]], spreads: Sequence[Mapping[Any, float]]) -> list[str]:
+def _notes(
+    variants: Mapping[str, Sequence[Run]], spreads: Sequence[Mapping[Any, float]], modes_differ: bool
+) -> list[str]:
     if any(len(runs) > 1 for runs in variants.values()):
         counts = ", ".join(f"{label}: {len(runs)}" for label, runs in variants.items())
         return [f"runs of each: {counts}; the noise is what they differ by"]
@@ -379,10 +400,11 @@ def _notes(variants: Mapping[str, Sequence[Run]], spreads: Sequence[Mapping[Any,
     bound = 100 * float(np.expm1(usual))
     if bound < 25:
         return []
-    return [
-        f"most names of these runs differ by much: up to {bound:.0f} % is taken for noise (load on the machine?); name"
-        " several runs of each, as in A1,A2,A3 B1,B2,B3, to tell less"
-    ]
+    repeat = "several runs of each, as in A1,A2,A3 B1,B2,B3, tell smaller differences"
+    if modes_differ:
+        limit = 100 * float(np.expm1(_MODES))
+        return [f"different modes: of single runs, up to {limit:.0f} % between kernels is taken for noise; {repeat}"]
+    return [f"most names differ, as on a busy machine: up to {bound:.0f} % is taken for noise; {repeat}"]
 
 
 def _definition(labels: Sequence[str]) -> Definition:

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <new>
 
 namespace occatrace::device {
@@ -298,6 +299,10 @@ void Engine::close() {
   }
   harvest(true);
   closed_.store(true);
+}
+
+void Engine::be_first_at_exit() {
+  std::atexit([] { instance().close(); });
 }
 
 // The child has none of the parent's threads, and its commands are the parent's to report.

@@ -53,6 +53,23 @@ struct Work {
   uint8_t kind = OCCATRACE_OTHER;
 };
 
+// The work of a call in flight, as generated wrappers have it.
+template <class Call>
+Work work_of(const Call &call, void *event) {
+  Work work;
+  work.event = event;
+  work.before = call.host;
+  if (call.level == OCCATRACE_EVENT) work.seq = call.seq;
+  work.tid = call.self->tid;
+  work.run_seq = call.self->run_seq;
+  return work;
+}
+
+inline uint8_t copy_kind(bool from_device, bool to_device) {
+  static constexpr uint8_t kinds[2][2] = {{OCCATRACE_HTOH, OCCATRACE_HTOD}, {OCCATRACE_DTOH, OCCATRACE_DTOD}};
+  return kinds[from_device][to_device];
+}
+
 struct DeviceNames {
   std::string platform;
   std::string name;
@@ -161,6 +178,10 @@ class Engine {
   // threads when its own state is taken down around them, for which our part of the exit would give it the time (PoCL).
   // From then on the drivers may be gone: nothing of theirs is called any more.
   void close();
+  // The last harvest has to run before any exit handler of a driver or of its compiler: afterwards their objects are gone.
+  // Handlers run in reverse order, and drivers register some late, so ours is registered again after each step that may
+  // have brought new ones; the first to run does the work.
+  static void be_first_at_exit();
 
   void after_fork_child();
 

@@ -21,10 +21,6 @@ const Dispatch &real() {
 
 namespace occatrace::cudart {
 
-const occatrace_cudart_events *events;
-uint8_t levels[OCCATRACE_CUDART_COUNT];
-uint32_t first_slot;
-
 namespace {
 
 device::HandleMap kernel_names;  // host function or cudaKernel_t → interned name
@@ -82,21 +78,11 @@ namespace {
 
 occatrace_backend backend{"cudart", nullptr, [] { kernel_names.unlock_after_fork(); }, nullptr};
 
-bool start() {
-  events = static_cast<const occatrace_cudart_events *>(occatrace_load_provider("cudart"));
-  if (events == nullptr) return false;
-  static constexpr uint8_t by_mode[][4] = OCCATRACE_CUDART_LEVELS;
-  static constexpr const char *names[] = OCCATRACE_CUDART_NAMES;
-  occatrace_levels(levels, by_mode, OCCATRACE_CUDART_COUNT);
-  first_slot = occatrace_register_functions("cudart", names, OCCATRACE_CUDART_COUNT);
-  occatrace_backend_register(&backend);
-  return true;
-}
-
 }  // namespace
 
 extern "C" OCCATRACE_EXPORT void occatrace_bind_cudart(const occatrace_trampolines *t) {
-  if (!start()) return;
+  if (!load_events()) return;
+  occatrace_backend_register(&backend);
   for (const Slot &slot : slots) {
     void *const original = t->original[slot.slot];
     if (original == nullptr) continue;

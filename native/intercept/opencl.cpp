@@ -42,10 +42,6 @@ const Dispatch &real() {
 
 namespace occatrace::opencl {
 
-const occatrace_opencl_events *events;
-uint8_t levels[OCCATRACE_OPENCL_COUNT];
-uint32_t first_slot;
-
 namespace {
 
 using device::Engine;
@@ -148,19 +144,12 @@ device::Device &device_of(cl_device_id id) {
   });
 }
 
-// The last harvest has to run before any exit handler of a driver or of its compiler: afterwards their objects are gone.
-// Handlers run in reverse order, and drivers register some late, so ours is registered again after each step that may have
-// brought new ones; the first to run does the work.
-void be_first_at_exit() {
-  std::atexit([] { Engine::instance().close(); });
-}
-
 template <int I>
 Queue &adopt_queue(cl_command_queue queue, cl_context context, cl_device_id device, uint64_t given) {
   uint32_t flags = 0;
   if (given & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) flags |= device::kOutOfOrder;
   if (given & CL_QUEUE_PROFILING_ENABLE) flags |= device::kProfilingAsked;
-  be_first_at_exit();
+  Engine::be_first_at_exit();
   return Engine::instance().add_queue(vendor<I>, device_of<I>(device), queue, context, flags);
 }
 
@@ -320,8 +309,7 @@ void describe(const Args_clEnqueueBarrierWithWaitList &, Work &work) {
 
 template <int I>
 void describe(const Args_clEnqueueSVMMemcpy &a, Work &work) {
-  static constexpr uint8_t kinds[2][2] = {{OCCATRACE_HTOH, OCCATRACE_HTOD}, {OCCATRACE_DTOH, OCCATRACE_DTOD}};
-  work.kind = kinds[shared_memory().holds(a.src_ptr)][shared_memory().holds(a.dst_ptr)];
+  work.kind = device::copy_kind(shared_memory().holds(a.src_ptr), shared_memory().holds(a.dst_ptr));
   work.bytes = a.size;
 }
 template <int I>
@@ -396,17 +384,12 @@ struct Enqueue {
       if (ours) real<I>().clReleaseEvent(*a.event);
       return;
     }
-    Work work;
-    work.event = *a.event;
+    Work work = device::work_of(call, *a.event);
     if (!ours) real<I>().clRetainEvent(*a.event);
-    work.before = call.host;
-    if (call.level == OCCATRACE_EVENT) work.seq = call.seq;
     if (queue->wants_bracket()) work.after = occatrace_now();
-    work.tid = call.self->tid;
-    work.run_seq = call.self->run_seq;
     describe<I>(a, work);
     queue->push(work);
-    if (!queue->used.load(std::memory_order_relaxed) && !queue->used.exchange(true)) be_first_at_exit();
+    if (!queue->used.load(std::memory_order_relaxed) && !queue->used.exchange(true)) Engine::be_first_at_exit();
     if (blocking(a)) queue->harvest(true);
   }
 
@@ -482,10 +465,6 @@ struct Hook<OCCATRACE_OPENCL_clEnqueueMarker> : Enqueue<false> {};
 // ---- queues: profiling is always on, and the program sees what it asked for ----
 
 namespace {
-
-struct Always : NoHook {
-  static constexpr bool always = true;
-};
 
 // The properties of a queue to create, with profiling on.
 struct QueueRequest {
@@ -826,7 +805,7 @@ struct Hook<OCCATRACE_OPENCL_clGetKernelInfo> : CountedObject<CL_KERNEL_REFERENC
 struct Build : Always {
   template <int I, class Args>
   static void after(Call &, Args &) {
-    if (device_time) be_first_at_exit();
+    if (device_time) Engine::be_first_at_exit();
   }
 };
 template <>
@@ -979,12 +958,7 @@ void keep_loaded(const void *address) {
 
 bool start() {
   static const bool started = [] {
-    events = static_cast<const occatrace_opencl_events *>(occatrace_load_provider("opencl"));
-    if (events == nullptr) return false;
-    static constexpr uint8_t by_mode[][4] = OCCATRACE_OPENCL_LEVELS;
-    static constexpr const char *names[] = OCCATRACE_OPENCL_NAMES;
-    occatrace_levels(levels, by_mode, OCCATRACE_OPENCL_COUNT);
-    first_slot = occatrace_register_functions("opencl", names, OCCATRACE_OPENCL_COUNT);
+    if (!load_events()) return false;
     device_time = occatrace_mode() != OCCATRACE_TALLIES;
     occatrace_backend_register(&backend);
     keep_loaded(reinterpret_cast<const void *>(&harvest));

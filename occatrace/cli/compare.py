@@ -48,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=_percent,
         help="exit with 1 when anything became slower by more than this, beyond the noise",
     )
-    parser.add_argument("--changed", action="store_true", help="leave out what shows no difference")
+    parser.add_argument("--changed", action="store_true", help="only what became slower, faster, new or gone")
     parser.add_argument("--all-columns", action="store_true", help="in a table too: min, avg, max and first call")
     parser.add_argument("--filter-name", metavar="REGEX", help="only rows whose name this is found in")
     choice.add_names(parser)
@@ -69,7 +69,7 @@ def _percent(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Compare."""
     from occatrace import losses
-    from occatrace.compare import NOISE, SAME, compare
+    from occatrace.compare import CHANGES, compare
     from occatrace.naming import regex
     from occatrace.render import Document, renderer
     from occatrace.reports import Selection
@@ -86,8 +86,9 @@ def run(args: argparse.Namespace) -> int:
     report = Selection(name=args.filter_name).apply(report)
     places = [place for place, column in enumerate(report.columns) if column.name.startswith("verdict")]
     if args.changed:
-        rows = [row for row in report.rows if any(row[place] not in (SAME, NOISE, "") for place in places)]
-        report = replace(report, rows=rows)
+        rows = [row for row in report.rows if any(row[place].endswith(CHANGES) for place in places)]
+        nothing = replace(report.definition, empty="nothing became slower, faster, new or gone beyond the noise")
+        report = replace(report, rows=rows, definition=nothing)
     if args.format in ("table", "markdown") and not args.all_columns:
         report = _brief(report, list(variants))
     if args.format in ("csv", "tsv"):

@@ -201,7 +201,8 @@ def table(
         yield "</tr>\n"
     yield "</tbody></table></div>\n"
     if not rows:
-        yield '<p class="note">Nothing was recorded.</p>\n'
+        empty = definition.empty or "nothing was recorded"
+        yield f'<p class="note">{escape(printable(empty[:1].upper() + empty[1:]))}.</p>\n'
     if len(rows) > ROWS:
         all_of_them = f" All of them: {more.format(definition.name)}" if more else ""
         yield f'<p class="note">The first {ROWS:,} of {len(rows):,} rows.{text(all_of_them)}</p>\n'

@@ -22,6 +22,9 @@ def render(document: Document, out: TextIO) -> None:
             out.write(f"% is {report.definition.share}\n\n")
         for note in report.notes:
             out.write(f"{' '.join(note.split()).translate(_ESCAPES)}\n\n")
+        if not report.rows:
+            out.write(f"{(report.definition.empty or 'nothing recorded').translate(_ESCAPES)}\n")
+            continue
         out.write("| " + " | ".join(column.title for _, column in columns) + " |\n")
         out.write("|" + "|".join("--:" if column.unit in NUMERIC else "---" for _, column in columns) + "|\n")
         for row in report.rows:

@@ -176,6 +176,26 @@ def test_three_variants_and_modes() -> None:
     }  # fmt: skip
 
 
+def test_another_mode_changes_every_kernel() -> None:
+    """That most names differ by much does not hide what each of them differs by; functions are as uncertain as ever."""
+    scales = {"k0": 3.0, "k1": 0.5, "k2": 1.2, "k3": 30.0, "k4": 0.1, "k5": 8.0}
+    base = {("kernels", name, "Serial"): noisy(n) for n, name in enumerate(scales)}
+    base |= {("functions", f"f{n}", ""): noisy(50 + n) for n in range(6)}
+    other = {("kernels", name, "OpenMP"): noisy(100 + n, scale) for n, (name, scale) in enumerate(scales.items())}
+    other |= {("functions", f"f{n}", ""): noisy(150 + n, 2.0 if n % 2 else 0.5) for n in range(6)}
+    report, _ = compare({"Serial": [Run(base, 1)], "OpenMP": [Run(other, 1)]})
+    found = {row[1]: row[-1] for row in report.rows if row[0] in ("kernels", "functions")}
+    assert {name: verdict.split()[-1] for name, verdict in told(found).items()} == {
+        "k0": "slower", "k1": "faster", "k3": "slower", "k4": "faster", "k5": "slower",
+    }  # fmt: skip
+    assert "different modes" in report.notes[0] and "50 %" in report.notes[0]
+
+
+def test_too_noisy() -> None:
+    values = np.repeat(np.array([1_000, 50_000, 1_000_000]), 20)
+    assert difference([series_of(values)], [series_of(values * 3)]).verdict == "too noisy to tell"
+
+
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [(344.2, "344× slower"), (1.07, "7 % slower"), (0.88, "12 % faster"), (0.25, "4× faster"), (2, "2× slower")],

@@ -169,7 +169,7 @@ def files_of(model: Model) -> dict[str, str]:
     files["native/trampolines.c"] = render("trampolines.c.j2", apis=preloaded)
     for api in model.apis:
         if api.functions and (api.dispatch or api.shim or api.preload):
-            files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX)
+            files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX, modes=MODES)
         if api.functions and api.dispatch:
             files[f"native/{api.name}_functions.h"] = render("functions.h.j2", api=api)
         if api.kinds:

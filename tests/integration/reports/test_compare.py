@@ -77,6 +77,7 @@ def test_a_run_with_itself_says_no_difference(runs: dict[str, list[Path]]) -> No
     found = compared(run, run, "--fail-above", "0%")
     assert {r["verdict_2"] for r in found} == {"no difference", "too few calls to tell", ""}
     assert {r["ratio_2"] for r in found} == {1.0}
+    assert compared(run, run, "--changed") == []
 
 
 def test_ten_identical_programs(runs: dict[str, list[Path]]) -> None:
@@ -93,6 +94,9 @@ def test_the_kernel_that_is_twice_as_slow(runs: dict[str, list[Path]]) -> None:
     assert set(told(found)) == {"work3"} and told(found)["work3"][0].endswith("slower"), told(found)
     (row,) = [r for r in found if r["name"] == "work3"]
     assert row["ratio_2"] == pytest.approx(2, rel=0.35) and row["calls_1"] == row["calls_2"] == CALLS
+    assert {r["name"] for r in compared(same, slower, "--changed", "--only", "kernels") if r["kind"] != "total"} == {
+        "work3"
+    }
     # Of single runs on a busy machine nobody can say as much, but nobody else is blamed.
     for a, b in zip(runs["same"][:3], runs["slower"], strict=False):
         assert set(told(compared(a, b))) <= {"work3"}

@@ -1,0 +1,22 @@
+// What a hook of a generated wrapper is when nobody wrote one: `before` the real call; `result` between it and its record, to
+// change what the program gets back; `after` the record, so that it is not in the time of the call. C++ only.
+#pragma once
+
+namespace occatrace {
+
+struct NoHook {
+  static constexpr bool always = false;
+  template <int I, class Call, class Args>
+  static void before(Call &, Args &) {}
+  template <int I, class Call, class Args>
+  static void result(Call &, Args &) {}
+  template <int I, class Call, class Args>
+  static void after(Call &, Args &) {}
+};
+
+// Runs also for calls that are not recorded as events, as long as the process is traced.
+struct Always : NoHook {
+  static constexpr bool always = true;
+};
+
+}  // namespace occatrace
