@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
+import os
+import pty
+import re
 import sqlite3
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +117,48 @@ def test_trace(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 50 and "! a note" in err
     assert lines[0].split(maxsplit=4)[:4] == ["0.000000000", "300", "ns", "100:100"]
     assert "\n" not in lines[-1] and "never returned" in lines[-1]
+
+
+def at_terminal(*words: object, columns: int, **environment: str) -> str:
+    """What a command shows on a terminal of so many columns."""
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    known = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "occatrace.cli", *map(str, words)],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env={**known, "TERM": "xterm-256color", **environment},
+    )
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(parent, 1 << 16)
+        except OSError:  # nobody has the other side any more
+            break
+        shown += piece
+    os.close(parent)
+    assert running.wait(60) == 0, shown
+    return shown.decode()
+
+
+def test_tables_fit_the_terminal(run: Path) -> None:
+    shown = at_terminal("report", run, "--report", "occa_kern_sum", "--report", "api_sum", columns=60)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert plain != shown and max(map(len, plain.splitlines())) <= 60
+    assert "no room for: Med" in plain and "addVectors" in plain
+    uncoloured = at_terminal("report", run, "--report", "occa_kern_sum", columns=60, NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*[34]\d", uncoloured), "no colours, bold and dim at most"
+
+
+def test_progress_of_a_timeline(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bar on a terminal, gone when all is written; nothing in a pipe."""
+    file = tmp_path / "x.pftrace"
+    shown = at_terminal("timeline", run, "-o", file, columns=100)
+    bar, _, rest = shown.rpartition("\x1b[2K")  # a line that is wiped
+    assert "timeline: writing" in bar and "\u2501" in bar and "\x1b[?25h" in bar, "the cursor is there again"
+    assert rest.startswith(str(file)[:60]) and file.stat().st_size > 0
+    out, err = say(capsys, "timeline", run, "-o", file, "--force")
+    assert out.startswith(str(file)) and err == ""
