@@ -87,6 +87,22 @@ def default_folder(program: str, run_id: str) -> Path:
     return Path(f"occatrace-{name}-{time.strftime('%Y%m%d-%H%M%S')}-{run_id[:4]}")
 
 
+def near(path: Path, place: str | None = None) -> str:
+    """A path as people write it: from where they are, if it is below."""
+    try:
+        relative = os.path.relpath(path, place)
+    except OSError:  # that folder has been removed
+        return str(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def again(path: str | Path) -> str:
+    """The command that prints a run's summary again, as a shell takes it."""
+    import shlex
+
+    return f"occa_prof report {shlex.quote(str(path))}"
+
+
 def is_run(path: Path) -> bool:
     """Whether a folder is a run."""
     return (path / FILE).is_file()

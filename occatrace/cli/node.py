@@ -470,14 +470,14 @@ class Node:
 
     def _report(self) -> None:
         assert self.run
-        where = os.path.relpath(self.run.path, self.args.cwd or None)
+        where = runs.near(self.run.path, self.args.cwd or None)
         try:
             from occatrace.cli import report
 
             ranks = self.run.info.job.get("ranks", ())
             if self.meeting and len(ranks) >= job.MANY_RANKS and not self.args.report:
                 report.print_partial(self.run.path, self.text, self.args.format, len(ranks))
-                self.say(f"the run is in {where}; again, and more: occa_prof report {where}")
+                self.say(f"the run is in {where}; again, and more: {runs.again(where)}")
                 return
             report.print_reports(self.run.path, self.text, self.args.report, self.args.format, self.args.chosen)
             if self.meeting:
@@ -492,13 +492,13 @@ class Node:
                 timeline.write_timeline(self.run.path, self.run.path / "timeline.pftrace")
                 self.say(f"timeline: {where}/timeline.pftrace (open it at https://ui.perfetto.dev)")
         except (UsageError, runs.RunError, OSError) as error:
-            self.say(f"no report: {error}. The run is kept: occa_prof report {where}")
+            self.say(f"no report: {error}. The run is kept: {runs.again(where)}")
             return
         except Exception as error:
             self.say(f"no report: {type(error).__name__}: {error} (a fault of occatrace). The run is kept: {where}")
             return
         if self.args.keep != "none":
-            self.say(f"the run is in {where}; again: occa_prof report {where}")
+            self.say(f"the run is in {where}; again: {runs.again(where)}")
 
     def _print(self) -> None:
         """By the last rank, which waits for it; where that was killed, or the launcher takes the job down, ourselves."""

@@ -44,7 +44,16 @@ def find(name: str) -> Path:
                 barred = error
     if barred:
         raise barred
-    hint = f"; did you mean ./{name}?" if os.path.isfile(name) else "; give its path, or add its folder to PATH"
+    hint = "; give its path, or add its folder to PATH"
+    if os.path.isfile(name):
+        hint = f"; did you mean ./{name}?"
+    else:
+        from difflib import get_close_matches
+
+        from occatrace.cli.dispatch import COMMANDS
+
+        if alike := get_close_matches(name, COMMANDS, 1, 0.7):
+            hint = f"; did you mean `occa_prof {alike[0]}`?"
     raise ProgramError(f"{name}: program not found{hint}", NOT_FOUND)
 
 

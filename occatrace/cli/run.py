@@ -130,11 +130,25 @@ def run(args: argparse.Namespace) -> int:
         id=run_id,
         version=__version__,
     )
-    recorded = Recording(args, runs.create(folder, info, force=args.force), log)
+    recorded = Recording(args, create(args, folder, info), log)
     try:
         return recorded.go(path)
     finally:
         recorded.close()
+
+
+def create(args: argparse.Namespace, folder: Path, info: runs.RunInfo) -> runs.Run:
+    """The run's folder; where nobody chose it and it cannot be made here, among temporary files."""
+    try:
+        return runs.create(folder, info, force=args.force)
+    except runs.RunError:
+        if args.output is not None:
+            raise
+        import tempfile
+
+        made = runs.create(Path(tempfile.gettempdir(), folder.name), info)
+        complain(f"this folder cannot be written to: the run goes to {made.path} (-o chooses another place)")
+        return made
 
 
 class Recording:
@@ -166,7 +180,7 @@ class Recording:
         try:
             self._finish(path)
         except KeyboardInterrupt:
-            complain(f"interrupted; the run is kept: occa_prof report {self.run.path}")
+            complain(f"interrupted; the run is kept: {runs.again(self.run.path)}")
             return 128 + signal.SIGINT
         return self.status
 
@@ -250,7 +264,7 @@ class Recording:
         self._keep()
 
     def _analyse(self) -> None:
-        where = os.path.relpath(self.run.path)
+        where = runs.near(self.run.path)
         try:
             from occatrace.cli import report
 
@@ -259,7 +273,7 @@ class Recording:
             if self.args.timeline:
                 self._timeline()
         except (UsageError, runs.RunError, OSError) as error:
-            complain(f"no report: {error}. The run is kept: occa_prof report {where}")
+            complain(f"no report: {error}. The run is kept: {runs.again(where)}")
             return
         except Exception as error:  # a fault of ours takes neither the run nor the program's status with it
             if os.environ.get("OCCATRACE_DEBUG"):
@@ -267,15 +281,13 @@ class Recording:
             complain(f"no report: {type(error).__name__}: {error} (a fault of occatrace). The run is kept: {where}")
             return
         if self.args.keep != "none":
-            complain(f"the run is in {where}; again: occa_prof report {where}")
+            complain(f"the run is in {where}; again: {runs.again(where)}")
 
     def _timeline(self) -> None:
         from occatrace.cli import timeline
 
         timeline.write_timeline(self.run.path, self.run.path / "timeline.pftrace")
-        complain(
-            f"timeline: {os.path.relpath(self.run.path / 'timeline.pftrace')} (open it at https://ui.perfetto.dev)"
-        )
+        complain(f"timeline: {runs.near(self.run.path / 'timeline.pftrace')} (open it at https://ui.perfetto.dev)")
 
     def _keep(self) -> None:
         if self.args.keep == "none":

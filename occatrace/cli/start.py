@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     print_environment(environment)
     if sys.stdout.isatty():
         complain(f'these lines are for the shell: eval "$(occa_prof start {args.name})"')
-    complain(f"recording into {os.path.relpath(made.path)} until: occa_prof stop {args.name}")
+    complain(f"recording into {runs.near(made.path)} until: occa_prof stop {args.name}")
     return 0
 
 

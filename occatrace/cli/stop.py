@@ -11,7 +11,7 @@ from pathlib import Path
 
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.cli.start import control_path
-from occatrace.run import open_run
+from occatrace.run import again, near, open_run
 
 STOP_TIMEOUT_S = 120.0
 # What `start` adds to lists that the user may have had before.
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if not sys.stdout.isatty():
         print_back()
     folder = Path(answer["run"])
-    where = os.path.relpath(folder)
+    where = near(folder)
     info = open_run(folder).info
     if answer.get("state") != "recorded":
         complain(f"nothing was recorded{': ' + '; '.join(info.notes) if info.notes else ''} ({where})")
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         from occatrace.cli.report import print_reports
 
         print_reports(folder, sys.stderr, args.report)
-        complain(f"the run is in {where}; again: occa_prof report {where}")
+        complain(f"the run is in {where}; again: {again(where)}")
     return 0
 
 

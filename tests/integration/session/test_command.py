@@ -103,8 +103,25 @@ def test_program_not_found(user: Person, folder: Path) -> None:
     assert done.stderr == "occa_prof: nosuchprogram: program not found; give its path, or add its folder to PATH\n"
     (folder / "here").touch()
     assert "did you mean ./here?" in profile(user, "here").stderr
+    assert "did you mean `occa_prof report`?" in profile(user, "repotr", "run").stderr
     assert profile(user, "./nosuch").returncode == 127
     assert sorted(p.name for p in folder.iterdir()) == ["here"]
+
+
+def test_a_folder_that_cannot_be_written_to(user: Person, folder: Path, probe: Path) -> None:
+    """The program runs and is recorded elsewhere; a place that was asked for is not exchanged for another."""
+    place, temporary = folder / "fixed", folder / "my tmp"
+    place.mkdir()
+    temporary.mkdir(mode=0o777)
+    temporary.chmod(0o777)
+    place.chmod(0o555)
+    words = [*OCCA_PROF, str(probe), "5"]
+    done = user.run(["sh", "-c", f"cd {place} && TMPDIR='{temporary}' {' '.join(words)}"])
+    (run,) = temporary.glob("occatrace-*/run.json")
+    assert done.returncode == 0 and info(run.parent)["session"]["state"] == "recorded"
+    assert f"the run goes to {run.parent}" in done.stderr and f"occa_prof report '{run.parent}'" in done.stderr
+    refused = user.run(["sh", "-c", f"cd {place} && {' '.join([*OCCA_PROF, '-o', 'x', 'true'])}"])
+    assert refused.returncode == 2 and "choose another folder by -o" in refused.stderr
 
 
 def test_program_not_executable(user: Person, folder: Path) -> None:
