@@ -392,7 +392,7 @@ def markdown() -> str:
         "",
     ]
     for entry in definitions().values():
-        out += [f"## {entry.name}", "", f"{entry.title}: {entry.about}."]
+        out += [f"## {entry.name}", "", f"{entry.title}: {entry.about.rstrip('.')}."]
         if entry.share:
             out += [f"The percentage is {entry.share}."]
         if entry.needs_calls:

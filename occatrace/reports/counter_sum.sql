@@ -1,6 +1,6 @@
 -- title: Counters
 -- about: values over time: those that the program gives by occatrace.h or ITT, and what was sampled; the mean is of the
---   samples, whatever lies between them.
+--   samples, whatever lies between them
 -- column: samples count Samples
 -- column: first number First
 -- column: last number Last
