@@ -144,8 +144,11 @@ void Queue::record(const Work *done, const Times *times, const int32_t *status, 
         *placed[step] = earliest = inside;
       }
       if (stamps[2] != 0 && stamps[3] > stamps[2]) {
-        // How long it took is known better than when: a command that was moved keeps its length, as far as there is room.
-        const uint64_t length = clock.to_host(stamps[3]) - clock.to_host(stamps[2]);
+        // How long it took is known better than when: what the brackets of the clock leave open is decided by the device's
+        // own count. It keeps its length, as far as there is room.
+        const uint64_t placed_length = clock.to_host(stamps[3]) - clock.to_host(stamps[2]);
+        const uint64_t least = placed_length - std::min(noise, placed_length);
+        const uint64_t length = std::clamp(stamps[3] - stamps[2], least, placed_length + noise);
         a.end = std::min(a.start + length, seen);
         a.start = std::max(std::min(a.start, a.end - std::min(length, a.end)), a.submitted);
       }
