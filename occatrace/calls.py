@@ -60,11 +60,11 @@ class CallsWriter:
         first = 0
         for trace in traces:
             threads, process_of = self._threads(first)
-            reader = trace.open(list(self._model.by_event))
-            for batch in reader:
-                function = self._model.by_event.get(batch.event)
-                if function and len(batch.columns["ts"]):
-                    self._add(function, batch.columns, threads, process_of, reader)
+            reader = trace.open([*self._model.by_event, *self._model.library_events])
+            for event, columns in (part for b in reader for part in self._model.by_function(b.event, b.columns)):
+                function = self._model.by_event.get(event)
+                if function and len(columns["ts"]):
+                    self._add(function, columns, threads, process_of, reader)
             first += len(process_of)
         for sink in self._sinks.values():
             self._flush(sink)

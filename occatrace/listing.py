@@ -43,8 +43,8 @@ class Line:
 def lines(store: Store) -> Iterator[Line]:
     """All recorded calls and ranges."""
     keys = store.functions()
-    functions = {f"{f.api}.{f.key}": f for f in store.model.functions}
-    parts = [_select(store, key, functions[key]) for key in keys if key in functions]
+    functions = ((key, store.model.function(*key.split(".", 1))) for key in keys)
+    parts = [_select(store, key, function) for key, function in functions if function]
     parts.append(
         "SELECT start_ns, NULL::UBIGINT AS end_ns, process, thread, seq, false AS failed,"
         " function || '(…) never returned' AS text FROM unfinished"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+_LIBRARIES = Path(__file__).with_name("libraries")
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -124,6 +126,27 @@ class Enum:
     bitfield: bool
 
 
+class LibraryNames(Mapping[str, Enum]):
+    """Names of the functions and codes of a library on top (cuBLAS, …): read when a run has calls of it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @cached_property
+    def _enums(self) -> dict[str, Enum]:
+        data = json.loads(self._file.read_text(encoding="utf-8"))
+        return {name: Enum({text: int(value) for value, text in e.items()}, False) for name, e in data.items()}
+
+    def __getitem__(self, name: str) -> Enum:
+        return self._enums[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._enums)
+
+    def __len__(self) -> int:
+        return len(self._enums)
+
+
 @dataclass(frozen=True)
 class Model:
     """All APIs."""
@@ -135,9 +158,44 @@ class Model:
     freeing: Mapping[str, FreeingRecord] = field(default_factory=dict)  # by event
 
     @cached_property
-    def by_event(self) -> Mapping[str, Function]:
-        """Function of each call event."""
+    def by_event(self) -> dict[str, Function]:
+        """Function of each call event; those of libraries on top join as they are met (`by_function`)."""
         return {f.event: f for f in self.functions}
+
+    @cached_property
+    def library_events(self) -> Mapping[str, str]:
+        """The one kind of event of each library on top, and its API."""
+        return {f"occatrace_{api}:call": api for api, enums in self.enums.items() if isinstance(enums, LibraryNames)}
+
+    def by_function(
+        self, event: str, columns: Mapping[str, npt.NDArray[Any]]
+    ) -> Iterator[tuple[str, Mapping[str, npt.NDArray[Any]]]]:
+        """A batch as it is, or one of a library on top apart by its functions, as if each had an event of its own."""
+        api = self.library_events.get(event)
+        if api is None:
+            yield event, columns
+            return
+        names = self.texts(api, "function")
+        codes = columns["function"]
+        for code in np.unique(codes).tolist():
+            rows = codes == code
+            part = {name: column[rows] for name, column in columns.items() if name != "function"}
+            yield self._library_function(api, names.get(code, f"function {code}")).event, part
+
+    def _library_function(self, api: str, name: str) -> Function:
+        event = f"occatrace_{api}:{name}"
+        known = self.by_event.get(event)
+        if known is None:
+            status = Arg("ret", "enum", "status")
+            known = Function(api, name, name, event, False, (status,), Failure("ret", "!=", 0), None, None)
+            self.by_event[event] = known
+        return known
+
+    def function(self, api: str, key: str) -> Function | None:
+        """A function by the name of its event."""
+        if isinstance(self.enums.get(api), LibraryNames):
+            return self._library_function(api, key)
+        return self._by_key.get((api, key))
 
     @cached_property
     def begin_events(self) -> Mapping[str, Function]:
@@ -183,7 +241,7 @@ class Model:
     def error_name(self, name: str, code: int) -> str:
         """What the model calls the code by which a call of "api:function" failed; the number where it has no name."""
         api, _, key = name.partition(":")
-        function = self._by_key.get((api, key))
+        function = self.function(api, key)
         if function and function.failed:
             arg = next(a for a in function.args if a.name == function.failed.field)
             if arg.enum:
@@ -257,8 +315,10 @@ def from_json(data: Mapping[str, Any]) -> Model:
                     shape=f.get("shape", ""),
                 )
             )
-    enums = {
-        api: {name: Enum(e["values"], bool(e.get("bitfield"))) for name, e in entry.get("enums", {}).items()}
+    enums: dict[str, Mapping[str, Enum]] = {
+        api: LibraryNames(_LIBRARIES / f"{api}.json")
+        if entry.get("on_request")
+        else {name: Enum(e["values"], bool(e.get("bitfield"))) for name, e in entry.get("enums", {}).items()}
         for api, entry in data["apis"].items()
     }
     freeing = {}

@@ -420,6 +420,8 @@ def program_environment(
             preload.append(install.OPENCL_PRELOAD)
     if wanted("roctx") and install.ROCTX_PRELOAD.exists() and install.roctx_library():
         preload.append(install.ROCTX_PRELOAD)
+    if traced is not None:
+        preload += [install.LIB / f"liboccatrace_{name}.so" for name in sorted(traced.libraries)]
     for variable, (part, _) in INJECTIONS.items():
         # One that the user has set is his own tool's.
         if wanted(part) and install.ANNOTATION.exists() and not inherited.get(variable):

@@ -28,6 +28,7 @@ class Traced:
     """The APIs that are traced, and the parts of those that have some."""
 
     names: frozenset[str]
+    libraries: frozenset[str] = frozenset()  # of them: those on top (cuBLAS, …), each preloaded
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
@@ -65,7 +66,8 @@ def parse(text: str, model: Mapping[str, Any]) -> Traced | None:
         raise UnknownName(f"{wrong}; there are: {', '.join(known)}, {DEFAULT}, {NONE}")
     if words == [DEFAULT]:
         return None
-    return Traced(frozenset(_expanded(words, model)))
+    names = frozenset(_expanded(words, model))
+    return Traced(names, names & on_request(model))
 
 
 def _expanded(words: Iterable[str], model: Mapping[str, Any]) -> Iterable[str]:

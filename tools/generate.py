@@ -13,6 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from generator.emit import files_of
+from generator.libraries import parse_libraries
+from generator.model import Model
 from generator.parse import ModelError, parse_folder
 
 
@@ -27,7 +29,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the files and write nothing")
     args = parser.parse_args()
     try:
-        files = files_of(parse_folder(args.model))
+        model = parse_folder(args.model)
+        files = files_of(Model((*model.apis, *parse_libraries(args.model / "libraries"))))
     except ModelError as error:
         print(f"generate.py: {error}", file=sys.stderr)
         return 1

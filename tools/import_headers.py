@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Vendor's headers → tracepoints/<api>.yaml. Run by hand when an API moves; the YAML is committed, the headers are not.
+"""Vendor's headers → tracepoints/<api>.yaml; of libraries on top → tracepoints/libraries/<library>.yaml.
+Run by hand when an API moves; the YAML is committed, the headers are not.
 
 The headers say what exists; what a call means stands in tools/importer/<api>.py.
 """
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from importer import cuda, cudart
 from importer.clang import ImportFailed
+from importer.libraries import LIBRARIES, import_library
 from importer.writer import write
 
 APIS = {"cuda": cuda.load, "cudart": cudart.load}
@@ -21,7 +23,7 @@ APIS = {"cuda": cuda.load, "cudart": cudart.load}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("api", choices=sorted(APIS))
+    parser.add_argument("api", choices=sorted([*APIS, *LIBRARIES]))
     parser.add_argument(
         "--include",
         type=Path,
@@ -32,7 +34,8 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, help="file to write (default: standard output)")
     args = parser.parse_args()
     try:
-        text = write(*APIS[args.api](args.include))
+        on_top = args.api in LIBRARIES
+        text = import_library(args.api, args.include[0]) if on_top else write(*APIS[args.api](args.include))
     except ImportFailed as error:
         print(f"import_headers.py: {error}", file=sys.stderr)
         return 1

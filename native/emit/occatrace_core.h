@@ -18,7 +18,7 @@ extern "C" {
 
 #define OCCATRACE_EXPORT __attribute__((visibility("default")))
 #define OCCATRACE_NO_RUN UINT32_MAX
-#define OCCATRACE_MAX_FUNCTIONS 4096
+#define OCCATRACE_MAX_FUNCTIONS 8192
 
 /* How a call is recorded. The order matters: a level includes what is below it. */
 enum occatrace_level { OCCATRACE_OFF = 0, OCCATRACE_TALLY = 1, OCCATRACE_EVENT = 2 };
@@ -184,6 +184,9 @@ struct occatrace_trampolines {
 OCCATRACE_EXPORT void *occatrace_find_symbol(const char *symbol, const void *near);
 /* The same, only as every object of the process finds it; NULL where it was loaded RTLD_LOCAL. */
 OCCATRACE_EXPORT void *occatrace_next_symbol(const char *symbol);
+/* Through the caller's object, then through every object, but for what lies in [begin, end): for other libraries that export
+ * the functions of one, after they have asked for the next one in the search order. */
+OCCATRACE_EXPORT void *occatrace_find_symbol_beside(const char *symbol, const void *near, const void *begin, const void *end);
 /* Counts the libraries that the program let go of: another may be at their address now. */
 extern OCCATRACE_EXPORT uint32_t occatrace_unloads;
 

@@ -17,11 +17,12 @@ extern const char _end[] __attribute__((visibility("hidden")));
 
 static int is_ours(const void *address) { return (const char *)address >= __ehdr_start && (const char *)address < _end; }
 
-static void *in_object(const char *file, const char *symbol) {
+static void *in_object(const char *file, const char *symbol, const char *begin, const char *end) {
   void *handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == NULL) return NULL;
   void *found = dlsym(handle, symbol); /* also searches what the object depends on */
   dlclose(handle);
+  if ((const char *)found >= begin && (const char *)found < end) return NULL;
   return found != NULL && !is_ours(found) ? found : NULL;
 }
 
@@ -32,19 +33,23 @@ void *occatrace_next_symbol(const char *symbol) {
 
 void *occatrace_find_symbol(const char *symbol, const void *near) {
   void *found = occatrace_next_symbol(symbol);
-  if (found != NULL) return found;
+  return found != NULL ? found : occatrace_find_symbol_beside(symbol, near, __ehdr_start, _end);
+}
+
+void *occatrace_find_symbol_beside(const char *symbol, const void *near, const void *begin, const void *end) {
+  void *found;
   /* Loaded RTLD_LOCAL (a Python extension): through the caller's object, then through every object. */
   Dl_info info;
   struct link_map *map = NULL;
   if (near != NULL && dladdr1(near, &info, (void **)&map, RTLD_DL_LINKMAP) && map != NULL && map->l_name[0]) {
-    found = in_object(map->l_name, symbol);
+    found = in_object(map->l_name, symbol, begin, end);
     if (found != NULL) return found;
   }
   void *program = dlopen(NULL, RTLD_LAZY);
   if (program == NULL || dlinfo(program, RTLD_DI_LINKMAP, &map) != 0) return NULL;
   for (; map != NULL; map = map->l_next) {
     if (map->l_name == NULL || map->l_name[0] == '\0') continue;
-    found = in_object(map->l_name, symbol);
+    found = in_object(map->l_name, symbol, begin, end);
     if (found != NULL) return found;
   }
   return NULL;

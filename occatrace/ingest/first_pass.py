@@ -64,17 +64,16 @@ class FirstPass:
     def _read(self, trace: HostTrace, threads: ThreadMap) -> Host:
         host = Host(trace.host, threads)
         reader = trace.open(None)
-        for batch in reader:
-            columns = batch.columns
+        for event, columns in (part for b in reader for part in self._model.by_function(b.event, b.columns)):
             if not len(columns["ts"]):
                 continue
             if "tid" not in columns:
-                host.unknown[batch.event] = host.unknown.get(batch.event, 0) + len(columns["ts"])
+                host.unknown[event] = host.unknown.get(event, 0) + len(columns["ts"])
                 continue
             slots = threads.of(columns["tid"], columns["ts"])
             host.stats.add(slots, columns["seq"], columns["ts"])
-            host.begins(self._begin(batch.event, columns))
-            self._dispatch(host, batch.event, columns, slots, reader)
+            host.begins(self._begin(event, columns))
+            self._dispatch(host, event, columns, slots, reader)
         host.problems = [text_of(p) for p in reader.problems]
         return host
 

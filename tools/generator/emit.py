@@ -8,7 +8,20 @@ from typing import Any
 
 import jinja2
 
-from .model import BLOB_MAX, LOGLEVELS, MEMORY_KINDS, MODES, Allocates, Api, Field, Frees, Function, Model, Record
+from .model import (
+    BLOB_MAX,
+    LEVELS,
+    LOGLEVELS,
+    MEMORY_KINDS,
+    MODES,
+    Allocates,
+    Api,
+    Field,
+    Frees,
+    Function,
+    Model,
+    Record,
+)
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -24,6 +37,7 @@ def _environment() -> jinja2.Environment:
     env.filters["lttng_field"] = lttng_field
     env.filters["member"] = member
     env.filters["carrier"] = carrier
+    env.filters["level_number"] = LEVELS.index
     return env
 
 
@@ -151,8 +165,16 @@ def python_model(model: Model) -> str:
             "records": {r.name: _python_record(r) for r in api.records},
             "enums": {e.name: {"bitfield": e.bitfield, "values": dict(e.values)} for e in api.enums},
         }
+        if api.on_top:
+            # The names are in a file of their own, which is read when a run has calls of the library.
+            apis[api.name] |= {"on_request": True, "records": {}, "enums": {}}
     whole = {"schema": 1, "modes": list(MODES), "memory_kinds": list(MEMORY_KINDS), "apis": apis}
     return json.dumps(whole, indent=1) + "\n"
+
+
+def _library_names(api: Api) -> str:
+    """occatrace/libraries/NAME.json: what the numbers in calls of a library mean."""
+    return json.dumps({e.name: {value: text for text, value in reversed(e.values)} for e in api.enums}) + "\n"
 
 
 def files_of(model: Model) -> dict[str, str]:
@@ -180,5 +202,9 @@ def files_of(model: Model) -> dict[str, str]:
             files[f"native/{api.name}_slots.h"] = render("slots.h.j2", api=api)
         if api.shim:
             files[f"native/{api.name}_exports.h"] = render("exports.h.j2", api=api)
+        if api.on_top:
+            files[f"native/library_{api.name}.h"] = render("library.h.j2", api=api)
+            files[f"occatrace/libraries/{api.name}.json"] = _library_names(api)
+            continue
         files[f"docs/events/{api.name}.md"] = render("events.md.j2", api=api, modes=MODES)
     return files

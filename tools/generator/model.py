@@ -196,6 +196,24 @@ class Record:
 
 
 @dataclass(frozen=True)
+class LibraryFunction:
+    """A function of a library on top: its name, its number in the trace, its levels."""
+
+    name: str
+    code: int
+    levels: tuple[Level, ...]
+    returns_status: bool
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library on top of an API, traced only when it is asked for; all its calls are one kind of event."""
+
+    functions: tuple[LibraryFunction, ...]
+    anchor: str  # a function by which it is known
+
+
+@dataclass(frozen=True)
 class Api:
     name: str
     title: str
@@ -217,6 +235,7 @@ class Api:
     convention: str = ""  # how the headers spell the calling convention
     shim: Shim | None = None
     preload: int = 0  # typed functions behind preloaded symbols: how many names (`exports`) each may have
+    on_top: Library | None = None
 
     @property
     def models(self) -> tuple[Function, ...]:
