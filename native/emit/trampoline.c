@@ -72,6 +72,8 @@ static void find_originals(struct occatrace_trampolines *t, uint64_t known, cons
   for (uint32_t i = 0; i < t->count; i++) {
     if (i == known) continue;
     void *found = home != NULL ? dlsym(home, t->symbols[i]) : occatrace_find_symbol(t->symbols[i], caller);
+    /* A part of it in a library of its own (a mode of OCCA's), linked with the program. */
+    if (found == NULL && t->anchor == NULL) found = occatrace_next_symbol(t->symbols[i]);
     t->original[i] = found != NULL && !is_ours(found) ? found : NULL;
   }
   if (home != NULL) dlclose(home);

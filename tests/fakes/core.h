@@ -144,6 +144,7 @@ struct Context {
   Stream *legacy = nullptr;
   std::set<Stream *> streams;
   std::map<std::thread::id, Stream *> per_thread;
+  std::vector<std::shared_ptr<Lane>> left;  // of streams that were destroyed before their work was done
   std::atomic<int> error{0};
 };
 
@@ -176,17 +177,20 @@ S *resolve(Context *context, S *stream, bool per_thread) {
 
 inline void remove_stream(Stream *stream) {
   stream->lane->end();
-  std::lock_guard<std::mutex> guard(stream->context->mutex);
-  stream->context->streams.erase(stream);
+  Context &context = *stream->context;
+  std::lock_guard<std::mutex> guard(context.mutex);
+  context.streams.erase(stream);
+  if (!stream->lane->reached(stream->lane->last())) context.left.push_back(stream->lane);
 }
 
 inline void finish(Context *context) {
-  std::vector<Stream *> streams;
+  std::vector<std::shared_ptr<Lane>> lanes;
   {
     std::lock_guard<std::mutex> guard(context->mutex);
-    streams.assign(context->streams.begin(), context->streams.end());
+    lanes.swap(context->left);
+    for (const Stream *stream : context->streams) lanes.push_back(stream->lane);
   }
-  for (Stream *stream : streams) stream->lane->wait(stream->lane->last());
+  for (const auto &lane : lanes) lane->wait(lane->last());
 }
 
 // Hands a job to a stream. The legacy default stream waits for all blocking streams, and they for it.

@@ -249,6 +249,12 @@ API cuCtxSynchronize(void) {
   finish(context);
   return static_cast<CUresult>(context->error.load());
 }
+API cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) {
+  *can = 1;
+  return CUDA_SUCCESS;
+}
+API cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
+API cuCtxDisablePeerAccess(CUcontext) { return CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (primaries[device] == nullptr) {
@@ -300,10 +306,8 @@ API cuModuleLoad(CUmodule *module, const char *path) {
   fclose(file);
   return cuModuleLoadData(module, text.c_str());
 }
-API cuModuleUnload(CUmodule module) {
-  delete module;
-  return CUDA_SUCCESS;
-}
+// The module stays: OCCA 1.0.8 unloads that of a kernel with several launches once for each of them.
+API cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
 API cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
   const auto found = module->functions.find(name);
   if (found == module->functions.end()) return CUDA_ERROR_NOT_FOUND;
@@ -361,6 +365,7 @@ static CUresult free_async(CUdeviceptr at, CUstream stream, bool per_thread) {
   NEED_CONTEXT;
   return code(fake::enqueue(resolve(context, stream, per_thread), [at] { memory.release(at_address(at), CU_MEMORYTYPE_DEVICE); }, false));
 }
+API cuMemAdvise(CUdeviceptr, size_t, CUmem_advise, CUdevice) { return CUDA_SUCCESS; }
 API cuMemHostAlloc(void **at, size_t bytes, unsigned) {
   NEED_CONTEXT;
   return allocate(reinterpret_cast<CUdeviceptr *>(at), bytes, CU_MEMORYTYPE_HOST, false);
@@ -505,6 +510,9 @@ BLOCKING(cuMemsetD8_v2, (CUdeviceptr to, unsigned char v, size_t n), fill_comman
 BLOCKING(cuMemsetD32_v2, (CUdeviceptr to, unsigned v, size_t n), fill_command(to, v, n, nullptr, per_thread))
 ASYNC(cuMemsetD8Async, (CUdeviceptr to, unsigned char v, size_t n, CUstream s), fill_command(to, v, n, s, per_thread))
 ASYNC(cuMemsetD32Async, (CUdeviceptr to, unsigned v, size_t n, CUstream s), fill_command(to, v, n, s, per_thread))
+ASYNC(cuMemPrefetchAsync, (CUdeviceptr at, size_t n, CUdevice, CUstream s), copy_command(at_address(at), at_address(at), n, s, per_thread, false))
+ASYNC(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t n, CUstream s), copy_command(at_address(to), at_address(from), n, s, per_thread, false))
+BLOCKING(cuMemcpyPeer, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t n), copy_command(at_address(to), at_address(from), n, nullptr, per_thread, false))
 ASYNC(cuMemAllocAsync, (CUdeviceptr *at, size_t n, CUstream s), alloc_async(at, n, s, per_thread))
 ASYNC(cuMemFreeAsync, (CUdeviceptr at, CUstream s), free_async(at, s, per_thread))
 ASYNC(cuEventRecord, (CUevent e, CUstream s), event_record(e, s, per_thread))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,10 +24,10 @@ def program(runtime: Path, nvcc: str) -> Path:
     return output
 
 
-@pytest.fixture
-def ran(traced: Run, driver: Path, runtime: Path, program: Path) -> Traced:
+@pytest.fixture(scope="session")
+def ran(driver: Path, runtime: Path, program: Path) -> Traced:
     """That program under occa_prof."""
-    run = traced(program, env={"LD_LIBRARY_PATH": f"{driver}:{runtime}"})
+    run = profiled(Traced, runtime / "run", [program], LD_LIBRARY_PATH=f"{driver}:{runtime}")
     # The error of a failed call is still there for the program to take, once, and not one of ours.
     assert (run.status, run.stdout) == (0, "2 2 2 0\n"), run.stderr
     return run
