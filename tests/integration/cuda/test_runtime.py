@@ -1,4 +1,4 @@
-"""The CUDA runtime API: what nvcc makes of a program, linked with a shared runtime, and a runtime that is loaded by name."""
+"""The CUDA runtime API: what nvcc makes of a program, linked with a shared runtime."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cuda.conftest import ROOT, Traced
+from tests.support.runs import OCCA_PROF, execute, profiled
 
-Run = Callable[..., Traced]
 MS = 1_000_000
 
 
@@ -71,9 +71,7 @@ def test_each_launch_lies_within_its_call_of_the_runtime(ran: Traced) -> None:
 
 
 def test_the_name_of_the_kernel_stands_in_the_call(ran: Traced) -> None:
-    done = subprocess.run(
-        [*("python3", "-m", "occatrace.cli"), "trace", str(ran.folder)], capture_output=True, text=True, check=True
-    )
+    done = execute([*OCCA_PROF, "trace", ran.folder])
     launches = [line for line in done.stdout.splitlines() if "cudaLaunchKernel(" in line]
     assert len(launches) == 5
     assert sum("spin_for" in line for line in launches) == 4
