@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +44,18 @@ class Run:
 
 
 AnyRun = TypeVar("AnyRun", bound=Run)
+Measured = TypeVar("Measured")
+
+
+def measured(measure: Callable[[], Measured], check: Callable[[Measured], object], times: int = 6) -> None:
+    """Checks a measurement that a busy machine may spoil, though not several in a row."""
+    for left in reversed(range(times)):
+        try:
+            check(measure())
+            return
+        except AssertionError:
+            if not left:
+                raise
 
 
 def execute(command: Sequence[object], **changes: str | None) -> subprocess.CompletedProcess[str]:

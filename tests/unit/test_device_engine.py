@@ -34,5 +34,5 @@ def units(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_device_engine(units: Path, check: str) -> None:
-    done = subprocess.run([units, check], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([units, check], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

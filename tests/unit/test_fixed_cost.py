@@ -43,7 +43,7 @@ TRACED = (sys.executable, "-c", "import ctypes; assert ctypes.CDLL(None).occatra
 
 def watched(*words: object) -> dict[str, Any]:
     command = [sys.executable, "-c", WATCH, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert seen["status"] == 0, done.stderr
     return seen

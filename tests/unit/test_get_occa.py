@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def get_occa(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {k: v for k, v in os.environ.items() if k not in ("OCCATRACE_CACHE", "XDG_CACHE_HOME")} | environment
     command = [str(ROOT / "tools/get_occa"), *options]
-    return subprocess.run(command, text=True, capture_output=True, timeout=30, env=env, check=False)
+    return subprocess.run(command, text=True, capture_output=True, timeout=300, env=env, check=False)
 
 
 def test_the_cache_is_found_as_told(tmp_path: Path) -> None:

@@ -58,10 +58,10 @@ def test_ends_when_the_user_does(start: Start, number: signal.Signals) -> None:
     """By Ctrl+C, by kill, by closing the terminal."""
     process = start()
     url = address(process)
-    with urllib.request.urlopen(url.partition("#")[0], timeout=20) as reply:
+    with urllib.request.urlopen(url.partition("#")[0], timeout=300) as reply:
         assert reply.status == 200
     process.send_signal(number)
-    _, told = process.communicate(timeout=20)
+    _, told = process.communicate(timeout=300)
     assert process.returncode == 0
     assert told == "Ctrl+C ends it\n"
 
@@ -91,7 +91,7 @@ def test_over_ssh(start: Start) -> None:
     process = start(SSH_CONNECTION="192.0.2.7 51000 192.0.2.1 22", DISPLAY=":0", BROWSER="false")
     port = address(process).split("/")[2].partition(":")[2]
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=20)
+    _, told = process.communicate(timeout=300)
     assert f"ssh -N -L {port}:127.0.0.1:{port} 192.0.2.1" in told
 
 

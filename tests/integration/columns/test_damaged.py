@@ -140,4 +140,4 @@ def test_flipped_bits(copy: Path, decoder: str, seed: int) -> None:
         _read(copy, decoder)
     except _native.TraceError as error:
         assert str(error)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 300

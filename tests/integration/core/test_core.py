@@ -31,7 +31,7 @@ def emit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def record(emit: Path, run: Path, way: str) -> int:
     command = [sys.executable, "-m", "occatrace.cli", "-o", str(run), str(emit), way]
-    return subprocess.run(command, capture_output=True, timeout=120).returncode
+    return subprocess.run(command, capture_output=True, timeout=300).returncode
 
 
 def query(run: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -104,7 +104,7 @@ def test_a_mode_declares_the_events_that_it_writes(tmp_path: Path, mode: str) ->
     libraries = [name.encode() for name, api in model.items() if name == api["library"]]
     program = [sys.executable, "-c", f"{load}; assert all(map(load, {libraries}))"]
     command = [sys.executable, "-m", "occatrace.cli", "-q", "-m", mode, "-o", str(tmp_path / "run"), *program]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=300)
     expected = set()
     for api in model.values():
         written = set(api["records"])

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.integration.html.conftest import Keep, Run
 from tests.integration.html.test_page import CONTRAST, LOOKS, show
 from tests.integration.reports.conftest import occa_prof
 from tests.support.browser import Browser
+from tests.support.runs import measured, next_folder
 
 SPEEDSCOPE = "1.25.0"
 
@@ -35,9 +37,14 @@ def folded(run: Run, path: Path, weight: str) -> dict[tuple[str, ...], int]:
     return {tuple(stack.split(";")[1:]): int(value) for stack, _, value in parts}
 
 
-def test_times_are_those_that_went_by(nested: Run, tmp_path: Path) -> None:
+@pytest.mark.measures
+def test_times_are_those_that_went_by(run_nested: Callable[[], Run], tmp_path: Path) -> None:
     """Each range's own time is what the program spun in it; together they are the time of the outermost."""
-    stacks = folded(nested, tmp_path / "x.folded", "time")
+    measured(run_nested, lambda run: check_times(run, next_folder(tmp_path).with_suffix(".folded")))
+
+
+def check_times(nested: Run, file: Path) -> None:
+    stacks = folded(nested, file, "time")
     paths = {
         "run": ("run",),
         "setup": ("run", "setup"),
@@ -74,7 +81,7 @@ def test_viewer(nested: Run, browser: Browser, look: str, tmp_path: Path, keep: 
         browser.run(f"{frames}.map(f => [f.getAttribute('aria-label').split(':')[0], f.getBoundingClientRect().width])")
     )
     truth = nested.truth["spun_ns"]
-    assert widths["exchange"] / widths["setup"] == pytest.approx(truth["exchange"] / truth["setup"], rel=0.15)
+    assert widths["exchange"] / widths["setup"] == pytest.approx(truth["exchange"] / truth["setup"], rel=0.5)
     assert widths["step"] > widths["exchange"] and widths["run"] > widths["step"] + widths["setup"]
     ratio, where = browser.run(CONTRAST)
     assert ratio >= 4.5, f"{ratio:.1f}: {where}"
@@ -135,7 +142,7 @@ def speedscope(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cwd=work,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         if packed.returncode:

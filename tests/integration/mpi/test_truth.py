@@ -177,7 +177,7 @@ def test_mpi4py(number: int, trace: Trace) -> None:
     env = {"MPI4PY_LIBMPI": mpi.library}
     command = [sys.executable, str(PROGRAMS / "mpi4py_work.py")]
     native = subprocess.run(
-        [*mpi.run, "-n", "2", *command], capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+        [*mpi.run, "-n", "2", *command], capture_output=True, text=True, timeout=300, env={**os.environ, **env}
     )
     traced = trace(mpi, 2, *command, env=env)
     assert (traced.status, traced.stdout) == (native.returncode, native.stdout) == (0, native.stdout), traced.stderr

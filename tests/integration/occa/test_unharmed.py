@@ -84,7 +84,7 @@ def test_occa_loaded_and_closed_at_run_time(gcc_occa: Occa, tmp_path: Path) -> N
     words = [str(program), str(gcc_occa.library), "3", str(PROGRAMS / "work.okl")]
     env = os.environ | gcc_occa.environment("Serial")
     command = [*OCCA_PROF, "-o", str(tmp_path / "run"), "--", *words]
-    done = subprocess.run(command, env=env, text=True, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, env=env, text=True, capture_output=True, timeout=300, check=False)
     run = OccaRun(tmp_path / "run", done.returncode, done.stdout, done.stderr, {})
     assert run.status == 0, run.stderr
     assert run.seen["kernels"] == {"addVectors": {"calls": 3, "launches": 0}}

@@ -60,7 +60,7 @@ def test_twenty_runs_of_100_000_launches_give_the_same_counts(cases: Path, tmp_p
     counts = set()
     for _ in range(20):
         command = [*OCCA_PROF, "--force", "-o", tmp_path / "run", *wanted, cases, "launches", "100000"]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         document = json.loads(said.read_text())
         kernels, calls = (report["rows"] for report in document["reports"])
@@ -79,7 +79,8 @@ def test_a_native_kernel_that_spins_has_the_time_it_spun(cases: Path, profile: P
     run = profile(cases, "native", 50)
     work = run.work(kind="native")
     assert len(work) == run.truth["native"]
-    assert sum(row["end"] - row["start"] for row in work) == pytest.approx(run.truth["ns"], rel=0.05)
+    # At least that: a busy machine may stop it before it begins to spin, and after.
+    assert 0.999 * run.truth["ns"] <= sum(row["end"] - row["start"] for row in work) <= 2 * run.truth["ns"]
 
 
 @pytest.mark.parametrize(("platform", "rounds"), [(POCL, 200_000), (OCLGRIND, 2_000)])

@@ -42,7 +42,7 @@ def truth(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     program = build(request.param, "truth")
     folder = tmp_path_factory.mktemp("openmp") / "run"
     done = subprocess.run(
-        [*OCCA_PROF, "-o", str(folder), str(program), *PARTS], text=True, capture_output=True, timeout=120, check=False
+        [*OCCA_PROF, "-o", str(folder), str(program), *PARTS], text=True, capture_output=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return Run(folder, done.returncode, done.stdout, done.stderr)
@@ -74,7 +74,7 @@ def test_threads_of_every_region(truth: Run) -> None:
 def test_imbalance(truth: Run) -> None:
     fast, slow = truth.parts("imbalance")
     assert fast["end_ns"] - fast["start_ns"] >= 20 * MS
-    assert slow["end_ns"] - slow["start_ns"] >= 40 * MS
+    assert slow["end_ns"] - slow["start_ns"] >= 240 * MS
     # The fast one waits until the slow one has come.
     assert fast["join_ns"] - slow["join_ns"] == slow["end_ns"] - fast["end_ns"] > 5 * MS
     for part in (fast, slow):
@@ -90,11 +90,11 @@ def test_imbalance(truth: Run) -> None:
 def test_barriers_inside(truth: Run) -> None:
     slow, fast = truth.parts("barriers")
     assert (slow["barriers"], fast["barriers"]) == (2, 2)
-    # 60 and 10 ms before the first barrier: the second thread waits the difference.
+    # 210 and 10 ms before the first barrier: the second thread waits the difference.
     assert fast["barrier_ns"] - slow["barrier_ns"] > 10 * MS
     for part in (slow, fast):
         worked = part["end_ns"] - part["start_ns"] - part["barrier_ns"]
-        assert worked >= (65 if part is slow else 15) * MS
+        assert worked >= (215 if part is slow else 15) * MS
 
 
 def test_tasks_are_counted_wherever_they_run(truth: Run) -> None:
@@ -194,7 +194,7 @@ def offload(tmp_path_factory: pytest.TempPathFactory) -> Run:
         text=True,
         capture_output=True,
         env=environment,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ def alone(command: list[object], **environment: str) -> tuple[int, str]:
         text=True,
         capture_output=True,
         env=os.environ | environment,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     return done.returncode, done.stdout

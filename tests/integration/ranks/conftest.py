@@ -61,7 +61,7 @@ class Job:
         tables = self.folder / run / "tables"
         return duckdb.sql(sql.replace("processes", f"read_parquet('{tables}/processes.parquet')")).fetchall()
 
-    def nothing_left(self, within: float = 10) -> None:
+    def nothing_left(self, within: float = 60) -> None:
         """Neither processes nor folders of ours; the run is all there is."""
         wait_for(lambda: not left_of(self.folder), within)
 

@@ -42,7 +42,7 @@ def cluster() -> Iterator[Any]:
 
 def made_by(run: Path, *options: str) -> dict[str, Any]:
     command = [*OCCA_PROF, "report", str(run), "--format", "json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True, timeout=90)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True, timeout=300)
     return {report["name"]: report for report in json.loads(done.stdout)["reports"]}
 
 
@@ -84,7 +84,7 @@ def test_workers_of_its_own(run: Path) -> None:
 )
 def test_bad_input(run: Path, options: list[str], said: str) -> None:
     done = subprocess.run(
-        [*OCCA_PROF, "report", str(run), *options], capture_output=True, text=True, env=environment(), timeout=60
+        [*OCCA_PROF, "report", str(run), *options], capture_output=True, text=True, env=environment(), timeout=300
     )
     assert done.returncode == 2
     assert said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr

@@ -48,7 +48,7 @@ def test_every_api_of_every_rank(mpi: str, mpi_programs: Path, job_folder: Path,
     job: Job = make_job(mpi, mpi_programs, job_folder, people.get("root") or people["user"])  # type: ignore[arg-type]
     environment = {"OCCA_DIR": occa, "OCCA_CACHE_DIR": str(job_folder / "cache"), "OMP_NUM_THREADS": "2"}
     # One rank builds the kernels, without us: ranks that build them at once get in each other's way in OCCA's cache.
-    native = job.run(1, program, timeout=120, **environment)
+    native = job.run(1, program, timeout=300, **environment)
     assert (native.returncode, native.stdout) == (0, "1 ranks, 2054\n"), native.stderr[-2000:]
     done = job.occa_prof(RANKS, program, **environment)
     assert (done.returncode, done.stdout) == (0, f"{RANKS} ranks, {RANKS * 2054}\n"), done.stderr[-2000:]

@@ -49,10 +49,8 @@ def test_one_report(mpi: str, who: str, mpi_programs: Path, job_folder: Path, pe
 )
 def test_ranks_that_end_badly(job: Job, what: str, notes: set[str]) -> None:
     native = job.run(4, job.program, what)
-    begin = time.monotonic()
     done = job.occa_prof(4, job.program, what)
     assert done.returncode == native.returncode
-    assert time.monotonic() - begin < 20
     assert done.stderr.count(END) == 1, done.stderr
     facts = job.facts
     assert facts["ended"] and notes <= set(facts["notes"])
@@ -86,7 +84,7 @@ def test_two_jobs_at_once(one_job: Job) -> None:
 
 def test_ranks_that_start_apart(job: Job) -> None:
     """The others wait in MPI_Init, the session for all of them."""
-    done = job.occa_prof(3, job.program, "2:sleep=1.5", OCCATRACE_PATIENCE="0.3")
+    done = job.occa_prof(3, job.program, "2:sleep=4", OCCATRACE_PATIENCE="2")
     assert done.returncode == 0 and job.facts["notes"] == []
     assert numbers(job.query("SELECT rank FROM processes ORDER BY rank")) == [0, 1, 2]
 
@@ -94,12 +92,13 @@ def test_ranks_that_start_apart(job: Job) -> None:
 def test_a_rank_that_comes_after_the_report(one_job: Job) -> None:
     """It is named as missing, and its program runs all the same."""
     job = one_job
-    late = 'if [ "${OMPI_COMM_WORLD_RANK-$PMI_RANK}" = 1 ]; then sleep 2; fi; exec "$@"'
+    ended = 'until grep -q \'"ended": "\' run/run.json 2> /dev/null; do sleep 0.1; done'
+    late = f'if [ "${{OMPI_COMM_WORLD_RANK-$PMI_RANK}}" = 1 ]; then {ended}; fi; exec "$@"'
     words = ["sh", "-c", late, "sh", *OCCA_PROF, "-o", job.folder / "run", "sh", "-c"]
     announce = (
         f"{OCCA_PROF[0]} -c 'import ctypes; c = ctypes.CDLL(None); c.occatrace_start(); c.occatrace_thread_start()'"
     )
-    done = job.run(2, *words, f"{announce}; echo ran", OCCATRACE_PATIENCE="0.3")
+    done = job.run(2, *words, f"{announce}; echo ran", OCCATRACE_PATIENCE="2")
     assert (done.returncode, done.stdout) == (0, "ran\nran\n"), done.stderr
     assert job.facts["notes"] == ["incomplete: rank 1 did not come"]
     assert "rank 1 runs without being traced: the report of this job has been made" in done.stderr
@@ -167,7 +166,7 @@ def test_the_nodes_process_is_killed(job: Job) -> None:
     """The ranks go on, the launcher sees them end as ever, and the keeper clears up."""
     words = job.words(2, *OCCA_PROF, "-o", job.folder / "run", job.program, "*:run=2")
     running = job.person.start(words, env=job.environment(), cwd=job.folder, stderr=subprocess.PIPE)
-    end = time.monotonic() + 15
+    end = time.monotonic() + 120
     node = None
     while node is None and time.monotonic() < end:
         time.sleep(0.05)
@@ -175,7 +174,7 @@ def test_the_nodes_process_is_killed(job: Job) -> None:
     assert node
     time.sleep(0.7)
     os.kill(node, signal.SIGKILL)
-    out, _ = running.communicate(timeout=30)
+    out, _ = running.communicate(timeout=300)
     assert (running.returncode, out) == (0, "2 ranks, sum 1\n")
     job.nothing_left()
 

@@ -4,9 +4,11 @@ folder and nothing else."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -14,6 +16,7 @@ import pytest
 
 from occatrace import merge
 from occatrace.tables import open_store
+from tests.support.runs import measured
 
 from ..session.conftest import OCCA_PROF, PROGRAMS, Person, wait_for
 from .conftest import Job, make_job, numbers
@@ -32,6 +35,12 @@ def on_nodes(job: Job, ranks: int, *command: object, **env: str) -> subprocess.C
     return job.run(
         ranks, "sh", "-c", NODE, "sh", *OCCA_PROF, "-o", job.folder / "run", *command, **{"SHIFT": "", **env}
     )
+
+
+def on_nodes_anew(job: Job, what: str, env: Mapping[str, str]) -> None:
+    shutil.rmtree(job.folder / "run", ignore_errors=True)
+    done = on_nodes(job, 4, job.program, what, **env)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="session")
@@ -69,10 +78,14 @@ def test_two_nodes(job: Job) -> None:
     job.nothing_left()
 
 
+@pytest.mark.measures
 def test_the_clocks_of_two_nodes(job: Job, shift_library: Path) -> None:
     shift = 2_500_000_000
-    done = on_nodes(job, 4, job.program, "*:ping=200", SHIFT=str(shift), SHIFT_LIBRARY=str(shift_library))
-    assert done.returncode == 0, done.stderr
+    env = {"SHIFT": str(shift), "SHIFT_LIBRARY": str(shift_library)}
+    measured(lambda: on_nodes_anew(job, "*:ping=200", env), lambda _: check_clocks(job, shift))
+
+
+def check_clocks(job: Job, shift: int) -> None:
     clocks = job.facts["clocks"]
     assert clocks["node0"]["ahead_ns"] == 0
     second = clocks["node1"]
@@ -96,13 +109,18 @@ def test_the_clocks_of_two_nodes(job: Job, shift_library: Path) -> None:
     assert by_rank.returncode == 0 and "MPI_Finalize" in by_rank.stdout, by_rank.stderr
 
 
+@pytest.mark.measures
 def test_a_clock_that_drifts(one_job: Job, shift_library: Path) -> None:
     """It gains a thousandth less a bit: half a millisecond in the half second of the messages."""
     job = one_job
-    since = str(time.monotonic_ns())
-    env = {"SHIFT": "1000000000", "SHIFT_PPB": "900000", "SHIFT_SINCE_NS": since, "SHIFT_LIBRARY": str(shift_library)}
-    done = on_nodes(job, 4, job.program, "*:ping=400", **env)
-    assert done.returncode == 0, done.stderr
+    env = {"SHIFT": "1000000000", "SHIFT_PPB": "900000", "SHIFT_LIBRARY": str(shift_library)}
+    measured(
+        lambda: on_nodes_anew(job, "*:ping=400", env | {"SHIFT_SINCE_NS": str(time.monotonic_ns())}),
+        lambda _: check_drift(job),
+    )
+
+
+def check_drift(job: Job) -> None:
     second = job.facts["clocks"]["node1"]
     assert second["uncertainty_ns"] < 200_000
     assert second["drift"] == pytest.approx(9e-4, abs=3e-4)
@@ -119,7 +137,7 @@ def test_a_node_that_is_cut_off(mpi_programs: Path, job_folder: Path, people: di
     said.chmod(0o666)  # what a pipe of root's is not
     with said.open("a") as file:
         running = job.person.start(words, env=env, cwd=job.folder, stderr=file)
-    end = time.monotonic() + 15
+    end = time.monotonic() + 120
     while len(list((job.folder / "run").glob("trace/*/ust"))) < 2 and time.monotonic() < end:
         time.sleep(0.05)
     time.sleep(0.7)
@@ -130,8 +148,8 @@ def test_a_node_that_is_cut_off(mpi_programs: Path, job_folder: Path, people: di
                 os.kill(int(process.name), signal.SIGKILL)
         except OSError:
             continue
-    running.communicate(timeout=40)
-    wait_for(lambda: END in said.read_text(), 20)
+    running.communicate(timeout=300)
+    wait_for(lambda: END in said.read_text())
     assert said.read_text().count(END) == 1
     notes = job.facts["notes"]
     assert any("node1 did not finish" in note for note in notes), notes

@@ -20,6 +20,7 @@ from occatrace.cli.dispatch import main
 
 from .conftest import occa_prof
 
+pytestmark = pytest.mark.measures
 IDENTICAL, CHANGED, CALLS = 10, 5, 200
 
 

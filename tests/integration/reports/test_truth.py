@@ -75,6 +75,7 @@ def test_failures_have_names(profile: Profile, programs: Path, tmp_path: Path, m
     )
 
 
+@pytest.mark.measures
 def test_time_of_a_spinning_kernel(profile: Profile, programs: Path, mode: str) -> None:
     run = profile(programs / "spin", mode, 5, 100)
     said = json.loads(run.stdout)
@@ -85,7 +86,9 @@ def test_time_of_a_spinning_kernel(profile: Profile, programs: Path, mode: str) 
     with open_store(run.folder) as store:
         spans = store.con.execute(f"SELECT end_ns - start_ns FROM {source} ORDER BY start_ns").fetchall()
     durations = [ns for (ns,) in spans][-said["calls"] :]
-    assert sum(durations) == pytest.approx(said["total_ms"] * 1e6, rel=0.05)
+    # The program's time holds the kernel's and whatever a busy machine puts beside it, but not beside all of them.
+    parts = [ns / (ms * 1e6) for ns, ms in zip(durations, said["each_ms"], strict=True)]
+    assert max(parts) >= 0.95 and all(part <= 1.01 for part in parts), parts
     assert row["max_ns"] >= max(durations) and row["total_ns"] >= sum(durations)
 
 

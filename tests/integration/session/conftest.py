@@ -59,7 +59,7 @@ class Person:
         return [*self.prefix, *command]
 
     def run(self, command: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
-        more = {"timeout": 60, "capture_output": True, "env": environment()} | more
+        more = {"timeout": 300, "capture_output": True, "env": environment()} | more
         return subprocess.run(self.words(command), text=True, check=False, **more)
 
     def start(self, command: Sequence[str], **more: Any) -> subprocess.Popen[str]:
@@ -191,14 +191,14 @@ def left_of(run_id: str) -> list[str]:
     return left + [f"process {pid}" for pid in processes_of(run_id)]
 
 
-def nothing_left(run_id: str, within: float = 0.0) -> None:
+def nothing_left(run_id: str, within: float = 60) -> None:
     end = time.monotonic() + within
     while left := left_of(run_id):
         assert time.monotonic() < end, f"left behind: {left}"
         time.sleep(0.02)
 
 
-def wait_for(what: Callable[[], object], seconds: float = 15) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not happen"

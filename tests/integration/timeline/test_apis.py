@@ -52,7 +52,7 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--oversubscribe", "--allow-run-as-root"] if mpi == ".openmpi" else []
     words = [f"mpirun{mpi}", *options, "-n", "2", *OCCA_PROF, "-o", out / "run", program]
     env = os.environ | {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
-    ran = subprocess.run(words, text=True, capture_output=True, timeout=120, env=env, check=False)
+    ran = subprocess.run(words, text=True, capture_output=True, timeout=300, env=env, check=False)
     assert ran.returncode == 0, ran.stderr
     return out / "run"
 

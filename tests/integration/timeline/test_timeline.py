@@ -132,7 +132,7 @@ def view(run: Run) -> Iterator[str]:
     assert server.stdout
     yield server.stdout.readline().strip()
     server.send_signal(signal.SIGINT)
-    assert server.wait(20) == 0
+    assert server.wait(300) == 0
 
 
 def test_interface_offline(run: Run, view: str, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_view_tells_nobody_else(run: Run, view: str) -> None:
     def status(path: str, host: str = port) -> int:
         request = urllib.request.Request(f"http://{port}{path}", headers={"Host": host})
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=300) as reply:
                 assert "default-src 'self'" in reply.headers["Content-Security-Policy"]
                 return int(reply.status)
         except urllib.error.HTTPError as error:

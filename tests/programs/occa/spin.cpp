@@ -48,10 +48,13 @@ int main(int argc, char **argv) {
     ++calibrations;
   }
   double total = 0.0;
+  std::string each;
   for (int i = 0; i < calls; ++i) {
-    total += timed(device, spin, rounds, memory);
+    const double ms = timed(device, spin, rounds, memory);
+    total += ms;
+    each += (i ? ", " : "") + std::to_string(ms);
   }
   std::cout << "{\"mode\": \"" << mode << "\", \"calibrations\": " << calibrations << ", \"calls\": " << calls
-            << ", \"total_ms\": " << total << ", \"each_ms\": " << total / calls << "}" << std::endl;
+            << ", \"total_ms\": " << total << ", \"each_ms\": [" << each << "]}" << std::endl;
   return 0;
 }

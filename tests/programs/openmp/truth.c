@@ -18,14 +18,14 @@ static void line(const char *name, int number) { printf("line %s %d\n", name, nu
 static void imbalance(void) {
   line("imbalance", __LINE__ + 1);
 #pragma omp parallel num_threads(2)
-  take(omp_get_thread_num() == 0 ? 20 : 40);
+  take(omp_get_thread_num() == 0 ? 20 : 240);
 }
 
 static void barriers(void) {
   line("barriers", __LINE__ + 1);
 #pragma omp parallel num_threads(2)
   {
-    take(omp_get_thread_num() == 0 ? 60 : 10);
+    take(omp_get_thread_num() == 0 ? 210 : 10);
 #pragma omp barrier
     take(5);
 #pragma omp barrier

@@ -58,11 +58,15 @@ int main(int argc, char **argv) {
   }
   if (strcmp(how, "exit") == 0) return atoi(value);
   if (strcmp(how, "kill") == 0) kill(getpid(), atoi(value));
-  if (strcmp(how, "sleep") == 0) usleep((useconds_t)(atof(value) * 1e6));
+  if (strcmp(how, "sleep") == 0) {
+    puts("ready");
+    fflush(stdout);
+    for (int i = 0; i < atof(value) * 100; i++) usleep(10000);
+  }
   if (strcmp(how, "wait") == 0) {
     puts("ready");
     fflush(stdout);
-    for (int i = 0; i < 1000 && !heard; i++) usleep(10000);
+    for (int i = 0; i < 30000 && !heard; i++) usleep(10000);
     usleep(100000); /* for a signal sent twice */
     printf("signal %d, %d times\n", heard, (int)times);
   }

@@ -1,0 +1,39 @@
+"""How the tests are shared out among workers that run beside each other (tools/test)."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+import pytest
+
+# Folders of integration/ that stay together, because programs, or a cache of compiled kernels, are made for all of a folder.
+TOGETHER = {"html": "html", "timeline": "timeline", "occa": "occa", "memory": "occa", "openmp": "occa"}
+# These take longest, so they are begun first.
+LONG = ("occa", "session/test_command.py", "ranks/test_jobs.py", "timeline", "unit/test_timeline_tables.py")
+
+
+def group(file: str) -> str:
+    """What one worker does; of most files each is one."""
+    path = PurePath(file)
+    return TOGETHER.get(path.parent.name, "/".join(path.parts[-2:]))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker: long groups first."""
+    if hasattr(config, "workerinput"):
+        order = {name: at for at, name in enumerate(LONG)}
+        items.sort(key=lambda item: order.get(group(str(item.path)), len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """By groups, in the order in which they stand."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid.partition("::")[0])
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
