@@ -23,6 +23,7 @@ LONGEST_SOCKET = len("/.lttng/ustconsumerd64/error")  # the daemon's own, below 
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 20.0
 STALE_AFTER_S = 60.0
+RUN_LINK = "run"  # in the folder of sockets: to the run's folder
 
 
 class DaemonError(Exception):
@@ -46,7 +47,8 @@ def private_folder(run_id: str) -> Path:
 
 
 def sweep(base: Path) -> None:
-    """Remove what runs have left of which everything was killed at once, keeper and all: nobody listens there."""
+    """Remove what runs have left of which everything was killed at once, keeper and all: nobody listens there. Their last
+    events go into their traces before."""
     for folder in base.glob(f"occatrace-{os.getuid()}-*-*"):
         try:
             if folder.is_symlink() or time.time() - folder.stat().st_mtime < STALE_AFTER_S:
@@ -54,6 +56,10 @@ def sweep(base: Path) -> None:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
                 client.connect(str(folder / "register"))
         except (ConnectionRefusedError, FileNotFoundError):
+            from occatrace import rescue
+
+            with contextlib.suppress(OSError):
+                rescue.rescue((folder / RUN_LINK).resolve())
             shutil.rmtree(folder, ignore_errors=True)
             for buffers in Path("/dev/shm").glob(folder.name.rpartition("-")[0]):
                 shutil.rmtree(buffers, ignore_errors=True)

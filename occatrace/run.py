@@ -87,6 +87,11 @@ def default_folder(program: str, run_id: str) -> Path:
     return Path(f"occatrace-{name}-{time.strftime('%Y%m%d-%H%M%S')}-{run_id[:4]}")
 
 
+def buffers_in(folder: Path | None) -> dict[str, str]:
+    """What run.json says of the session while it goes on: where its buffers are, if not in the usual place."""
+    return {"shm": str(folder.resolve())} if folder else {}
+
+
 def near(path: Path, place: str | None = None) -> str:
     """A path as people write it: from where they are, if it is below."""
     try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from occatrace import events, install, shims
-from occatrace.daemon import START_TIMEOUT_S, Daemon, DaemonError
+from occatrace.daemon import RUN_LINK, START_TIMEOUT_S, Daemon, DaemonError
 from occatrace.traced import VARIABLE, Traced
 
 CHANNEL = "occatrace"
@@ -154,6 +154,7 @@ class Session:
         if self.outcome.buffers.note:
             self.outcome.notes.append(self.outcome.buffers.note)
         self.shm.mkdir(mode=0o700)
+        (self._daemon.home / RUN_LINK).symlink_to(self.output.parent.parent.absolute())
         if self._daemon.shared:
             # Another user's program (su, setuid) may register with root's daemon too; names stay unguessable.
             self._daemon.home.chmod(0o711)
@@ -251,10 +252,17 @@ class Session:
                     break
                 time.sleep(pause)
                 pause = min(pause * 1.5, 0.02)
+            if any(not file.stat().st_size for file in self.output.glob("ust/*/*/*/metadata")):
+                self._save("LTTng's consumer went away before the end")
             _session.destroy(self.name)
             self._destroyed = True
         except _session.Error as error:
-            self.outcome.notes.append(f"LTTng's daemon went away before the end: the trace may be incomplete ({error})")
+            self._save(f"LTTng's daemon went away before the end ({error})")
+
+    def _save(self, why: str) -> None:
+        from occatrace import rescue
+
+        self.outcome.notes.append(f"{why}: {rescue.save(self.shm, self.output)}")
 
     # ---- in the thread ----
 

@@ -187,13 +187,19 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
         con = connect(temporary)
         problems = None
         if _to_be_made(run, path):
+            from occatrace import rescue
+
             if not os.access(run, os.W_OK):
                 # Somebody else's run: work on a private copy of the tables, gone when we are.
                 path = temporary / "tables"
                 problems = _build(run, path, con, model, open_trace)
+            elif rescue.is_recorded(run):
+                path = temporary / "tables"
+                problems = _build_of_now(run, path, con, model, open_trace)
             else:
                 with _locked(run):
                     if _to_be_made(run, path):
+                        rescue.rescue(run)
                         problems = _build(run, path, con, model, open_trace)
         if problems is None:
             problems = _reopen(path, con)
@@ -202,6 +208,19 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _build_of_now(
+    run: Path, path: Path, con: duckdb.DuckDBPyConnection, model: Model, open_trace: OpenTrace
+) -> Sequence[str]:
+    """Tables of a run that goes on, for this moment only."""
+    try:
+        problems = _build(run, path, con, model, open_trace)
+    except (StoreError, ValueError, OSError, RuntimeError):
+        raise StoreError(
+            f"{run} is still being recorded, and nothing can be read yet: ask again when it has ended"
+        ) from None
+    return [*(problems if problems is not None else _reopen(path, con)), "still being recorded: the end is missing"]
 
 
 def _to_be_made(run: Path, path: Path) -> bool:

@@ -212,6 +212,7 @@ class Node:
             traced=choice.names_of(self.args.traced),
             id=run_id,
             version=__version__,
+            session=runs.buffers_in(self.args.shm_path),
             job={"id": self.place.job or self.key, "launcher": self.place.launcher, "size": self.place.size},
         )
         try:

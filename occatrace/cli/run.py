@@ -129,6 +129,7 @@ def run(args: argparse.Namespace) -> int:
         traced=choice.names_of(args.traced),
         id=run_id,
         version=__version__,
+        session=runs.buffers_in(args.shm_path),
     )
     recorded = Recording(args, create(args, folder, info), log)
     try:

@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         traced=choice.names_of(args.traced),
         id=run_id,
         version=__version__,
+        session=runs.buffers_in(args.shm_path),
     )
     try:
         made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force)

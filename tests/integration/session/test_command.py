@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
+import re
+import shutil
 import signal
 import subprocess
 import time
@@ -13,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from occatrace.session import SHM, plan_buffers, possible_cpus
 from tests.integration.session.conftest import (
     CLONE,
     IS_ROOT,
@@ -26,6 +30,8 @@ from tests.integration.session.conftest import (
     processes_of,
     wait_for,
 )
+
+TICK_BYTES = 12  # of an event of the probe in the trace
 
 
 def profile(person: Person, *words: object, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -258,6 +264,39 @@ def start(user: Person, probe: Path, how: str = "wait") -> tuple[subprocess.Pope
     assert running.stdout
     assert running.stdout.readline() == "ready\n"
     return running, running.pid
+
+
+@pytest.mark.parametrize("later", ["report", "run"])
+def test_all_killed_at_once(user: Person, folder: Path, probe: Path, later: str) -> None:
+    """Program, occa_prof, keeper, daemon and consumer: what was written is read, from the trace and from its buffers, by the
+    next report or before the next run sweeps them."""
+    # More than a sub-buffer holds, so that a part of them is in the trace already, and less than all of them hold.
+    size = plan_buffers(possible_cpus(), shutil.disk_usage(SHM).free, SHM).size
+    events = 2 * size // TICK_BYTES
+    running = user.start(
+        [*OCCA_PROF, "-m", "full", "-o", "run", str(probe), str(events), "wait"], stderr=subprocess.PIPE
+    )
+    assert running.stdout and running.stdout.readline() == "ready\n"
+    run = info(folder / "run")
+    for sent in (signal.SIGSTOP, signal.SIGKILL):  # stopped, none of them sees another end
+        for pid in (running.pid, *processes_of(run["id"])):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sent)
+    running.communicate(timeout=30)
+    assert left_of(run["id"]), "the buffers, and the folder of the sockets"
+    if later == "run":
+        for path in Path("/tmp").glob(f"occatrace-*-{run['id']}-*"):
+            os.utime(path, (0, 0))
+        assert profile(user, "-o", "other", probe, "5").returncode == 0
+        assert left_of(run["id"]) == []
+    done = profile(user, "report", "run", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (note,) = json.loads(done.stdout)["run"]["notes"]
+    assert note.startswith("everything was killed at once: the last ") and "buffers" in note
+    assert left_of(run["id"]) == []
+    shown = subprocess.run(["babeltrace2", folder / "run" / "trace"], text=True, capture_output=True, check=True).stdout
+    numbers = [int(number) for number in re.findall(r"occatrace_probe:tick: .* number = (\d+)", shown)]
+    assert numbers == list(range(events))
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
