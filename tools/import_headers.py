@@ -13,12 +13,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from importer import cuda, cudart
+from importer import cuda, cudart, hip
 from importer.clang import ImportFailed
 from importer.libraries import LIBRARIES, import_library
 from importer.writer import write
 
-APIS = {"cuda": cuda.load, "cudart": cudart.load}
+APIS = {"cuda": cuda.load, "cudart": cudart.load, "hip": hip.load}
 
 
 def main() -> int:

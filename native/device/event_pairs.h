@@ -6,6 +6,7 @@
 //   Scope, Stream, Event    handles; a scope is what events belong to and what must be current to use them (of CUDA a
 //                           context, of HIP a device), null: none
 //   current()               the scope of the calling thread
+//   scope_of(stream)        that of a stream, where streams have one of their own; else the calling thread's
 //   enter(scope, &before)   makes a scope current; true: it was not, and `leave(before)` is due
 //   device(), name(device)  the device of the current scope, as a number, and its name
 //   create_stream, create_event, record, synchronize, query, elapsed (ms), synchronize_all, capturing
@@ -76,8 +77,8 @@ class EventPairs {
   // ---- scopes ----
 
   // The record of the calling thread's scope, or null where it has none.
-  static Context *current() {
-    const Scope handle = Api::current();
+  static Context *current() { return of(Api::current()); }
+  static Context *of(Scope handle) {
     if (handle == nullptr) return nullptr;
     if (Context *known = find(handle)) return known;
     return add(handle);
@@ -108,7 +109,7 @@ class EventPairs {
   template <class Call>
   static void begin(Call &call, Stream stream) {
     if (!wanted || occatrace_capture == 0 || captured(stream)) return;
-    Context *context = current();
+    Context *context = of(Api::scope_of(stream));
     if (context == nullptr) return;
     Pair *pair = take(*context);
     if (pair == nullptr) return;
@@ -139,7 +140,7 @@ class EventPairs {
   // A call waited for a stream.
   static void harvest_stream(Stream stream, const occatrace_thread *self) {
     if (!Engine::instance().busy()) return;
-    if (Context *context = current()) queue_of(*context, stream, self)->harvest();
+    if (Context *context = of(Api::scope_of(stream))) queue_of(*context, stream, self)->harvest();
   }
 
   // ---- hooks ----
@@ -154,8 +155,8 @@ class EventPairs {
   // A call that waited for all of the scope's work.
   struct Synchronizes : Always {
     template <int I, class Call, class Args>
-    static void after(Call &, Args &) {
-      if (!Engine::instance().busy()) return;
+    static void after(Call &, Args &a) {
+      if (a.ret != 0 || !Engine::instance().busy()) return;
       if (Context *context = current()) Engine::instance().harvest_context(context->handle);
     }
   };
@@ -223,6 +224,7 @@ class EventPairs {
         return known;
       }
       context->handle = handle;
+      const Entered inside(*context);
       const int device = Api::device();
       const auto *key = reinterpret_cast<const void *>(static_cast<uintptr_t>(device) + 1);
       context->device = &Engine::instance().device(
@@ -230,6 +232,7 @@ class EventPairs {
       contexts().push_back(context);
       map().set(handle, reinterpret_cast<uint64_t>(context));
     }
+    const Entered inside(*context);
     if (wanted && Api::create_stream(&context->stream) == 0 && Api::create_event(&context->spare) == 0) {
       // The first brackets are wide: drivers set themselves up.
       for (int time = 0; time < kFirstCalibrations; ++time) calibrate(*context);
@@ -276,6 +279,7 @@ class EventPairs {
         return pair;
       }
     }
+    const Entered inside(context);
     auto *pair = new Pair;
     pair->context = &context;
     if (Api::create_event(&pair->start) != 0 || Api::create_event(&pair->end) != 0) {

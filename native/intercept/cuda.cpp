@@ -103,6 +103,7 @@ struct Driver {
     CUcontext context = nullptr;
     return real<0>().cuCtxGetCurrent(&context) == 0 ? context : nullptr;
   }
+  static CUcontext scope_of(CUstream) { return current(); }
   static bool enter(CUcontext context, CUcontext *before) {
     *before = current();
     return *before != context && real<0>().cuCtxPushCurrent_v2(context) == 0;

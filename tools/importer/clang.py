@@ -70,6 +70,18 @@ def read(text: str, options: Sequence[str], prefix: str | tuple[str, ...], langu
     return Headers(tuple(functions.values()), enumerations, typedefs)
 
 
+def merged(newer: Headers, older: Headers) -> Headers:
+    """What either declares; where they differ, as the newer one has it."""
+    known = {f.name for f in newer.functions}
+    enumerations = dict(older.enumerations)
+    for name, enumeration in newer.enumerations.items():
+        there = {text for text, _ in enumeration.values}
+        more = tuple(pair for pair in older.enumerations.get(name, enumeration).values if pair[0] not in there)
+        enumerations[name] = Enumeration(name, enumeration.values + more)
+    functions = newer.functions + tuple(f for f in older.functions if f.name not in known)
+    return Headers(functions, enumerations, {**older.typedefs, **newer.typedefs})
+
+
 def sizes(text: str, options: Sequence[str], types: Sequence[str], language: str = "c") -> dict[str, tuple[int, int]]:
     """Size and alignment in bytes of types. Raises ImportFailed."""
     lines = [f'  printf("%zu %zu\\n", sizeof({t}), _Alignof({t}));' for t in types]

@@ -46,6 +46,7 @@ class Rules:
     activity: Callable[[str], str | None]
     memory: Callable[[Declaration], Sequence[str]] = lambda f: ()  # what the call makes known or ends, as YAML
     not_failed: Callable[[str], int | None] = lambda name: None  # a code other than 0 that is no failure
+    exported: Callable[[str], str] = lambda name: name  # the symbol, where it is not the function's name
     never_fails: Callable[[str], bool] = lambda name: False  # what it returns tells of another call
     outputs: Callable[[str, Parameter], bool] = lambda name, p: False  # also an output, where the type does not tell
     inputs: Callable[[str, Parameter], bool] = lambda name, p: False  # no output, though the type looks like one
@@ -72,6 +73,8 @@ class _Types:
             return "void *"
         name = self.plain(spelled)
         spelled = spelled.replace("struct ", "").replace("enum ", "")
+        if "*" not in spelled:
+            spelled = spelled.replace("const ", "")
         if name in _BUILTIN or name in self.used:
             return spelled
         canonical = self.headers.typedefs.get(name, name)
@@ -164,7 +167,7 @@ def _function(f: Declaration, types: _Types, rules: Rules) -> list[str]:
     out = [f"- name: {rules.shown(f.name)}"]
     if rules.shown(f.name) != f.name:
         out += [f"  event: {f.name}"]
-    exports = [f.name] + ([rules.variants[f.name]] if f.name in rules.variants else [])
+    exports = [rules.exported(f.name)] + ([rules.variants[f.name]] if f.name in rules.variants else [])
     out += [f"  exports: [{', '.join(exports)}]"]
     returned = types.plain(f.returns)
     if types.enum_of(returned) == rules.error:

@@ -1,0 +1,559 @@
+// The HIP runtime API, by preloaded symbols. The wrappers are generated from the model; here is what they cannot know: device
+// time by pairs of events, names of kernels, and functions that are asked for by name.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "event_pairs.h"
+#include "hip_dispatch.h"
+#include "occatrace_core.h"
+#include "trampoline.h"
+
+namespace occatrace::hip {
+
+// Two sets of real functions: of the legacy default stream, and of the per-thread default stream (`…_spt`).
+static Dispatch targets[2];
+template <int I>
+const Dispatch &real() {
+  return targets[I];
+}
+
+// HIP's library calls some of its own functions by their symbols: those calls are its own business.
+static thread_local bool inside __attribute__((tls_model("initial-exec"))) = false;
+
+template <auto Wrap, auto Real, int I>
+struct Outer;
+template <class R, class... A, R (*Wrap)(A...), R (*Dispatch::*Real)(A...), int I>
+struct Outer<Wrap, Real, I> {
+  static R call(A... a) {
+    if (inside) return (real<I>().*Real)(a...);
+    inside = true;
+    struct Leave {
+      ~Leave() { inside = false; }
+    } leave;
+    return Wrap(a...);
+  }
+};
+
+}  // namespace occatrace::hip
+
+#define OCCATRACE_ENTRY(wrapper, function, variant) (&Outer<&wrapper<variant>, &Dispatch::function, variant>::call)
+#include "hip_slots.h"
+
+namespace occatrace::hip {
+
+namespace {
+
+using device::copy_kind;
+using device::Engine;
+using device::HandleMap;
+using device::Queue;
+using device::Work;
+
+const hipStream_t kPerThread = reinterpret_cast<hipStream_t>(uintptr_t{2});
+constexpr int kVersion6 = 60000000;
+
+int version = 0;         // of the runtime, as it says
+HandleMap kernel_names;  // hipFunction_t, host function → interned name
+
+// ---- structures of the headers, as far as they are read ----
+
+struct Dim3 {
+  uint32_t x, y, z;
+};
+const Dim3 &dim(const dim3 &d) { return reinterpret_cast<const Dim3 &>(d); }
+
+struct Extent {
+  size_t width, height, depth;
+  size_t volume() const { return width * height * depth; }
+};
+struct PitchedPtr {
+  void *at;
+  size_t pitch, xsize, ysize;
+};
+struct Copy3D {
+  hipArray_t from_array;
+  Extent from_position;
+  PitchedPtr from;
+  hipArray_t to_array;
+  Extent to_position;
+  PitchedPtr to;
+  Extent extent;
+  int kind;
+};
+struct CopyEnd {
+  size_t x, y;
+  int type;
+  const void *host;
+  const void *device;
+  hipArray_t array;
+  size_t pitch;
+};
+struct CopyParam2D {
+  CopyEnd from, to;
+  size_t width, height;
+};
+// Of drivers' copies; HIP 5 had narrower numbers.
+template <class Size>
+struct DriverCopyEnd {
+  Size x, y, z, level;
+  int type;
+  const void *host;
+  const void *device;
+  hipArray_t array;
+  Size pitch, height;
+};
+template <class Size>
+struct DriverCopy3D {
+  DriverCopyEnd<Size> from, to;
+  Size width, height, depth;
+};
+struct PointerAttributes {
+  int type;
+  int device;
+  void *device_pointer, *host_pointer;
+  int managed;
+  unsigned flags;
+  char room[64];  // for what newer versions add
+};
+
+// ---- device time ----
+
+// Until HIP 6 every call leaves its code as the thread's last error, ours too; what the program did last went well.
+hipError_t quietly(hipError_t code) {
+  if (code != 0 && real<0>().hipPeekAtLastError() == code) real<0>().hipGetLastError();
+  return code;
+}
+
+// What pairs of events need of the runtime.
+struct Runtime {
+  static constexpr const char *kName = "HIP";
+  static constexpr const char *kVendor = "AMD";
+  static constexpr hipError_t kNotReady = 600;
+  // A device is known by a place of its own.
+  struct Mark {
+    char room[16];
+  };
+  using Scope = const Mark *;
+  using Stream = hipStream_t;
+  using Event = hipEvent_t;
+
+  static Scope scope(int device) {
+    static constexpr int most = 256;
+    static const Mark marks[most] = {};
+    return device >= 0 && device < most ? &marks[device] : nullptr;
+  }
+  static Scope current() {
+    int device = -1;
+    return quietly(real<0>().hipGetDevice(&device)) == 0 ? scope(device) : nullptr;
+  }
+  static Scope scope_of(hipStream_t stream) {
+    if (reinterpret_cast<uintptr_t>(stream) <= 2 || real<0>().hipGetStreamDeviceId == nullptr) return current();
+    return scope(real<0>().hipGetStreamDeviceId(stream));
+  }
+  static bool enter(Scope scope, Scope *before) {
+    *before = current();
+    return *before != scope && select(scope);
+  }
+  static void leave(Scope before) { select(before); }
+  static int device() {
+    int device = 0;
+    real<0>().hipGetDevice(&device);
+    return device;
+  }
+  static std::string name(int device) {
+    char text[256] = "";
+    quietly(real<0>().hipDeviceGetName(text, sizeof text - 1, device));
+    return text;
+  }
+  static hipError_t create_stream(hipStream_t *stream) {
+    constexpr unsigned non_blocking = 1;
+    return quietly(real<0>().hipStreamCreateWithFlags(stream, non_blocking));
+  }
+  static hipError_t create_event(hipEvent_t *event) {
+    // The caches of the host need not be told of it.
+    static unsigned flags = 0x40000000;  // hipEventReleaseToDevice
+    const hipError_t code = quietly(real<0>().hipEventCreateWithFlags(event, flags));
+    if (code == 0 || flags == 0) return code;
+    flags = 0;
+    return quietly(real<0>().hipEventCreateWithFlags(event, flags));
+  }
+  static hipError_t record(hipEvent_t event, hipStream_t stream) { return quietly(real<0>().hipEventRecord(event, stream)); }
+  static hipError_t synchronize(hipEvent_t event) { return quietly(real<0>().hipEventSynchronize(event)); }
+  static hipError_t query(hipEvent_t event) { return quietly(real<0>().hipEventQuery(event)); }
+  static hipError_t elapsed(float *ms, hipEvent_t from, hipEvent_t to) {
+    return quietly(real<0>().hipEventElapsedTime(ms, from, to));
+  }
+  static void synchronize_all() { quietly(real<0>().hipDeviceSynchronize()); }
+  static bool capturing(hipStream_t stream) {
+    hipStreamCaptureStatus status = 0;
+    if (real<0>().hipStreamIsCapturing == nullptr) return true;
+    return quietly(real<0>().hipStreamIsCapturing(stream, &status)) != 0 || status != 0;
+  }
+
+ private:
+  static bool select(Scope scope) {
+    return scope != nullptr && quietly(real<0>().hipSetDevice(static_cast<int>(scope - Runtime::scope(0)))) == 0;
+  }
+};
+
+using Pairs = device::EventPairs<Runtime>;
+using Context = Pairs::Context;
+
+// ---- what each command is ----
+
+uint32_t named(const void *function, const char *text) {
+  const uint32_t name = occatrace_intern(text != nullptr ? text : "kernel of unknown name");
+  kernel_names.set(function, name);
+  return name;
+}
+uint32_t kernel_name(hipFunction_t function) {
+  if (const uint64_t known = kernel_names.get(function)) return static_cast<uint32_t>(known);
+  return named(function, real<0>().hipKernelNameRef != nullptr ? real<0>().hipKernelNameRef(function) : nullptr);
+}
+// Of a function on the host, by which compilers register a kernel (`__hipRegisterFunction`): HIP knows its name.
+uint32_t kernel_name(const void *function, hipStream_t stream) {
+  if (const uint64_t known = kernel_names.get(function)) return static_cast<uint32_t>(known);
+  const char *text = real<0>().hipKernelNameRefByPtr != nullptr ? real<0>().hipKernelNameRefByPtr(function, stream) : nullptr;
+  Dl_info info;
+  if (text == nullptr && dladdr(function, &info) != 0) text = info.dli_sname;
+  return named(function, text);
+}
+
+void launch(Work &work, uint32_t name, const Dim3 &blocks, const Dim3 &block) {
+  work.kind = OCCATRACE_KERNEL;
+  work.name = name;
+  work.block[0] = block.x;
+  work.block[1] = block.y;
+  work.block[2] = block.z;
+  work.grid[0] = blocks.x * block.x;
+  work.grid[1] = blocks.y * block.y;
+  work.grid[2] = blocks.z * block.z;
+}
+template <class Args>
+void launch_module(Work &work, const Args &a) {
+  launch(work, kernel_name(a.f), {a.gridDimX, a.gridDimY, a.gridDimZ}, {a.blockDimX, a.blockDimY, a.blockDimZ});
+}
+// Of functions that count the grid in work-items.
+template <class Args>
+void launch_items(Work &work, const Args &a) {
+  launch(work, kernel_name(a.f), {1, 1, 1}, {a.localWorkSizeX, a.localWorkSizeY, a.localWorkSizeZ});
+  work.grid[0] = a.globalWorkSizeX;
+  work.grid[1] = a.globalWorkSizeY;
+  work.grid[2] = a.globalWorkSizeZ;
+}
+
+// Kind of memory behind an address; what HIP does not know is the program's own.
+bool on_device(const void *address) {
+  PointerAttributes found = {};
+  const auto at = reinterpret_cast<hipPointerAttribute_t *>(&found);
+  if (quietly(real<0>().hipPointerGetAttributes(at, address)) != 0) return false;
+  return version < kVersion6 ? found.type != 0 : found.type > 1;
+}
+
+uint8_t kind_of(int kind, const void *to, const void *from) {
+  switch (kind) {
+    case 0: return OCCATRACE_HTOH;
+    case 1: return OCCATRACE_HTOD;
+    case 2: return OCCATRACE_DTOH;
+    case 4: return copy_kind(on_device(from), on_device(to));
+    default: return OCCATRACE_DTOD;
+  }
+}
+
+template <class End>
+bool end_on_device(const End &end) {
+  const int unified = version < kVersion6 ? 3 : 11;
+  const int host = version < kVersion6 ? 0 : 1;
+  return end.type == unified ? on_device(end.device) : end.type > host;
+}
+template <class Copy>
+void copy_of(Work &work, const Copy *copy, size_t depth) {
+  work.kind = copy_kind(end_on_device(copy->from), end_on_device(copy->to));
+  work.bytes = static_cast<size_t>(copy->width) * copy->height * depth;
+}
+void driver_copy(Work &work, const HIP_MEMCPY3D *parameters) {
+  if (version < kVersion6) {
+    const auto *copy = reinterpret_cast<const DriverCopy3D<unsigned> *>(parameters);
+    copy_of(work, copy, copy->depth);
+  } else {
+    const auto *copy = reinterpret_cast<const DriverCopy3D<size_t> *>(parameters);
+    copy_of(work, copy, copy->depth);
+  }
+}
+void copy_3d(Work &work, const void *parameters) {
+  const auto *copy = static_cast<const Copy3D *>(parameters);
+  work.kind = kind_of(copy->kind, copy->to.at, copy->from.at);
+  work.bytes = copy->extent.volume();
+}
+
+template <class Args>
+void describe(const Args &a, Work &work);
+
+// The launch that old programs prepare in pieces.
+struct Configured {
+  Dim3 blocks, block;
+  hipStream_t stream;
+};
+thread_local Configured configured;
+
+// A command's stream, where it is told; functions without one work in the default stream.
+template <class Args>
+auto stream_of(const Args &a, int) -> decltype(a.stream) {
+  return a.stream;
+}
+inline hipStream_t stream_of(const Args_hipLaunchByPtr &, int) { return configured.stream; }
+template <class Args>
+hipStream_t stream_of(const Args &, long) {
+  return nullptr;
+}
+template <int I>
+hipStream_t meant(hipStream_t stream) {
+  return I == 1 && stream == nullptr ? kPerThread : stream;
+}
+
+// Surrounds a command by two events.
+template <bool Waits>
+struct Enqueue : Always {
+  template <int I, class Args>
+  static void before(Call &call, Args &a) {
+    Pairs::begin(call, meant<I>(stream_of(a, 0)));
+  }
+  template <int I, class Args>
+  static void after(Call &call, Args &a) {
+    Pairs::end(call, meant<I>(stream_of(a, 0)), a.ret == 0, Waits, [&a](Work &work) { describe(a, work); });
+  }
+};
+
+}  // namespace
+
+#define OCCATRACE_COMMAND(function, waits, ...)              \
+  template <>                                                \
+  struct Hook<OCCATRACE_HIP_##function> : Enqueue<waits> {}; \
+  namespace {                                                \
+  template <>                                                \
+  void describe(const Args_##function &a, Work &work) {      \
+    __VA_ARGS__;                                             \
+  }                                                          \
+  }
+#define OCCATRACE_COPY(function, waits, what, size) OCCATRACE_COMMAND(function, waits, work.kind = what; work.bytes = size)
+
+OCCATRACE_COMMAND(hipLaunchKernel, false, launch(work, kernel_name(a.function_address, a.stream), dim(a.numBlocks), dim(a.dimBlocks)))
+OCCATRACE_COMMAND(hipExtLaunchKernel, false, launch(work, kernel_name(a.function_address, a.stream), dim(a.numBlocks), dim(a.dimBlocks)))
+OCCATRACE_COMMAND(hipLaunchCooperativeKernel, false, launch(work, kernel_name(a.f, a.stream), dim(a.gridDim), dim(a.blockDimX)))
+OCCATRACE_COMMAND(hipLaunchByPtr, false, launch(work, kernel_name(a.func, configured.stream), configured.blocks, configured.block))
+OCCATRACE_COMMAND(hipModuleLaunchKernel, false, launch_module(work, a))
+OCCATRACE_COMMAND(hipModuleLaunchCooperativeKernel, false, launch_module(work, a))
+OCCATRACE_COMMAND(hipExtModuleLaunchKernel, false, launch_items(work, a))
+OCCATRACE_COMMAND(hipExtModuleLaunchKernel_cxx, false, launch_items(work, a))
+OCCATRACE_COMMAND(hipHccModuleLaunchKernel, false, launch_items(work, a))
+OCCATRACE_COMMAND(hipGraphLaunch, false, work.kind = OCCATRACE_OTHER; work.name = occatrace_intern("graph"))
+
+OCCATRACE_COPY(hipMemcpy, true, kind_of(a.kind, a.dst, a.src), a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyAsync, false, kind_of(a.kind, a.dst, a.src), a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyWithStream, true, kind_of(a.kind, a.dst, a.src), a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyHtoD, true, OCCATRACE_HTOD, a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyHtoDAsync, false, OCCATRACE_HTOD, a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyDtoH, true, OCCATRACE_DTOH, a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyDtoHAsync, false, OCCATRACE_DTOH, a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyDtoD, false, OCCATRACE_DTOD, a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyDtoDAsync, false, OCCATRACE_DTOD, a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyPeer, false, OCCATRACE_DTOD, a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyPeerAsync, false, OCCATRACE_DTOD, a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyToSymbol, true, kind_of(a.kind, a.symbol, a.src), a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyToSymbolAsync, false, kind_of(a.kind, a.symbol, a.src), a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyFromSymbol, true, kind_of(a.kind, a.dst, a.symbol), a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyFromSymbolAsync, false, kind_of(a.kind, a.dst, a.symbol), a.sizeBytes)
+OCCATRACE_COPY(hipMemcpyAtoH, true, OCCATRACE_DTOH, a.count)
+OCCATRACE_COPY(hipMemcpyHtoA, true, OCCATRACE_HTOD, a.count)
+OCCATRACE_COPY(hipMemcpyAtoHAsync, false, OCCATRACE_DTOH, a.ByteCount)
+OCCATRACE_COPY(hipMemcpyHtoAAsync, false, OCCATRACE_HTOD, a.ByteCount)
+OCCATRACE_COPY(hipMemcpyAtoD, false, OCCATRACE_DTOD, a.ByteCount)
+OCCATRACE_COPY(hipMemcpyDtoA, false, OCCATRACE_DTOD, a.ByteCount)
+OCCATRACE_COPY(hipMemcpyAtoA, false, OCCATRACE_DTOD, a.ByteCount)
+OCCATRACE_COPY(hipMemcpyToArray, true, kind_of(a.kind, nullptr, a.src), a.count)
+OCCATRACE_COPY(hipMemcpyFromArray, true, kind_of(a.kind, a.dst, nullptr), a.count)
+OCCATRACE_COPY(hipMemcpy2D, true, kind_of(a.kind, a.dst, a.src), a.width * a.height)
+OCCATRACE_COPY(hipMemcpy2DAsync, false, kind_of(a.kind, a.dst, a.src), a.width * a.height)
+OCCATRACE_COPY(hipMemcpy2DToArray, true, kind_of(a.kind, a.dst, a.src), a.width * a.height)
+OCCATRACE_COPY(hipMemcpy2DToArrayAsync, false, kind_of(a.kind, a.dst, a.src), a.width * a.height)
+OCCATRACE_COPY(hipMemcpy2DFromArray, true, kind_of(a.kind, a.dst, a.src), a.width * a.height)
+OCCATRACE_COPY(hipMemcpy2DFromArrayAsync, false, kind_of(a.kind, a.dst, a.src), a.width * a.height)
+OCCATRACE_COPY(hipMemcpy2DArrayToArray, false, OCCATRACE_DTOD, a.width * a.height)
+OCCATRACE_COMMAND(hipMemcpy3D, true, copy_3d(work, a.p))
+OCCATRACE_COMMAND(hipMemcpy3DAsync, false, copy_3d(work, a.p))
+OCCATRACE_COMMAND(hipMemcpyParam2D, true, copy_of(work, reinterpret_cast<const CopyParam2D *>(a.pCopy), 1))
+OCCATRACE_COMMAND(hipMemcpyParam2DAsync, false, copy_of(work, reinterpret_cast<const CopyParam2D *>(a.pCopy), 1))
+OCCATRACE_COMMAND(hipDrvMemcpy2DUnaligned, true, copy_of(work, reinterpret_cast<const CopyParam2D *>(a.pCopy), 1))
+OCCATRACE_COMMAND(hipDrvMemcpy3D, true, driver_copy(work, a.pCopy))
+OCCATRACE_COMMAND(hipDrvMemcpy3DAsync, false, driver_copy(work, a.pCopy))
+
+OCCATRACE_COPY(hipMemset, false, OCCATRACE_FILL, a.sizeBytes)
+OCCATRACE_COPY(hipMemsetAsync, false, OCCATRACE_FILL, a.sizeBytes)
+OCCATRACE_COPY(hipMemsetD8, false, OCCATRACE_FILL, a.count)
+OCCATRACE_COPY(hipMemsetD8Async, false, OCCATRACE_FILL, a.count)
+OCCATRACE_COPY(hipMemsetD16, false, OCCATRACE_FILL, a.count * 2)
+OCCATRACE_COPY(hipMemsetD16Async, false, OCCATRACE_FILL, a.count * 2)
+OCCATRACE_COPY(hipMemsetD32, false, OCCATRACE_FILL, a.count * 4)
+OCCATRACE_COPY(hipMemsetD32Async, false, OCCATRACE_FILL, a.count * 4)
+OCCATRACE_COPY(hipMemset2D, false, OCCATRACE_FILL, a.width * a.height)
+OCCATRACE_COPY(hipMemset2DAsync, false, OCCATRACE_FILL, a.width * a.height)
+OCCATRACE_COPY(hipMemset3D, false, OCCATRACE_FILL, reinterpret_cast<const Extent &>(a.extent).volume())
+OCCATRACE_COPY(hipMemset3DAsync, false, OCCATRACE_FILL, reinterpret_cast<const Extent &>(a.extent).volume())
+OCCATRACE_COPY(hipMemPrefetchAsync, false, OCCATRACE_MIGRATE, a.count)
+
+// ---- streams, devices, captures ----
+
+namespace {
+
+// A call that waited for a stream.
+struct WaitsForStream : Always {
+  template <int I, class Args>
+  static void after(Call &call, Args &a) {
+    if (a.ret == 0) Pairs::harvest_stream(meant<I>(a.stream), call.self);
+  }
+};
+
+// All that is on the current device goes, our events too.
+struct ResetsDevice : Always {
+  template <int I, class Args>
+  static void before(Call &, Args &) {
+    const Runtime::Scope scope = Runtime::current();
+    Context *context = scope == nullptr ? nullptr : Pairs::find(scope);
+    if (context == nullptr) return;
+    Pairs::finish(*context);
+    Pairs::remove(*context);
+  }
+};
+
+}  // namespace
+
+template <>
+struct Hook<OCCATRACE_HIP_hipStreamBeginCapture> : Pairs::BeginsCapture {};
+template <>
+struct Hook<OCCATRACE_HIP_hipStreamBeginCaptureToGraph> : Pairs::BeginsCapture {};
+template <>
+struct Hook<OCCATRACE_HIP_hipStreamEndCapture> : Pairs::EndsCapture {};
+template <>
+struct Hook<OCCATRACE_HIP_hipDeviceSynchronize> : Pairs::Synchronizes {};
+template <>
+struct Hook<OCCATRACE_HIP_hipCtxSynchronize> : Pairs::Synchronizes {};
+template <>
+struct Hook<OCCATRACE_HIP_hipStreamSynchronize> : WaitsForStream {};
+template <>
+struct Hook<OCCATRACE_HIP_hipStreamDestroy> : Always {
+  template <int I>
+  static void before(Call &, Args_hipStreamDestroy &a) {
+    Queue *queue = Engine::instance().queue(a.stream);
+    if (queue == nullptr) return;
+    queue->harvest();
+    Engine::instance().retire(*queue);
+  }
+};
+template <>
+struct Hook<OCCATRACE_HIP_hipDeviceReset> : ResetsDevice {};
+template <>
+struct Hook<OCCATRACE_HIP_hipSetDevice> : Pairs::TakesScope {};
+template <>
+struct Hook<OCCATRACE_HIP_hipMalloc> : Pairs::TakesScope {};
+template <>
+struct Hook<OCCATRACE_HIP_hipStreamCreate> : Pairs::TakesScope {};
+template <>
+struct Hook<OCCATRACE_HIP_hipStreamCreateWithFlags> : Pairs::TakesScope {};
+template <>
+struct Hook<OCCATRACE_HIP_hipModuleLoad> : Pairs::TakesScope {};
+template <>
+struct Hook<OCCATRACE_HIP_hipModuleLoadData> : Pairs::TakesScope {};
+
+template <>
+struct Hook<OCCATRACE_HIP_hipMalloc3D> : NoHook {
+  template <int I>
+  static void result(Call &, Args_hipMalloc3D &a) {
+    if (a.ret == 0) a.address = reinterpret_cast<const PitchedPtr *>(a.pitchedDevPtr)->at;
+  }
+};
+template <>
+struct Hook<OCCATRACE_HIP_hipConfigureCall> : Always {
+  template <int I>
+  static void after(Call &, Args_hipConfigureCall &a) {
+    configured = {dim(a.gridDim), dim(a.blockDim), a.stream};
+  }
+};
+
+// ---- names ----
+
+template <>
+struct Hook<OCCATRACE_HIP_hipModuleGetFunction> : Always {
+  template <int I>
+  static void after(Call &, Args_hipModuleGetFunction &a) {
+    if (a.ret == 0) kernel_names.set(*a.function, occatrace_intern(a.kname));
+  }
+};
+
+// ---- functions asked for by name ----
+
+namespace {
+
+struct Known {
+  void *address;
+  void *ours;
+};
+std::vector<Known> &known() {
+  static auto *const all = new std::vector<Known>;
+  return *all;
+}
+
+// Ours for an address that HIP gave; what we do not know passes through.
+void *translated(void *address) {
+  const auto &all = known();
+  const auto found = std::lower_bound(all.begin(), all.end(), address, [](const Known &k, void *a) { return k.address < a; });
+  return found != all.end() && found->address == address ? found->ours : address;
+}
+
+}  // namespace
+
+template <>
+struct Hook<OCCATRACE_HIP_hipGetProcAddress> : Always {
+  template <int I>
+  static void result(Call &, Args_hipGetProcAddress &a) {
+    if (a.ret == 0 && a.pfn != nullptr && *a.pfn != nullptr) *a.pfn = translated(*a.pfn);
+  }
+};
+
+// ---- begin ----
+
+namespace {
+
+void after_fork_child() {
+  Pairs::after_fork_child();
+  kernel_names.unlock_after_fork();
+}
+
+occatrace_backend backend{"hip", Pairs::harvest, after_fork_child, nullptr};
+
+}  // namespace
+
+extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines *t) {
+  if (!load_events()) return;
+  for (const Slot &slot : slots) {
+    void *const original = t->original[slot.slot];
+    if (original == nullptr) continue;
+    std::memcpy(reinterpret_cast<char *>(&targets[slot.variant]) + slot.offset, &original, sizeof original);
+    t->slots[slot.slot] = slot.ours;
+    known().push_back({original, slot.ours});
+  }
+  std::sort(known().begin(), known().end(), [](const Known &a, const Known &b) { return a.address < b.address; });
+  if (real<0>().hipRuntimeGetVersion != nullptr) real<0>().hipRuntimeGetVersion(&version);
+  // A runtime so old that it lacks what events need keeps its calls; they are then recorded without device time.
+  const Dispatch &d = real<0>();
+  const bool able = d.hipGetDevice && d.hipSetDevice && d.hipDeviceGetName && d.hipStreamCreateWithFlags && d.hipEventCreateWithFlags &&
+                    d.hipEventRecord && d.hipEventQuery && d.hipEventSynchronize && d.hipEventElapsedTime && d.hipDeviceSynchronize &&
+                    d.hipPeekAtLastError && d.hipGetLastError && d.hipPointerGetAttributes;
+  Pairs::wanted = able && occatrace_mode() != OCCATRACE_TALLIES;
+  occatrace_backend_register(&backend);
+}
+
+}  // namespace occatrace::hip

@@ -1,0 +1,148 @@
+"""HIP calls and device work against what the programs did: counts, bytes, durations, order, memory, failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.hip.conftest import Run
+
+MS = 1_000_000
+KERNELS = "SELECT start_ns, end_ns, queue, name FROM activities WHERE kind = 'kernel' ORDER BY start_ns"
+
+
+def test_a_series_of_kernels_lies_end_to_end_on_one_track(traced: Run, cases: Path) -> None:
+    run = traced(cases, "series", "1000")
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+    rows = run.sql(
+        "SELECT start_ns, end_ns, gx, gy, lx, ly, queued_ns FROM activities"
+        " WHERE kind = 'kernel' AND name = '_Z4tickm' ORDER BY start_ns"
+    )
+    assert len(rows) == 1000
+    assert all(end - start >= MS for start, end, *_ in rows)
+    assert all(row[2:6] == (256, 4, 64, 2) for row in rows)
+    # No slice begins before the one before it has ended, nor before it was enqueued.
+    assert all(b[0] >= a[1] for a, b in zip(rows, rows[1:], strict=False))
+    assert all(row[0] >= row[6] for row in rows)
+    assert run.sql("SELECT count(DISTINCT queue), count(DISTINCT device) FROM activities") == [(1, 1)]
+    assert run.sql("SELECT name, vendor FROM devices") == [("Fake GPU 0", "AMD")]
+    assert run.sql("SELECT sum(calls), sum(failed) FROM call_stats WHERE function = 'hipLaunchKernel'") == [(1000, 0)]
+
+
+def test_overlapping_streams(traced: Run, cases: Path) -> None:
+    run = traced(cases, "overlap")
+    assert run.status == 0, run.stderr
+    first, second, third = run.sql(KERNELS)
+    lengths = sorted(end - start for start, end, *_ in (first, second))
+    assert lengths[0] >= 30 * MS and lengths[1] >= 60 * MS and third[1] - third[0] >= 20 * MS
+    assert first[2] != second[2] and third[2] in (first[2], second[2])
+    assert third[0] >= max(first[1], second[1])
+
+
+def test_every_way_to_launch(traced: Run, cases: Path) -> None:
+    run = traced(cases, "launches", options=("--report", "gpu_kern_sum", "--report", "kern_exec_sum"))
+    assert run.status == 0, run.stdout + run.stderr
+    for_each = run.stderr.split("(kern_exec_sum)")
+    assert len(for_each) == 2 and all("empty(unsigned long)" in text and "of_module" in text for text in for_each)
+    assert run.sql("SELECT name, gx // lx AS blocks FROM activities ORDER BY blocks") == [
+        *(("_Z5emptym", blocks) for blocks in (2, 3, 4, 5)),
+        *(("of_module", blocks) for blocks in (6, 7, 8, 9)),
+    ]
+    # The last of them is made of another one inside HIP: the program made one call.
+    assert run.sql(
+        "SELECT function, sum(calls) FROM call_stats WHERE function LIKE '%Launch%' GROUP BY 1 ORDER BY 1"
+    ) == [
+        ("hipExtLaunchKernel", 1),
+        ("hipExtModuleLaunchKernel", 1),
+        ("hipLaunchCooperativeKernel", 1),
+        ("hipLaunchKernel", 2),
+        ("hipModuleLaunchCooperativeKernel", 1),
+        ("hipModuleLaunchKernel", 2),
+    ]
+
+
+def test_copies_and_memory(traced: Run, cases: Path) -> None:
+    run = traced(cases, "copies", options=("--report", "gpu_mem_size_sum", "--report", "mem_leaks"))
+    assert run.status == 0, run.stdout + run.stderr
+    assert " HIP " in run.stderr and "hipMallocAsync" in run.stderr
+    assert run.sql("SELECT kind, count(*), sum(bytes) FROM activities GROUP BY kind ORDER BY kind") == [
+        ("DtoD", 2, 5000 + 70),
+        ("DtoH", 3, 300 + 400 + 7),
+        ("HtoD", 5, 1000 + 2000 + 11 + 60 + 200),
+        ("fill", 2, 800 + 4 * 900),
+        ("migrate", 1, 1000),
+    ]
+    # 10 GB/s and 2 µs is what the runtime takes for a copy.
+    assert run.sql("SELECT count(*) FROM activities WHERE kind != 'fill' AND end_ns - start_ns < 2000") == [(0,)]
+    assert run.sql("SELECT kind, bytes, function, free_function FROM allocations ORDER BY start_ns") == [
+        ("device", 1 << 20, "hipMalloc", "hipFree"),
+        ("device", 1 << 20, "hipMallocAsync", None),
+        ("managed", 1000, "hipMallocManaged", "hipFree"),
+        ("host", 1 << 20, "hipHostMalloc", "hipHostFree"),
+        ("wrapped", 5000, "hipHostRegister", "hipHostUnregister"),
+    ]
+
+
+def test_failures_have_names_and_an_answer_is_none(traced: Run, cases: Path) -> None:
+    run = traced(cases, "failures")
+    assert run.stdout == "2 500 9 600 700\ndone\n", run.stderr
+    assert run.sql("SELECT function, error FROM failures ORDER BY function") == [
+        ("hipLaunchKernel", "hipErrorInvalidConfiguration"),
+        ("hipMalloc", "hipErrorOutOfMemory"),
+        ("hipModuleGetFunction", "hipErrorNotFound"),
+        ("hipStreamSynchronize", "hipErrorIllegalAddress"),
+    ]
+    assert run.sql("SELECT sum(failed) FROM call_stats WHERE function IN ('hipStreamQuery', 'hipGetLastError')") == [
+        (0,)
+    ]
+
+
+def test_nothing_of_ours_goes_into_a_capture(traced: Run, cases: Path) -> None:
+    run = traced(cases, "graphs")
+    # What the runtime counted: three nodes, and no event of anybody's in them.
+    assert run.stdout == "3 0\ndone\n", run.stderr
+    assert run.sql("SELECT name, count(*) FROM activities GROUP BY name ORDER BY name") == [
+        ("_Z4tickm", 1),
+        ("graph", 5),
+    ]
+    assert run.sql("SELECT min(end_ns - start_ns) >= 3000000 FROM activities WHERE name = 'graph'") == [(True,)]
+
+
+def test_events_are_bounded_and_the_last_error_stays_the_programs(traced: Run, cases: Path) -> None:
+    run = traced(cases, "many", "8000")
+    # Live events after each half, and how often a launch that went well left an error behind.
+    first, second, errors = map(int, run.stdout.splitlines()[0].split())
+    assert first == second < 2000
+    assert errors == 0
+    assert run.sql("SELECT count(*) FROM activities WHERE name = '_Z5emptym'") == [(16600,)]
+    assert run.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+def test_the_mode_of_tallies_leaves_streams_alone(traced: Run, cases: Path) -> None:
+    run = traced(cases, "many", "500", options=("-m", "tally"))
+    assert run.stdout.splitlines()[0] == "0 0 0", run.stderr
+    assert run.sql("SELECT sum(calls) FROM call_stats WHERE function = 'hipLaunchKernel'") == [(1601,)]
+    assert run.sql("SELECT count(*) FROM activities") == [(0,)]
+
+
+def test_each_thread_has_a_default_stream_of_its_own(traced: Run, cases: Path) -> None:
+    run = traced(cases, "threads")
+    assert run.status == 0, run.stdout + run.stderr
+    assert run.sql("SELECT queue, count(*), count(DISTINCT thread) FROM activities GROUP BY queue ORDER BY queue") == [
+        (queue, 50, 1) for queue in range(1, 5)
+    ]
+
+
+def test_a_streams_device_is_its_own(traced: Run, cases: Path) -> None:
+    run = traced(cases, "devices")
+    assert run.stdout == "1\ndone\n", run.stderr  # the device that the program had chosen
+    assert run.sql(
+        "SELECT d.name, count(*), count(DISTINCT queue) FROM activities a JOIN devices d USING (device) GROUP BY d.name ORDER BY 1"
+    ) == [("Fake GPU 0", 1, 1), ("Fake GPU 1", 2, 2)]
+
+
+def test_a_crash_amid_work_leaves_what_had_finished(traced: Run, cases: Path) -> None:
+    run = traced(cases, "crash")
+    assert run.status == 134
+    ((count,),) = run.sql("SELECT count(*) FROM activities WHERE kind = 'kernel'")
+    assert 5 <= count < 1005
+    assert run.sql("SELECT exit FROM processes") == [("abort",)]

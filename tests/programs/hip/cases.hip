@@ -1,0 +1,225 @@
+// Programs on the HIP runtime API that know their own truth; `cases NAME` runs one of them. Compiled for the host alone: what
+// the kernels do is the stand-in's business (tests/fakes/hip), by their names.
+#include <dlfcn.h>
+#include <hip/hip_ext.h>
+#include <hip/hip_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+// Of later versions than the headers.
+extern "C" hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t f, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,
+                                                       unsigned block_z, unsigned shared, hipStream_t stream, void **parameters);
+
+__global__ void tick(uint64_t) {}
+__global__ void empty(uint64_t) {}
+__global__ void spin_long(uint64_t) {}
+__global__ void fault_address(uint64_t) {}
+
+#define OK(call)                                          \
+  do {                                                    \
+    const hipError_t code_ = (call);                      \
+    if (code_ != hipSuccess) {                            \
+      printf("%s: %d\n", #call, static_cast<int>(code_)); \
+      exit(3);                                            \
+    }                                                     \
+  } while (0)
+
+static long counted(const char *what) {
+  const auto count = reinterpret_cast<long (*)()>(dlsym(RTLD_DEFAULT, what));
+  return count == nullptr ? -1 : count();
+}
+
+static hipStream_t stream(unsigned flags = hipStreamNonBlocking) {
+  hipStream_t made;
+  OK(hipStreamCreateWithFlags(&made, flags));
+  return made;
+}
+
+static void series(int count) {
+  const hipStream_t s = stream();
+  for (int i = 0; i < count; ++i) tick<<<dim3(4, 2), dim3(64, 2), 0, s>>>(0);
+  OK(hipStreamSynchronize(s));
+}
+
+static void overlap() {
+  const hipStream_t a = stream(), b = stream();
+  // 60 ms; 30 ms that begin meanwhile; and 20 ms after both.
+  spin_long<<<1, 64, 0, a>>>(60000000);
+  spin_long<<<1, 64, 0, b>>>(30000000);
+  OK(hipStreamSynchronize(a));
+  OK(hipStreamSynchronize(b));
+  spin_long<<<1, 64, 0, b>>>(20000000);
+  OK(hipDeviceSynchronize());
+}
+
+// All ways to launch the same.
+static void launches() {
+  const hipStream_t s = stream();
+  hipModule_t module;
+  OK(hipModuleLoadData(&module, "kernel of_module 2000\n"));
+  hipFunction_t f;
+  OK(hipModuleGetFunction(&f, module, "of_module"));
+  uint64_t zero = 0;
+  void *args[] = {&zero};
+  empty<<<2, 64, 0, s>>>(0);
+  OK(hipLaunchKernel(reinterpret_cast<const void *>(&empty), dim3(3), dim3(64), args, 0, s));
+  OK(hipExtLaunchKernel(reinterpret_cast<const void *>(&empty), dim3(4), dim3(64), args, 0, s, nullptr, nullptr, 0));
+  OK(hipLaunchCooperativeKernel(reinterpret_cast<const void *>(&empty), dim3(5), dim3(64), args, 0, s));
+  OK(hipModuleLaunchKernel(f, 6, 1, 1, 64, 1, 1, 0, s, args, nullptr));
+  size_t size = sizeof zero;
+  void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, &zero, HIP_LAUNCH_PARAM_BUFFER_SIZE, &size, HIP_LAUNCH_PARAM_END};
+  OK(hipModuleLaunchKernel(f, 7, 1, 1, 64, 1, 1, 0, s, nullptr, extra));
+  OK(hipExtModuleLaunchKernel(f, 8 * 64, 1, 1, 64, 1, 1, 0, s, args, nullptr, nullptr, nullptr, 0));
+  OK(hipModuleLaunchCooperativeKernel(f, 9, 1, 1, 64, 1, 1, 0, s, args));
+  OK(hipStreamSynchronize(s));
+}
+
+static void copies() {
+  const hipStream_t s = stream();
+  const size_t n = 1 << 20;
+  char *x, *y, *managed;
+  void *pinned;
+  OK(hipMalloc(reinterpret_cast<void **>(&x), n));
+  OK(hipMallocAsync(reinterpret_cast<void **>(&y), n, s));
+  OK(hipMallocManaged(reinterpret_cast<void **>(&managed), 1000, hipMemAttachGlobal));
+  OK(hipHostMalloc(&pinned, n, hipHostMallocMapped));
+  std::vector<char> pageable(n), registered(5000);
+  OK(hipHostRegister(registered.data(), 5000, hipHostRegisterDefault));
+  OK(hipMemcpy(x, pageable.data(), 1000, hipMemcpyHostToDevice));
+  OK(hipMemcpyAsync(x, pinned, 2000, hipMemcpyHostToDevice, s));
+  OK(hipMemcpyHtoD(x, pageable.data(), 11));
+  OK(hipMemcpy(pageable.data(), x, 300, hipMemcpyDeviceToHost));
+  OK(hipMemcpyDtoHAsync(pinned, x, 400, s));
+  OK(hipMemcpyDtoDAsync(y, x, 5000, s));
+  OK(hipMemcpyPeerAsync(y, 0, x, 0, 70, s));
+  // Of addresses alone.
+  OK(hipMemcpyAsync(y, pinned, 60, hipMemcpyDefault, s));
+  OK(hipMemcpyAsync(pageable.data(), y, 7, hipMemcpyDefault, s));
+  OK(hipMemcpy2D(y, 100, pageable.data(), 200, 50, 4, hipMemcpyHostToDevice));
+  OK(hipMemsetAsync(x, 1, 800, s));
+  OK(hipMemsetD32Async(x, 1, 900, s));
+  OK(hipMemPrefetchAsync(managed, 1000, 0, s));
+  OK(hipStreamSynchronize(s));
+  OK(hipFree(x));  // y is leaked
+  OK(hipHostUnregister(registered.data()));
+  OK(hipHostFree(pinned));
+  OK(hipFree(managed));
+}
+
+static void failures() {
+  void *x;
+  const int memory = hipMalloc(&x, size_t{1} << 40);
+  hipModule_t module;
+  OK(hipModuleLoadData(&module, "kernel one\n"));
+  hipFunction_t f;
+  const int name = hipModuleGetFunction(&f, module, "not_there");
+  empty<<<1, 4096>>>(0);
+  const int configuration = hipGetLastError();
+  const hipStream_t s = stream();
+  spin_long<<<1, 64, 0, s>>>(30000000);
+  const int query = hipStreamQuery(s);
+  OK(hipStreamSynchronize(s));
+  fault_address<<<1, 64, 0, s>>>(0);
+  const int sync = hipStreamSynchronize(s);
+  printf("%d %d %d %d %d\n", memory, name, configuration, query, sync);
+}
+
+static void graphs() {
+  const hipStream_t s = stream();
+  tick<<<1, 64, 0, s>>>(0);
+  OK(hipStreamBeginCapture(s, hipStreamCaptureModeGlobal));
+  for (int i = 0; i < 3; ++i) tick<<<1, 64, 0, s>>>(0);
+  hipGraph_t graph;
+  OK(hipStreamEndCapture(s, &graph));
+  size_t nodes = 0;
+  OK(hipGraphGetNodes(graph, nullptr, &nodes));
+  hipGraphExec_t exec;
+  OK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
+  for (int i = 0; i < 5; ++i) OK(hipGraphLaunch(exec, s));
+  OK(hipStreamSynchronize(s));
+  printf("%zu %ld\n", nodes, counted("fake_hip_captured_events"));
+}
+
+// The last error is the program's own, however often ours ask for what is not ready.
+static void many(int count) {
+  const hipStream_t s = stream();
+  long after[2];
+  int errors = 0;
+  for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < count; ++i) {
+      empty<<<1, 64, 0, s>>>(0);
+      errors += hipGetLastError() != hipSuccess;
+      if (i % 100 == 99) OK(hipStreamSynchronize(s));
+    }
+    after[half] = counted("fake_hip_live_events");
+  }
+  // Work that is long under way when its queue is looked at.
+  spin_long<<<1, 64, 0, s>>>(50000000);
+  for (int i = 0; i < 600; ++i) {
+    empty<<<1, 64, 0, s>>>(0);
+    errors += hipPeekAtLastError() != hipSuccess;
+  }
+  OK(hipStreamSynchronize(s));
+  printf("%ld %ld %d\n", after[0], after[1], errors);
+}
+
+static void threads() {
+  std::vector<std::thread> all;
+  for (int t = 0; t < 4; ++t) {
+    all.emplace_back([] {
+      for (int i = 0; i < 50; ++i) empty<<<1, 64, 0, hipStreamPerThread>>>(0);
+      OK(hipStreamSynchronize(hipStreamPerThread));
+    });
+  }
+  for (std::thread &t : all) t.join();
+}
+
+// A stream belongs to its device, whichever is the thread's at the moment.
+static void devices() {
+  std::vector<hipStream_t> streams;
+  for (int ordinal = 0; ordinal < 2; ++ordinal) {
+    OK(hipSetDevice(ordinal));
+    streams.push_back(stream());
+  }
+  OK(hipSetDevice(0));
+  tick<<<1, 64, 0, streams[0]>>>(0);
+  tick<<<1, 64, 0, streams[1]>>>(0);
+  OK(hipSetDevice(1));
+  tick<<<1, 64>>>(0);
+  int now = -1;
+  OK(hipStreamSynchronize(streams[0]));
+  OK(hipStreamSynchronize(streams[1]));
+  OK(hipDeviceSynchronize());
+  OK(hipGetDevice(&now));
+  printf("%d\n", now);
+}
+
+static void crash() {
+  const hipStream_t s = stream();
+  for (int i = 0; i < 5; ++i) tick<<<1, 64, 0, s>>>(0);
+  OK(hipStreamSynchronize(s));
+  for (int i = 0; i < 1000; ++i) tick<<<1, 64, 0, s>>>(0);
+  abort();
+}
+
+int main(int argc, char **argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  const int count = argc > 2 ? atoi(argv[2]) : 0;
+  if (name == "series") series(count);
+  else if (name == "overlap") overlap();
+  else if (name == "launches") launches();
+  else if (name == "copies") copies();
+  else if (name == "failures") failures();
+  else if (name == "graphs") graphs();
+  else if (name == "many") many(count);
+  else if (name == "threads") threads();
+  else if (name == "devices") devices();
+  else if (name == "crash") crash();
+  else return 2;
+  puts("done");
+  return 0;
+}

@@ -1,0 +1,197 @@
+"""What the calls of the HIP runtime API mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+from .clang import Declaration, Headers, Parameter, merged, read
+from .writer import Rules
+
+# What hip_ext.h declares for C++ only; until HIP 6 under the names that C++ gives them.
+_LAUNCH = """(hipFunction_t f, uint32_t globalWorkSizeX, uint32_t globalWorkSizeY, uint32_t globalWorkSizeZ,
+    uint32_t localWorkSizeX, uint32_t localWorkSizeY, uint32_t localWorkSizeZ, size_t sharedMemBytes, hipStream_t stream,
+    void **kernelParams, void **extra, hipEvent_t startEvent, hipEvent_t stopEvent"""
+TEXT = f"""#include <hip/hip_runtime_api.h>
+hipError_t hipExtModuleLaunchKernel{_LAUNCH}, uint32_t flags);
+hipError_t hipExtModuleLaunchKernel_cxx{_LAUNCH}, uint32_t flags);
+hipError_t hipHccModuleLaunchKernel{_LAUNCH});
+"""
+_EXPORTED = {
+    "hipExtModuleLaunchKernel_cxx": "_Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j",
+    "hipHccModuleLaunchKernel": "_Z24hipHccModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_",
+}
+
+HEAD = """\
+# The HIP runtime API: what the calls of hip_runtime_api.h mean, of HIP 5.2 to 6.3 together. Written by
+# tools/import_headers.py hip, which holds the rules; this file is what the generator reads. The names are facts of the
+# headers; structures are declared by their size only.
+#
+# anchor     a symbol that only HIP's library has: our functions are found where it is loaded
+# exports    the names that a program calls: the function, and where there is one, the same for the per-thread default stream
+# event      the versioned name, where it is not the shown one
+# failed     `except`: a code other than 0 that is an answer and no failure (hipErrorNotReady)
+"""
+
+# Recorded as events by default; everything else is counted.
+_EVENTS = re.compile(
+    r"hip(Init$|DeviceSynchronize|DeviceReset|DevicePrimaryCtx(Retain|Release|Reset)|Ctx(Create|Destroy|Synchronize)"
+    r"|(Ctx|Device)(Enable|Disable)Peer|Module(Load|Unload|Launch)|(Ext|Hcc|ExtModule|HccModule)?Launch|(Ext)?Malloc"
+    r"|Host(Malloc|Alloc|Free|Register|Unregister)|ExtHostAlloc|Free|(Drv)?Memcpy|Memset"
+    r"|Mem(Alloc|Create|Release|Map|Unmap|AddressReserve|AddressFree|Prefetch|Advise|Pool(Create|Destroy|TrimTo|SetAccess))"
+    r"|(Array|Array3D|MipmappedArray)(Create|Destroy)|(Ext)?StreamCreate"
+    r"|Stream(Destroy|Synchronize|WaitEvent|BeginCapture|EndCapture|AddCallback|WriteValue|WaitValue|BatchMemOp|AttachMemAsync)"
+    r"|Event(Create|Destroy|Synchronize|Record)|Graph(Instantiate|Launch|Exec(Destroy|Update)|Create|Destroy$|Upload)"
+    r"|Ipc(Open|Close)|Profiler|SignalExternal|WaitExternal|ImportExternal|DestroyExternal)"
+)
+_BLOCKING = re.compile(
+    r"hip(DeviceSynchronize|CtxSynchronize|StreamSynchronize|EventSynchronize|DeviceReset|ModuleLoad|Memcpy|DrvMemcpy|Free$"
+    r"|DevicePrimaryCtxRetain|CtxDestroy)"
+)
+_ACTIVITY = (
+    (
+        r"hip(Launch(CooperativeKernel|Kernel|ByPtr)|ExtLaunchKernel|(Ext|Hcc)?ModuleLaunch(Cooperative)?Kernel)(_cxx)?$",
+        "kernel",
+    ),
+    (r"hipMemcpyHto[DA]", "HtoD"),
+    (r"hipMemcpy[DA]toH", "DtoH"),
+    (r"hipMemcpy[DA]to[DA]|hipMemcpyPeer|hipMemcpy2DArrayToArray", "DtoD"),
+    (r"hip(Drv)?Memcpy", "copy"),
+    (r"hipMemset", "fill"),
+    (r"hipMemPrefetchAsync", "migrate"),
+    (r"hipGraphLaunch", "other"),
+)
+_BYTES = ("sizeBytes", "ByteCount", "count", "size", "asked")
+_MOVES = re.compile(
+    r"hip((Drv)?Memcpy(?!2D|3D|Param)|(Ext)?Malloc(?!3DArray|Array|Mipmapped)|Host(Malloc|Alloc|Register)|ExtHostAlloc"
+    r"|Mem(AllocHost|Create|Prefetch|Advise|Map$|AddressReserve))"
+)
+_ARRAYS = re.compile(r"(s|List|Array|[dD]ependencies|options|optionValues|nodes|from|to|edges|cuMask)$")
+_SINGLE = re.compile(r"(count|bytes|flags|num\w+|pCaptureStatus|captureStatus_out|value\w*|\w*[aA]ttributes)$")
+_ADDRESS_OUTPUTS = re.compile(
+    r"hip((Ext)?Malloc|Host(Malloc|Alloc|GetDevicePointer)|ExtHostAlloc|MemAllocHost|MemAddressReserve)"
+)
+
+# The arguments of address and size, and the kind of memory.
+_ALLOCATES = {
+    "hipMalloc": ("ptr", "size", "device"),
+    "hipExtMallocWithFlags": ("ptr", "sizeBytes", "device"),
+    "hipMallocPitch": ("ptr", "asked", "device"),
+    "hipMemAllocPitch": ("dptr", "asked", "device"),
+    "hipMalloc3D": ("address", "asked", "device"),
+    "hipMallocManaged": ("dev_ptr", "size", "managed"),
+    "hipMallocAsync": ("dev_ptr", "size", "device"),
+    "hipMallocFromPoolAsync": ("dev_ptr", "size", "device"),
+    "hipHostMalloc": ("ptr", "size", "host"),
+    "hipHostAlloc": ("ptr", "size", "host"),
+    "hipExtHostAlloc": ("ptr", "size", "host"),
+    "hipMallocHost": ("ptr", "size", "host"),
+    "hipMemAllocHost": ("ptr", "size", "host"),
+    "hipHostRegister": ("hostPtr", "sizeBytes", "wrapped"),
+}
+_EXTENT = "reinterpret_cast<const size_t *>(&extent)"
+_ASKED = {
+    "hipMallocPitch": "width * height",
+    "hipMemAllocPitch": "widthInBytes * height",
+    "hipMalloc3D": f"{_EXTENT}[0] * {_EXTENT}[1] * {_EXTENT}[2]",
+}
+_FREES = {
+    "hipFree": "ptr",
+    "hipFreeAsync": "dev_ptr",
+    "hipHostFree": "ptr",
+    "hipFreeHost": "ptr",
+    "hipHostUnregister": "hostPtr",
+}
+
+
+def _memory(f: Declaration) -> list[str]:
+    base = _shown(f.name)
+    if base in _FREES:
+        return [f"frees: {{handle: {_FREES[base]}}}"]
+    if base.startswith("hipModuleLoad"):
+        return ["compiles: true"]
+    if base not in _ALLOCATES:
+        return []
+    handle, size, kind = _ALLOCATES[base]
+    lines = [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope}}", "extra:"]
+    if handle == "address":
+        lines += ['- {name: address, type: "void *", value: "nullptr", doc: "of the memory, out of pitchedDevPtr"}']
+    if size == "asked":
+        lines += [
+            f'- {{name: asked, type: size_t, value: "{_ASKED[base]}", doc: "as asked for, without the padding of rows"}}'
+        ]
+    return [
+        *lines,
+        '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}',
+    ]
+
+
+def _skip(f: Declaration) -> bool:
+    # What belongs to graphics; the interface of profilers; the anchor; and a structure as the result.
+    return bool(
+        re.match(
+            r"hip(GL|Graphics|(Register|Remove)(Api|Activity)Callback|ApiName$|CreateChannelDesc$|(Create|Destroy)SurfaceObject)",
+            f.name,
+        )
+    )
+
+
+def _shown(name: str) -> str:
+    return re.sub(r"(_v\d+|_cxx|R0\d+)$", "", name)
+
+
+def _level(name: str) -> tuple[str, str]:
+    return ("event" if _EVENTS.match(name) else "tally"), "tally"
+
+
+def _bytes(f: Declaration) -> str | None:
+    if not _MOVES.match(f.name):
+        return None
+    names = {p.name for p in f.parameters if "*" not in p.spelled} | ({"asked"} if _shown(f.name) in _ASKED else set())
+    return next((name for name in _BYTES if name in names), None)
+
+
+def _activity(name: str) -> str | None:
+    base = _shown(name)
+    return next((kind for pattern, kind in _ACTIVITY if re.match(pattern, base)), None)
+
+
+def _inputs(name: str, p: Parameter) -> bool:
+    return bool(_ARRAYS.search(p.name)) and not _SINGLE.match(p.name)
+
+
+def _outputs(name: str, p: Parameter) -> bool:
+    return p.spelled == "void **" and bool(_ADDRESS_OUTPUTS.match(name))
+
+
+def load(includes: Sequence[Path]) -> tuple[Headers, Rules]:
+    """What the headers of all versions declare, the newest first, and what the calls mean."""
+    options = [(f"-I{include}", "-D__HIP_PLATFORM_AMD__") for include in includes]
+    headers = reduce(merged, (read(TEXT, each, "hip") for each in options))
+    names = {f.name for f in headers.functions}
+    rules = Rules(
+        api="hip",
+        title="HIP",
+        head=HEAD,
+        text=TEXT,
+        options=options[0],
+        prefix="hip",
+        error="hipError_t",
+        top={"anchor": "hipApiName", "preload": "{variants: 2}"},
+        skip=_skip,
+        shown=_shown,
+        exported=lambda name: _EXPORTED.get(name, name),
+        variants={name: f"{name}_spt" for name in names if f"{name}_spt" in names},
+        level=_level,
+        blocking=lambda name: bool(_BLOCKING.match(name)) and "Async" not in name and "MultiDevice" not in name,
+        bytes=_bytes,
+        activity=_activity,
+        memory=_memory,
+        not_failed=lambda name: 600 if _shown(name) in ("hipStreamQuery", "hipEventQuery") else None,
+        never_fails=lambda name: bool(re.match(r"hip(Ext)?(Get|PeekAt)LastError$", name)),
+        outputs=_outputs,
+        inputs=_inputs,
+    )
+    return headers, rules
