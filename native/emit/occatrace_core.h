@@ -117,6 +117,13 @@ static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t s
   t->count++;
 }
 
+/* Wants to know of each call that launches, copies, allocates or builds, in its thread before it is made; NULL: nobody does. */
+extern OCCATRACE_EXPORT void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq);
+static inline void occatrace_calling(struct occatrace_thread *self, uint32_t call_seq) {
+  void (*const told)(struct occatrace_thread *, uint32_t) = __atomic_load_n(&occatrace_on_call, __ATOMIC_RELAXED);
+  if (__builtin_expect(told != NULL, 0)) told(self, call_seq);
+}
+
 /* A failed call and why: `code` is the value that tells it, `text` an interned message or 0, `call_seq` the number of its
  * event or OCCATRACE_NO_RUN. Errors are rare; a function that fails all the time is noted 1000 times. */
 OCCATRACE_EXPORT void occatrace_failure(uint32_t slot, uint32_t call_seq, int64_t code, uint32_t text);

@@ -1,0 +1,108 @@
+/* What the files of the Python backend share: the functions of CPython that they use, found in the process, and the thread. */
+#ifndef OCCATRACE_PYTHON_H
+#define OCCATRACE_PYTHON_H
+#include "occatrace_core.h"
+#include "python_events.h"
+
+typedef struct _object PyObject;
+typedef PyObject *(*python_function)(PyObject *self, PyObject *const *args, ptrdiff_t count);
+
+/* In the order of the model's call_kind. */
+enum python_kind {
+  PYTHON_START = 1, PYTHON_IMPORT = 2, PYTHON_BORDER = 3, PYTHON_FUNCTION = 4, PYTHON_RESUMPTION = 5, PYTHON_RUN = 6,
+  PYTHON_FINALIZE = 7
+};
+
+#define PYTHON_FUNCTIONS(X)                                                                                  \
+  X(int, PySys_AddAuditHook, (int (*)(const char *, PyObject *, void *), void *))                            \
+  X(const char *, Py_GetVersion, (void))                                                                     \
+  X(PyObject *, PyImport_GetModuleDict, (void))                                                              \
+  X(PyObject *, PyDict_GetItemString, (PyObject *, const char *))                                            \
+  X(int, PyDict_SetItemString, (PyObject *, const char *, PyObject *))                                       \
+  X(PyObject *, PyDict_New, (void))                                                                          \
+  X(PyObject *, PyObject_GetAttrString, (PyObject *, const char *))                                          \
+  X(int, PyObject_SetAttrString, (PyObject *, const char *, PyObject *))                                     \
+  X(PyObject *, PyCFunction_NewEx, (void *, PyObject *, PyObject *))                                         \
+  X(const char *, PyUnicode_AsUTF8, (PyObject *))                                                            \
+  X(PyObject *, PyUnicode_FromString, (const char *))                                                        \
+  X(PyObject *, PyLong_FromLong, (long))                                                                     \
+  X(long, PyLong_AsLong, (PyObject *))                                                                       \
+  X(PyObject *, PyErr_Occurred, (void))                                                                      \
+  X(void, PyErr_Clear, (void))                                                                               \
+  X(void, PyErr_Print, (void))                                                                               \
+  X(void, PyErr_SetString, (PyObject *, const char *))                                                       \
+  X(void, PyErr_Fetch, (PyObject **, PyObject **, PyObject **))                                              \
+  X(void, PyErr_Restore, (PyObject *, PyObject *, PyObject *))                                               \
+  X(void, Py_IncRef, (PyObject *))                                                                           \
+  X(void, Py_DecRef, (PyObject *))                                                                           \
+  X(int, PyGILState_Check, (void))                                                                           \
+  X(void *, PyGILState_GetThisThreadState, (void))                                                           \
+  X(PyObject *, PyEval_GetFrame, (void))                                                                     \
+  X(PyObject *, PyEval_GetBuiltins, (void))                                                                  \
+  X(void, PyEval_SetProfile, (int (*)(PyObject *, PyObject *, int, PyObject *), PyObject *))                 \
+  X(PyObject *, PyFunction_GetCode, (PyObject *))                                                            \
+  X(PyObject *, PyMethod_Function, (PyObject *))                                                             \
+  X(PyObject *, PyFrame_GetCode, (PyObject *))                                                               \
+  X(int, PyCode_Addr2Line, (PyObject *, int))                                                                \
+  X(PyObject *, Py_CompileString, (const char *, const char *, int))
+
+/* CPython's functions, not those of ours that stand before them. */
+struct python {
+#define X(result, name, parameters) result(*name) parameters;
+  PYTHON_FUNCTIONS(X)
+#undef X
+  PyObject *(*PyObject_CallFunctionObjArgs)(PyObject *, ...);
+  PyObject *(*PyEval_EvalCode)(PyObject *, PyObject *, PyObject *);
+  PyObject *none;
+  void *function_type, *method_type, *builtin_type, *code_type, *type_type;
+  int minor; /* of version 3 */
+  int embedded; /* by a program that called Py_Initialize */
+};
+extern __attribute__((visibility("hidden"))) struct python py;
+
+/* Where they are found: libpython, where it was loaded for its user alone. */
+extern __attribute__((visibility("hidden"))) void *python_home;
+
+/* What runs, or is imported, in a thread. */
+struct python_open {
+  uint64_t start, inner;
+  uint32_t number;
+  uint32_t name, source, line; /* of functions */
+  const void *code;
+  uint8_t kind;
+};
+struct python_thread {
+  uint32_t tid;
+  uint32_t border; /* calls from outside in flight */
+  uint32_t used, room;
+  struct python_open *open;
+};
+__attribute__((visibility("hidden"))) struct python_thread *python_thread(void);
+/* Begins something in the thread; NULL without memory. `end` writes it; `text` is its name where it was not interned before. */
+__attribute__((visibility("hidden"))) struct python_open *python_begin(struct python_thread *t, enum python_kind kind);
+__attribute__((visibility("hidden"))) void python_end(struct python_thread *t, const char *text, int failed);
+/* Loads the provider; 0 when the process runs untraced. */
+__attribute__((visibility("hidden"))) int python_start_events(void);
+extern __attribute__((visibility("hidden"))) const struct occatrace_python_events *python_events;
+/* The interpreter has started, by a program that embeds it, or as a program. */
+__attribute__((visibility("hidden"))) void python_ready(uint64_t start);
+/* Installs the audit hook, by which the start of the interpreter is seen; once. */
+__attribute__((visibility("hidden"))) void python_watch(void);
+
+/* Texts of a code object, interned; without the GIL only what can be read without it. */
+struct python_code {
+  const void *code;
+  const void *name, *file; /* the objects: another code may come to the same address */
+  uint32_t name_id, source_id, line;
+  uint8_t wanted; /* by --python functions */
+};
+__attribute__((visibility("hidden"))) struct python_code *python_code(const void *code);
+/* `on_call` of the core: notes where the calling thread is in Python. */
+__attribute__((visibility("hidden"))) void python_line(struct occatrace_thread *self, uint32_t call_seq);
+/* The places of the thread's own stack as "address:line ...", for the check of the layout. */
+__attribute__((visibility("hidden"))) int python_stack_text(char *text, size_t room);
+__attribute__((visibility("hidden"))) int python_layout_known(void);
+__attribute__((visibility("hidden"))) void python_stack_forked(void);
+/* Which functions --python functions wants: patterns, or the program's own, which are not below these folders. */
+__attribute__((visibility("hidden"))) void python_want(const char *patterns, const char *foreign);
+#endif

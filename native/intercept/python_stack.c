@@ -1,0 +1,268 @@
+/* Where a thread is in Python: its stack, read from its frames as they lie in memory, and the texts of code objects.
+ *
+ * Only the thread's own stack is read, which nobody else changes, so this needs no GIL: many calls that matter most (blocking
+ * copies) are made after it was given up. CPython's functions would make a frame object for each frame. Where the layout is
+ * not one that is known, and confirmed by a look at a known stack (occatrace/_inside.py), nothing is read. */
+#include <dlfcn.h>
+#include <fnmatch.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "python.h"
+
+enum { DEEPEST = 16 };
+
+/* Offsets in bytes, of release builds on 64-bit machines; the same in every release of a minor version. */
+struct layout {
+  int minor;
+  int state_frame, cframe_frame;  /* of the thread state; -1: not behind a C frame */
+  int code, previous, instruction, owner; /* of a frame; owner -1: there is none */
+  int first_instruction, file, name, qualified, line; /* of a code object; -1: f_lasti counts instructions */
+  int text; /* of an ASCII string */
+};
+static const struct layout layouts[] = {
+    {11, 56, 8, 32, 48, 56, 69, 184, 112, 120, 128, 72, 48},
+    {12, 56, 0, 0, 8, 56, 70, 192, 112, 120, 128, 68, 40},
+    {13, 72, -1, 0, 8, 56, 70, 200, 112, 120, 128, 68, 40},
+};
+enum { OF_C_STACK = 3, ASCII_BYTE = 32, ASCII_BITS = 0x60, LENGTH = 16 };
+
+static const struct layout *layout(void) {
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
+    if (layouts[i].minor == py.minor) return &layouts[i];
+  return NULL;
+}
+
+int python_layout_known(void) { return layout() != NULL; }
+
+static void *word(const void *object, int offset) { return *(void *const *)((const char *)object + offset); }
+
+/* ---- code objects ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *patterns, *foreign; /* of --python functions, separated by commas and colons */
+static struct python_code **codes;
+static uint32_t codes_size, codes_used;
+
+/* The bytes of a string object without the GIL: only ASCII has them at hand. */
+static const char *ascii(const void *text, size_t *length) {
+  const struct layout *l = layout();
+  if (text == NULL || l == NULL || (((const unsigned char *)text)[ASCII_BYTE] & ASCII_BITS) != ASCII_BITS) return NULL;
+  *length = *(const size_t *)((const char *)text + LENGTH);
+  return (const char *)text + l->text;
+}
+
+static int matches(const char *list, char separator, const char *text, int prefix) {
+  char item[512];
+  for (const char *at = list; *at != '\0';) {
+    const char *end = strchr(at, separator);
+    const size_t n = end != NULL ? (size_t)(end - at) : strlen(at);
+    if (n > 0 && n < sizeof item) {
+      memcpy(item, at, n);
+      item[n] = '\0';
+      if (prefix ? strncmp(text, item, n) == 0 : fnmatch(item, text, 0) == 0) return 1;
+    }
+    if (end == NULL) break;
+    at = end + 1;
+  }
+  return 0;
+}
+
+/* Whether --python functions wants it: by its name, by file.name, or by the path of its file. */
+static int is_wanted(const char *name, const char *file) {
+  if (patterns == NULL || file[0] == '<') return 0;
+  if (patterns[0] == '\0')
+    return strstr(file, "/site-packages/") == NULL && strstr(file, "/dist-packages/") == NULL && !matches(foreign, ':', file, 1);
+  const char *slash = strrchr(file, '/'), *base = slash != NULL ? slash + 1 : file;
+  const char *dot = strrchr(base, '.');
+  char full[1024];
+  snprintf(full, sizeof full, "%.*s.%s", dot != NULL ? (int)(dot - base) : (int)strlen(base), base, name);
+  return matches(patterns, ',', name, 0) || matches(patterns, ',', full, 0) || matches(patterns, ',', file, 0);
+}
+
+static int text_of(const void *object, int gil, char *text, size_t room) {
+  size_t length;
+  const char *bytes = ascii(object, &length);
+  if (bytes == NULL && gil && object != NULL) {
+    bytes = py.PyUnicode_AsUTF8((PyObject *)object);
+    if (bytes == NULL) py.PyErr_Clear();
+    else length = strlen(bytes);
+  }
+  if (bytes == NULL) return 0;
+  snprintf(text, room, "%.*s", (int)(length < room ? length : room - 1), bytes);
+  return 1;
+}
+
+static void describe(struct python_code *c, int gil) {
+  const struct layout *l = layout();
+  char name[512] = "", file[1024] = "";
+  if (l != NULL) {
+    text_of(word(c->code, l->qualified), gil, name, sizeof name);
+    text_of(word(c->code, l->file), gil, file, sizeof file);
+    c->line = *(const uint32_t *)((const char *)c->code + l->line);
+  } else if (gil) {
+    PyObject *code = (PyObject *)c->code;
+    const char *const attributes[] = {py.minor >= 11 ? "co_qualname" : "co_name", "co_filename", "co_firstlineno"};
+    for (int i = 0; i < 3; i++) {
+      PyObject *value = py.PyObject_GetAttrString(code, attributes[i]);
+      if (value == NULL) py.PyErr_Clear();
+      else if (i == 2) c->line = (uint32_t)py.PyLong_AsLong(value);
+      else text_of(value, 1, i == 0 ? name : file, i == 0 ? sizeof name : sizeof file);
+      if (value != NULL) py.Py_DecRef(value);
+    }
+  }
+  c->name_id = occatrace_intern(name[0] != '\0' ? name : "?");
+  c->source_id = occatrace_intern(file[0] != '\0' ? file : "?");
+  c->wanted = (uint8_t)is_wanted(name, file);
+}
+
+struct python_code *python_code(const void *code) {
+  if (!python_start_events()) return NULL;
+  const struct layout *l = layout();
+  const void *name = l != NULL ? word(code, l->qualified) : NULL, *file = l != NULL ? word(code, l->file) : NULL;
+  pthread_mutex_lock(&lock);
+  if (codes_used * 2 >= codes_size) {
+    const uint32_t size = codes_size ? codes_size * 2 : 1024;
+    struct python_code **larger = calloc(size, sizeof *larger);
+    if (larger == NULL) {
+      pthread_mutex_unlock(&lock);
+      return NULL;
+    }
+    for (uint32_t i = 0; i < codes_size; i++)
+      if (codes[i] != NULL) {
+        uint32_t at = (uint32_t)((uintptr_t)codes[i]->code >> 4) & (size - 1);
+        while (larger[at] != NULL) at = (at + 1) & (size - 1);
+        larger[at] = codes[i];
+      }
+    free(codes);
+    codes = larger;
+    codes_size = size;
+  }
+  uint32_t at = (uint32_t)((uintptr_t)code >> 4) & (codes_size - 1);
+  while (codes[at] != NULL && codes[at]->code != code) at = (at + 1) & (codes_size - 1);
+  struct python_code *found = codes[at];
+  if (found == NULL || found->name != name || found->file != file) {
+    const int gil = py.PyGILState_Check();
+    struct python_code *fresh = found != NULL ? found : calloc(1, sizeof *fresh);
+    if (fresh != NULL) {
+      fresh->code = code;
+      fresh->name = name;
+      fresh->file = file;
+      describe(fresh, gil);
+      /* Kept, so that no other comes to its address. */
+      if (gil && found == NULL) py.Py_IncRef((PyObject *)code);
+      if (found == NULL) codes[at] = fresh, codes_used++;
+      found = fresh;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+void python_want(const char *wanted, const char *not_ours) {
+  patterns = strdup(wanted);
+  foreign = strdup(not_ours);
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < codes_size; i++)
+    if (codes[i] != NULL) codes[i]->name = NULL; /* looked at again */
+  pthread_mutex_unlock(&lock);
+}
+
+/* ---- stacks ---- */
+
+struct place {
+  const void *code;
+  int line;
+};
+
+/* The places of the calling thread, the innermost first. */
+static int walk(struct place *places, int room) {
+  const struct layout *l = layout();
+  const void *state = l != NULL && py.PyGILState_GetThisThreadState != NULL ? py.PyGILState_GetThisThreadState() : NULL;
+  if (state == NULL) return 0;
+  const void *frame = word(state, l->state_frame);
+  if (l->cframe_frame >= 0 && frame != NULL) frame = word(frame, l->cframe_frame);
+  int n = 0;
+  for (; frame != NULL && n < room; frame = word(frame, l->previous)) {
+    const void *code = word(frame, l->code);
+    if (((const char *)frame)[l->owner] == OF_C_STACK || code == NULL || word(code, 8) != py.code_type) continue;
+    const long offset = (const char *)word(frame, l->instruction) - ((const char *)code + l->first_instruction);
+    if (offset < 0) continue; /* not begun */
+    places[n].code = code;
+    places[n++].line = py.PyCode_Addr2Line((PyObject *)code, (int)offset);
+  }
+  return n;
+}
+
+int python_stack_text(char *text, size_t room) {
+  struct place places[DEEPEST];
+  const int count = walk(places, DEEPEST);
+  size_t n = 0;
+  text[0] = '\0';
+  for (int i = 0; i < count && n + 64 < room; i++)
+    n += (size_t)snprintf(text + n, room - n, "%lu:%d ", (unsigned long)(uintptr_t)places[i].code, places[i].line);
+  return count > 0;
+}
+
+/* Stacks as a tree: a frame is a place and the frame around it. */
+struct frame {
+  const struct python_code *code;
+  uint32_t parent, id;
+  int line;
+};
+static struct frame *frames;
+static uint32_t frames_size, frames_used;
+static pthread_mutex_t frames_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, const struct python_code *code, int line) {
+  if (frames_used * 2 >= frames_size) {
+    const uint32_t size = frames_size ? frames_size * 2 : 1024;
+    struct frame *larger = calloc(size, sizeof *larger);
+    if (larger == NULL) return 0;
+    for (uint32_t i = 0; i < frames_size; i++)
+      if (frames[i].id != 0) {
+        uint32_t at = ((uint32_t)((uintptr_t)frames[i].code >> 4) * 31 + frames[i].parent * 2654435761u + (uint32_t)frames[i].line) & (size - 1);
+        while (larger[at].id != 0) at = (at + 1) & (size - 1);
+        larger[at] = frames[i];
+      }
+    free(frames);
+    frames = larger;
+    frames_size = size;
+  }
+  uint32_t at = ((uint32_t)((uintptr_t)code >> 4) * 31 + parent * 2654435761u + (uint32_t)line) & (frames_size - 1);
+  while (frames[at].id != 0 && (frames[at].code != code || frames[at].parent != parent || frames[at].line != line))
+    at = (at + 1) & (frames_size - 1);
+  if (frames[at].id != 0) return frames[at].id;
+  frames[at] = (struct frame){code, parent, ++frames_used, line};
+  const struct occatrace_python_frame r = {
+      .tid = self->tid, .seq = self->next_seq++, .pid = (uint32_t)getpid(), .id = frames[at].id, .parent = parent,
+      .function = code->name_id, .source = code->source_id, .line = (uint32_t)line};
+  python_events->frame(&r);
+  return frames[at].id;
+}
+
+void python_line(struct occatrace_thread *self, uint32_t call_seq) {
+  struct place places[DEEPEST];
+  const int count = walk(places, DEEPEST);
+  if (count == 0 || !python_start_events()) return;
+  const struct python_code *code[DEEPEST];
+  for (int i = 0; i < count; i++)
+    if ((code[i] = python_code(places[i].code)) == NULL) return;
+  pthread_mutex_lock(&frames_lock);
+  uint32_t id = 0;
+  for (int i = count - 1; i >= 0; i--) id = frame_of(self, id, code[i], places[i].line);
+  pthread_mutex_unlock(&frames_lock);
+  const struct occatrace_python_line r = {self->tid, self->next_seq++, call_seq, id};
+  python_events->line(&r);
+}
+
+void python_stack_forked(void) {
+  pthread_mutex_init(&lock, NULL);
+  pthread_mutex_init(&frames_lock, NULL);
+  /* Numbers are those of a process: the child says them again. */
+  if (frames != NULL) memset(frames, 0, frames_size * sizeof *frames);
+  frames_used = 0;
+}
