@@ -1,18 +1,23 @@
-"""What --python needs inside the traced program: run there by liboccatrace_python.so, never imported. `native` has its
-functions, `options` the words of --python. It keeps to what the program has imported already, as far as it can."""
+"""What --python needs inside the traced program: run there by liboccatrace_python.so, never imported. It is handed `native`,
+functions of that library, and `options`, the words of --python. It imports no more than it must."""
 
 import sys
 
-native: dict  # type: ignore[no-redef,type-arg]
-options: str  # type: ignore[no-redef]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+native: "dict[str, Callable[..., Any]]" = globals()["native"]
+options: str = globals()["options"]
 
 
-def _functions(patterns):
+def _functions(patterns: str) -> None:
     """Calls and returns of Python functions; what is not wanted is told to be silent, or passed over in C."""
     import os
 
     native["want"](patterns, os.path.dirname(os.__file__) + "/")
-    if not hasattr(sys, "monitoring"):
+    if sys.version_info < (3, 12):
         import threading
 
         # A thread begins with this, which makes way for the profile function in C.
@@ -22,67 +27,69 @@ def _functions(patterns):
     monitoring, events = sys.monitoring, sys.monitoring.events
     tool = next((i for i in (3, 4, 2, 5, 1, 0) if monitoring.get_tool(i) is None), None)
     if tool is None:
-        native["say"]("other tools use sys.monitoring: --python functions is not followed")
+        native["say"]("other tools have all of sys.monitoring: --python functions is not followed")
         return
     monitoring.use_tool_id(tool, "occatrace")
     wanted = 0
     for event, name in (
-        ("PY_START", "begin"),
-        ("PY_RESUME", "resume"),
-        ("PY_THROW", "throw"),
-        ("PY_RETURN", "end"),
-        ("PY_YIELD", "end"),
-        ("PY_UNWIND", "unwind"),
+        (events.PY_START, "begin"),
+        (events.PY_RESUME, "resume"),
+        (events.PY_THROW, "throw"),
+        (events.PY_RETURN, "end"),
+        (events.PY_YIELD, "end"),
+        (events.PY_UNWIND, "unwind"),
     ):
-        monitoring.register_callback(tool, getattr(events, event), native[name])
-        wanted |= getattr(events, event)
+        monitoring.register_callback(tool, event, native[name])
+        wanted |= event
     monitoring.set_events(tool, wanted)
 
 
-def _lines():
-    """Tells the stack of a call in C, when what is read of it is what Python itself says."""
+def _lines() -> None:
+    """Notes the stack of each call that matters, where what is read of a known one is what Python itself says."""
 
-    def known():
-        frame, places = sys._getframe(), []
-        found = native["stack"]().split()  # in one line with the next: the innermost place is this one
-        while frame is not None and len(places) < len(found):
+    def known() -> bool:
+        found: list[str] = native["stack"]().split()
+        frame = sys._getframe().f_back
+        places: list[str] = []
+        while frame is not None and len(places) + 1 < len(found):
             places.append(f"{id(frame.f_code)}:{frame.f_lineno}")
             frame = frame.f_back
-        found[0], places[0] = found[0].partition(":")[0], places[0].partition(":")[0]
-        return places == found and len(found) >= 2
+        here = found and found[0].partition(":")[0] == str(id(known.__code__))
+        return bool(here) and len(places) >= 2 and places == found[1:]
 
-    def outer():
+    def outer() -> bool:
         return known()
 
-    try:
-        right = outer()
-    except Exception:
-        right = False
-    if right:
+    if outer():
         native["lines"]()
     else:
-        native["say"](f"--python lines does not know the frames of this Python ({sys.version.split()[0]})")
+        native["say"](f"--python lines does not know the frames of Python {sys.version.split()[0]}: no lines")
 
 
-def _logging():
-    """Notes what passes the loggers; their handlers and levels stay as they are."""
+def _logging(_: str = "") -> None:
+    """Notes what the loggers let through; their handlers and levels stay as they are."""
     import logging
 
-    handle = logging.Logger.callHandlers
-    message = native["message"]
+    handle, message = logging.Logger.callHandlers, native["message"]
 
-    def callHandlers(self, record):
+    def callHandlers(self: logging.Logger, record: logging.LogRecord) -> None:
         try:
             text = record.getMessage()
         except Exception:
-            text = str(record.msg)  # the program's own handlers say what is wrong with it
-        message(record.levelno, record.levelname, record.name, record.pathname, record.lineno, record.funcName or "", text)
-        return handle(self, record)
+            text = str(record.msg)  # what is wrong with it the program's own handlers say
+        where = (record.pathname, record.lineno, record.funcName or "")
+        message(record.levelno, record.levelname, record.name, *where, text)
+        handle(self, record)
 
-    logging.Logger.callHandlers = callHandlers
+    setattr(logging.Logger, "callHandlers", callHandlers)  # noqa: B010
 
 
 for _option in options.split(";"):
     _word, _, _value = _option.partition(":")
-    if _word in ("functions", "lines", "logging") and native["start"]():
-        {"functions": lambda: _functions(_value), "lines": _lines, "logging": _logging}[_word]()
+    if _word and native["start"]():
+        if _word == "functions":
+            _functions(_value)
+        elif _word == "lines":
+            _lines()
+        elif _word == "logging":
+            _logging()

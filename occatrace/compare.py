@@ -23,7 +23,7 @@ from occatrace.reports.scope import Scope, Scoped
 from occatrace.run import RunError
 from occatrace.tables import Store
 
-KINDS = ("kernels", "memory", "ranges", "functions")
+KINDS = ("kernels", "memory", "ranges", "python", "functions")
 TOTAL = "total"
 
 SAME, NOISE = "no difference", "within the noise"
@@ -112,6 +112,11 @@ _QUERIES: Mapping[str, tuple[frozenset[str], str]] = {
         frozenset({"ranges"}),
         "SELECT CASE WHEN domain <> '' THEN domain || ': ' ELSE '' END || name AS name, '' AS mode, start_ns,"
         " span(start_ns, end_ns) AS v FROM ranges WHERE kind <> 'mark' AND end_ns IS NOT NULL",
+    ),
+    "python": (
+        frozenset({"python_calls"}),
+        "SELECT CASE kind WHEN 'start' THEN 'start of Python' ELSE name END AS name, '' AS mode, start_ns,"
+        " span(start_ns, end_ns) AS v FROM python_calls WHERE kind IN ('start', 'border', 'function')",
     ),
     "functions": (
         frozenset({"calls"}),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
     2: "memory, annotations, counters, kernel builds and arguments, OpenMP, MPI, ranks; the run's zero (`processes.first_ns`)",
+    3: "Python: imports, calls into it, functions, lines, messages",
 }
 
 # Kinds of device work (model: device.yaml, activity_kind) that move or set memory.
@@ -455,6 +456,64 @@ end_ns       UBIGINT   ns     seen to be complete
 """),
     ),
     Table(
+        "python_calls",
+        "what Python did that is not a traced API: its start, its imports, calls into it, functions",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+number       UINTEGER  id     its number in the process, counted at its begin
+parent       UINTEGER  id     number of the one around it in its thread (around an import: of an import, if any); null: none
+kind         VARCHAR   text   start, run, import, border (a call from C), function, resumption (of a generator), finalize
+failed       BOOLEAN   bool   it ended by an exception
+depth        UINTEGER  count  how many are around it in its thread
+name         VARCHAR   text   module, function or program
+source       VARCHAR   text   source file; empty: not known
+line         UINTEGER  line   first line of the function in it; 0: not known
+start_ns     UBIGINT   ns     begins
+end_ns       UBIGINT   ns     ends
+inner_ns     UBIGINT   ns     of it, in those directly inside; of an import, in imports
+"""),
+    ),
+    Table(
+        "python_frames",
+        "places in Python code from which traced calls were made, each with the one that called it (--python lines)",
+        _columns("""
+process      UINTEGER  id     process
+id           UINTEGER  id     number of the place on its stack, within the process
+parent       UINTEGER  id     number of the place that called it; null: none, or not followed any further
+function     VARCHAR   text   function
+source       VARCHAR   text   file
+line         UINTEGER  line   line in it
+"""),
+    ),
+    Table(
+        "python_lines",
+        "which place in Python code made which call (--python lines)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread of the call
+seq          UINTEGER  id     number of the call in its thread
+frame        UINTEGER  id     place (python_frames.id)
+"""),
+    ),
+    Table(
+        "messages",
+        "what the program logged (--python logging)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the record in its thread
+time_ns      UBIGINT   ns     moment
+level        UINTEGER  number 10 DEBUG, 20 INFO, 30 WARNING, 40 ERROR, 50 CRITICAL, or one of the program's own
+level_name   VARCHAR   text   its name
+logger       VARCHAR   text   logger
+source       VARCHAR   text   file
+line         UINTEGER  line   line in it
+function     VARCHAR   text   function
+text         VARCHAR   text   message
+"""),
+    ),
+    Table(
         "call_stats",
         "statistics of the calls per thread and function, from the events and from the tallies",
         _columns(
@@ -524,7 +583,7 @@ MOMENTS = ("start_ns", "end_ns", "queued_ns", "submitted_ns", "host_ns", "time_n
 NO_MOMENTS = (
     *("total_ns", "mean_ns", "min_ns", "max_ns", "worst_ns", "uncertainty_ns", "value_ns"),
     *("realtime_ns", "ahead_ns", "since_ns", "call_ns", "free_call_ns"),
-    *("barrier_ns", "wait_ns", "mutex_ns", "task_ns", "late_ns", "join_ns"),
+    *("barrier_ns", "wait_ns", "mutex_ns", "task_ns", "late_ns", "join_ns", "inner_ns"),
 )
 
 BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

@@ -333,6 +333,7 @@ template <class P> struct Call : Frame {
     if (level == OCCATRACE_EVENT) {
       event.tid = self->tid;
       event.seq = self->next_seq++;
+      occatrace_calling(self, event.seq);
       if (outermost) self->scope_seq = event.seq;
       if constexpr (P::kind == Kind::Run) {
         self->run_seq = event.seq;

@@ -140,12 +140,23 @@ void python_end(struct python_thread *t, const char *text, int failed) {
   const uint64_t now = occatrace_now();
   const struct python_open open = t->open[--t->used];
   struct python_open *around = t->used ? &t->open[t->used - 1] : NULL;
+  uint32_t parent = around != NULL ? around->number : 0;
   if (around != NULL) around->inner += now - open.start;
-  else if (open.kind == PYTHON_IMPORT && !is_ready) import_ns += now - open.start;
+  if (open.kind == PYTHON_IMPORT) {
+    uint32_t i = t->used;
+    while (i > 0 && t->open[i - 1].kind != PYTHON_IMPORT) i--;
+    if (i > 0) {
+      t->open[i - 1].imports += now - open.start;
+      parent = t->open[i - 1].number;
+    } else if (!is_ready) {
+      import_ns += now - open.start;
+    }
+  }
   struct occatrace_python_call call = {
-      .owner = t->tid, .number = open.number, .parent = around != NULL ? around->number : 0, .kind = open.kind,
+      .owner = t->tid, .number = open.number, .parent = parent, .kind = open.kind,
       .failed = (uint8_t)failed, .depth = (uint16_t)(t->used < UINT16_MAX ? t->used : UINT16_MAX), .name = open.name,
-      .source = open.source, .line = open.line, .start = open.start, .end = now, .inner = open.inner};
+      .source = open.source, .line = open.line, .start = open.start, .end = now,
+      .inner = open.kind == PYTHON_IMPORT ? open.imports : open.inner};
   note_call(&call, text);
 }
 

@@ -66,6 +66,7 @@ extern __attribute__((visibility("hidden"))) void *python_home;
 /* What runs, or is imported, in a thread. */
 struct python_open {
   uint64_t start, inner;
+  uint64_t imports; /* of the next modules imported within an import, through whatever functions */
   uint32_t number;
   uint32_t name, source, line; /* of functions */
   const void *code;

@@ -73,9 +73,9 @@ static int matches(const char *list, char separator, const char *text, int prefi
 
 /* Whether --python functions wants it: by its name, by file.name, or by the path of its file. */
 static int is_wanted(const char *name, const char *file) {
-  if (patterns == NULL || file[0] == '<') return 0;
+  if (patterns == NULL || strncmp(file, "<occatrace>", 11) == 0) return 0;
   if (patterns[0] == '\0')
-    return strstr(file, "/site-packages/") == NULL && strstr(file, "/dist-packages/") == NULL && !matches(foreign, ':', file, 1);
+    return strncmp(file, "<frozen", 7) != 0 && strstr(file, "/site-packages/") == NULL && strstr(file, "/dist-packages/") == NULL && !matches(foreign, ':', file, 1);
   const char *slash = strrchr(file, '/'), *base = slash != NULL ? slash + 1 : file;
   const char *dot = strrchr(base, '.');
   char full[1024];

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from occatrace.compare import Run
 
-KINDS = ("kernels", "memory", "ranges", "functions")
+KINDS = ("kernels", "memory", "ranges", "python", "functions")
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

@@ -116,8 +116,11 @@ class SignalGuard:
 def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guard: SignalGuard) -> int:
     """Start the program; returns its process id."""
 
+    # Which process is the program itself, and not started by it (native/intercept/python.c).
+    given = {**environment, "OCCATRACE_PARENT": str(os.getpid())}
+
     def start(file: str, argv: list[str]) -> int:
-        return os.posix_spawn(file, argv, environment, setsigmask=guard.before, setsigdef=IGNORED_BY_PYTHON)
+        return os.posix_spawn(file, argv, given, setsigmask=guard.before, setsigdef=IGNORED_BY_PYTHON)
 
     try:
         return start(os.fspath(path), list(words))

@@ -67,6 +67,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="of an MPI job (mpirun occa_prof PROGRAM), record only these ranks: 0-3,8",
     )
+    record.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        type=python_word,
+        metavar="WHAT",
+        help="of Python programs: functions[:PATTERN,...] times their functions; lines notes the line behind each launch, "
+        "copy, allocation and build; logging keeps what they log; off: not even imports and calls from C (docs/python-programs.md)",
+    )
     record.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
     show = parser.add_argument_group("what is printed at the end")
     show.add_argument(
@@ -101,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
         return rank.leave_untraced(path, args.program)
     check_reports(args.report)
     args.chosen = choice.Choice.of(args)
+    if args.python:
+        os.environ["OCCATRACE_PYTHON"] = "off" if "off" in args.python else ";".join(args.python)
     args.traced = choice.traced_of(args.trace)
     together = place.joins and place.size != 1
     if "%" in f"{args.output}{args.log_file}":
@@ -330,6 +341,16 @@ def rank_list(text: str) -> frozenset[int]:
         return ranks.parse_list(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def python_word(text: str) -> str:
+    """The value of --python."""
+    word, colon, patterns = text.partition(":")
+    if word not in ("functions", "lines", "logging", "off") or (colon and (word != "functions" or not patterns)):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of functions[:PATTERN,...], lines, logging, off")
+    if ";" in patterns:
+        raise argparse.ArgumentTypeError(f"patterns are separated by commas, not by semicolons: {patterns!r}")
+    return text
 
 
 def check_reports(names: list[str]) -> None:

@@ -29,6 +29,7 @@ WITHOUT_OCCA = "gpu_kern_sum"  # in place of the first one
 RANKS_SHOWN = 32
 BALANCE_ROWS = 12
 ANNOTATED = ("range_sum", "range_gpu_proj_sum")  # where the program has marked something
+PYTHON_ROWS = 12  # of what Python did
 
 
 class UnknownReport(RunError):
@@ -328,6 +329,8 @@ def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
         made.append(Selection(rows=BALANCE_ROWS).apply(make(store, "rank_balance", scoped)))
     if store.con.execute("SELECT count(*) FROM ranges").fetchall() != [(0,)]:
         made += [make(store, name, scoped) for name in ANNOTATED]
+    if store.con.execute("SELECT count(*) FROM python_calls").fetchall() != [(0,)]:
+        made.append(Selection(rows=PYTHON_ROWS).apply(make(store, "python_sum", scoped)))
     return [report for report in made if report.rows]
 
 

@@ -118,7 +118,7 @@ def test_runs_without_much(run: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         assert main(["report", str(without_device), "--report", name]) == 0
     capsys.readouterr()
     assert "have nothing in common" in one_line(capsys, "compare", without_device, run)
-    said = "has nothing to compare: none of kernels, memory, ranges, functions was recorded"
+    said = "has nothing to compare: none of kernels, memory, ranges, python, functions was recorded"
     assert said in one_line(capsys, "compare", without_device, empty)
     tallied = FakeTrace()
     t = tallied.process(1)

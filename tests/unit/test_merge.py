@@ -15,6 +15,9 @@ from tests.support.fake import MODEL, FakeTrace, run_folder
 
 # Numbers that mean something within their process or thread only.
 LOCAL = {
+    "number",
+    "parent",
+    "frame",
     *("pid", "ppid", "tid", "id", "site", "thread_num", "device_num"),
 }
 

@@ -12,6 +12,7 @@ from occatrace.ingest.gathered import (
     omp_regions,
     omp_targets,
     omp_threads,
+    python,
     ranges,
 )
 from occatrace.ingest.gathered.gathered import Gathered
@@ -30,6 +31,10 @@ GATHERED: tuple[Gathered, ...] = (
     communicators.RANKS,
     communicators.COMMUNICATORS,
     messages.GATHERED,
+    python.CALLS,
+    python.FRAMES,
+    python.LINES,
+    python.MESSAGES,
 )
 
 __all__ = ["GATHERED", "Gathered"]

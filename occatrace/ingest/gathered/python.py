@@ -1,0 +1,113 @@
+"""What a Python program did: its start, imports, calls from outside, functions; the lines behind traced calls; its log."""
+
+from __future__ import annotations
+
+from occatrace.ingest.gathered.gathered import Gathered, enum_text
+from occatrace.ingest.reading import Columns
+from occatrace.ingest.threads import ThreadMap
+from occatrace.model import Function, Model
+
+_CALL = ("number", "parent", "kind", "failed", "depth", "name", "source", "line", "start", "end", "inner")
+_FRAME = ("id", "parent", "function", "source", "line")
+_MESSAGE = ("seq", "level", "level_name", "logger", "source", "line", "function", "text")
+
+
+def _is_call(event: str, function: Function | None, columns: Columns) -> bool:
+    return event == "occatrace_python:call"
+
+
+def _calls(threads: ThreadMap, columns: Columns) -> Columns:
+    return {"owner": threads.of(columns["owner"], columns["end"]), **{name: columns[name] for name in _CALL}}
+
+
+def _insert_calls(model: Model) -> str:
+    # What waited in memory came before its thread's first event.
+    return f"""
+        INSERT INTO python_calls BY NAME
+        SELECT s.process, r.owner + 1 AS thread, r.number, nullif(r.parent, 0) AS parent,
+               {enum_text(model, "python", "call_kind", "r.kind")} AS kind, r.failed != 0 AS failed, r.depth,
+               coalesce(n.text, '') AS name, coalesce(f.text, '') AS source, r.line, r.start AS start_ns, r.end AS end_ns,
+               r."inner" AS inner_ns
+        FROM raw_python_calls r JOIN slots s USING (slot)
+        LEFT JOIN names n ON n.process = s.process AND n.id = r.name
+        LEFT JOIN names f ON f.process = s.process AND f.id = r.source AND r.source != 0"""
+
+
+def _is_frame(event: str, function: Function | None, columns: Columns) -> bool:
+    return event == "occatrace_python:frame"
+
+
+def _frames(threads: ThreadMap, columns: Columns) -> Columns:
+    return {name: columns[name] for name in _FRAME}
+
+
+def _insert_frames(model: Model) -> str:
+    return """
+        INSERT INTO python_frames BY NAME
+        SELECT s.process, r.id, nullif(r.parent, 0) AS parent, coalesce(n.text, '') AS function,
+               coalesce(f.text, '') AS source, r.line
+        FROM raw_python_frames r JOIN slots s USING (slot)
+        LEFT JOIN names n ON n.process = s.process AND n.id = r.function
+        LEFT JOIN names f ON f.process = s.process AND f.id = r.source"""
+
+
+def _is_line(event: str, function: Function | None, columns: Columns) -> bool:
+    return event == "occatrace_python:line"
+
+
+def _lines(threads: ThreadMap, columns: Columns) -> Columns:
+    return {"seq": columns["call_seq"], "frame": columns["frame"]}
+
+
+def _insert_lines(model: Model) -> str:
+    return """
+        INSERT INTO python_lines BY NAME
+        SELECT s.process, r.slot + 1 AS thread, r.seq, r.frame FROM raw_python_lines r JOIN slots s USING (slot)"""
+
+
+def _is_message(event: str, function: Function | None, columns: Columns) -> bool:
+    return event == "occatrace_python:message"
+
+
+def _messages(threads: ThreadMap, columns: Columns) -> Columns:
+    return {"time": columns["ts"], **{name: columns[name] for name in _MESSAGE}}
+
+
+def _insert_messages(model: Model) -> str:
+    return """
+        INSERT INTO messages BY NAME
+        SELECT s.process, r.slot + 1 AS thread, r.seq, r.time AS time_ns, r.level, coalesce(v.text, '') AS level_name,
+               coalesce(l.text, '') AS logger, coalesce(f.text, '') AS source, r.line, coalesce(n.text, '') AS function,
+               r.text
+        FROM raw_python_messages r JOIN slots s USING (slot)
+        LEFT JOIN names v ON v.process = s.process AND v.id = r.level_name
+        LEFT JOIN names l ON l.process = s.process AND l.id = r.logger
+        LEFT JOIN names f ON f.process = s.process AND f.id = r.source
+        LEFT JOIN names n ON n.process = s.process AND n.id = r.function"""
+
+
+CALLS = Gathered(
+    "raw_python_calls",
+    "slot INTEGER, owner INTEGER, number UINTEGER, parent UINTEGER, kind UTINYINT, failed UTINYINT, depth USMALLINT,"
+    ' name UINTEGER, source UINTEGER, line UINTEGER, "start" UBIGINT, "end" UBIGINT, "inner" UBIGINT',
+    _is_call,
+    _calls,
+    _insert_calls,
+)
+FRAMES = Gathered(
+    "raw_python_frames",
+    "slot INTEGER, id UINTEGER, parent UINTEGER, function UINTEGER, source UINTEGER, line UINTEGER",
+    _is_frame,
+    _frames,
+    _insert_frames,
+)
+LINES = Gathered("raw_python_lines", "slot INTEGER, seq UINTEGER, frame UINTEGER", _is_line, _lines, _insert_lines)
+MESSAGES = Gathered(
+    "raw_python_messages",
+    "slot INTEGER, seq UINTEGER, time UBIGINT, level UINTEGER, level_name UINTEGER, logger UINTEGER, source UINTEGER,"
+    " line UINTEGER, function UINTEGER, text VARCHAR",
+    _is_message,
+    _messages,
+    _insert_messages,
+    texts=("text",),
+)

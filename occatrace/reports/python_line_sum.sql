@@ -1,0 +1,55 @@
+-- title: Python lines
+-- about: launches, copies, allocations and builds by the line of the program's own code that caused them (--python lines): the innermost
+--   one that is not of an installed package. Device is the time of the work that they launched, for OCCA's Serial and OpenMP modes
+--   that of the kernel calls
+-- empty: no lines recorded (occa_prof --python lines)
+-- column: device_ns ns Device
+-- column: calls count Calls
+-- column: launches count Launches
+-- column: copies count Copies
+-- column: bytes bytes Moved
+-- column: allocations count Allocations
+-- column: allocated_bytes bytes Allocated
+-- column: in_use_bytes bytes Never freed
+-- column: name text Function
+-- column: source source Line
+-- column: through text Through (the innermost lines in packages)
+WITH RECURSIVE walked AS (
+    SELECT process, id AS leaf, id, parent, function, source, line FROM python_frames
+    UNION ALL
+    SELECT w.process, w.leaf, f.id, f.parent, f.function, f.source, f.line
+    FROM walked w JOIN python_frames f ON f.process = w.process AND f.id = w.parent
+    WHERE w.source LIKE '%/site-packages/%' OR w.source LIKE '%/dist-packages/%' OR w.source LIKE '<%' OR regexp_matches(w.source, '/lib/python3[^/]*/[^/]+$')
+),
+-- The last of each walk: the program's own, or the outermost where there is none.
+own AS (
+    SELECT process, leaf, arg_min(function, id) AS function, arg_min(source, id) AS source, arg_min(line, id) AS line, min(id) AS id
+    FROM walked GROUP BY ALL
+),
+places AS (
+    SELECT o.process, o.leaf, o.function, o.source || ':' || o.line AS source,
+           CASE WHEN o.id != o.leaf THEN regexp_extract(f.source, '[^/]*/[^/]*$') || ':' || f.line || ' ' || f.function ELSE '' END AS through
+    FROM own o JOIN python_frames f ON f.process = o.process AND f.id = o.leaf
+),
+called AS (SELECT l.thread, l.seq, p.function, p.source, p.through FROM python_lines l JOIN places p ON p.process = l.process AND p.leaf = l.frame),
+work AS (
+    SELECT thread, seq, kind, span(start_ns, end_ns) AS v, bytes FROM activities
+    UNION ALL
+    SELECT r.thread, r.seq, 'kernel', span(r.start_ns, r.end_ns), 0 FROM kernel_runs r JOIN kernels USING (kernel) WHERE host_mode(mode)
+    UNION ALL
+    SELECT thread, seq, kind, span(start_ns, end_ns), bytes FROM occa_copies WHERE host_mode(mode)
+),
+done AS (
+    SELECT c.function, c.source, c.through, sum(v) AS device, count(*) FILTER (w.kind = 'kernel') AS launches,
+           count(*) FILTER (w.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')) AS copies, sum(w.bytes) FILTER (w.kind != 'kernel') AS bytes
+    FROM called c JOIN work w USING (thread, seq) GROUP BY ALL
+),
+kept AS (
+    SELECT c.function, c.source, c.through, count(*) AS allocations, sum(a.bytes) AS allocated, coalesce(sum(a.bytes) FILTER (a.end_ns IS NULL), 0) AS in_use
+    FROM called c JOIN allocations a USING (thread, seq) WHERE a.kind NOT IN ('slice', 'wrapped') GROUP BY ALL
+),
+made AS (SELECT function, source, through, count(*) AS calls FROM called GROUP BY ALL)
+SELECT device AS device_ns, calls, coalesce(launches, 0) AS launches, coalesce(copies, 0) AS copies, bytes, coalesce(allocations, 0) AS allocations,
+       allocated AS allocated_bytes, in_use AS in_use_bytes, function AS name, source, through
+FROM made LEFT JOIN done USING (function, source, through) LEFT JOIN kept USING (function, source, through)
+ORDER BY device DESC NULLS LAST, calls DESC, source, name, through
