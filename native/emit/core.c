@@ -326,6 +326,7 @@ int occatrace_start(void) {
   pthread_mutex_lock(&start_lock);
   if (state == NEW) {
     int next = REFUSED;
+    occatrace_pid = (uint32_t)getpid(); /* a child of a process that was not traced */
     if (occatrace_capture_wanted() && occatrace_register_process() && load_lttng()) {
       static int once;
       if (!once++) {

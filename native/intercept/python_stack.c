@@ -71,11 +71,12 @@ static int matches(const char *list, char separator, const char *text, int prefi
   return 0;
 }
 
-/* Whether --python functions wants it: by its name, by file.name, or by the path of its file. */
+/* Whether --python functions wants it: by its name, by file.name, or by the path of its file. Without patterns: what was not
+ * installed, nor made on the way (<string>: by namedtuple and others). */
 static int is_wanted(const char *name, const char *file) {
   if (patterns == NULL || strncmp(file, "<occatrace>", 11) == 0) return 0;
   if (patterns[0] == '\0')
-    return strncmp(file, "<frozen", 7) != 0 && strstr(file, "/site-packages/") == NULL && strstr(file, "/dist-packages/") == NULL && !matches(foreign, ':', file, 1);
+    return (file[0] != '<' || strcmp(file, "<stdin>") == 0) && strstr(file, "/site-packages/") == NULL && strstr(file, "/dist-packages/") == NULL && !matches(foreign, ':', file, 1);
   const char *slash = strrchr(file, '/'), *base = slash != NULL ? slash + 1 : file;
   const char *dot = strrchr(base, '.');
   char full[1024];

@@ -349,7 +349,7 @@ def python_word(text: str) -> str:
     if word not in ("functions", "lines", "logging", "off") or (colon and (word != "functions" or not patterns)):
         raise argparse.ArgumentTypeError(f"{text!r} is none of functions[:PATTERN,...], lines, logging, off")
     if ";" in patterns:
-        raise argparse.ArgumentTypeError(f"patterns are separated by commas, not by semicolons: {patterns!r}")
+        raise argparse.ArgumentTypeError(f"{text!r}: patterns are separated by commas, not by semicolons")
     return text
 
 

@@ -13,7 +13,7 @@
 -- column: in_use_bytes bytes Never freed
 -- column: name text Function
 -- column: source source Line
--- column: through text Through (the innermost lines in packages)
+-- column: through text Through (the innermost line, where that is in a package; the most frequent one)
 WITH RECURSIVE walked AS (
     SELECT process, id AS leaf, id, parent, function, source, line FROM python_frames
     UNION ALL
@@ -28,7 +28,7 @@ own AS (
 ),
 places AS (
     SELECT o.process, o.leaf, o.function, o.source || ':' || o.line AS source,
-           CASE WHEN o.id != o.leaf THEN regexp_extract(f.source, '[^/]*/[^/]*$') || ':' || f.line || ' ' || f.function ELSE '' END AS through
+           CASE WHEN o.id != o.leaf THEN CASE WHEN f.source LIKE '%/%' THEN regexp_extract(f.source, '[^/]*/[^/]*$') ELSE f.source END || ':' || f.line || ' ' || f.function ELSE '' END AS through
     FROM own o JOIN python_frames f ON f.process = o.process AND f.id = o.leaf
 ),
 called AS (SELECT l.thread, l.seq, p.function, p.source, p.through FROM python_lines l JOIN places p ON p.process = l.process AND p.leaf = l.frame),
@@ -40,16 +40,16 @@ work AS (
     SELECT thread, seq, kind, span(start_ns, end_ns), bytes FROM occa_copies WHERE host_mode(mode)
 ),
 done AS (
-    SELECT c.function, c.source, c.through, sum(v) AS device, count(*) FILTER (w.kind = 'kernel') AS launches,
+    SELECT c.function, c.source, sum(v) AS device, count(*) FILTER (w.kind = 'kernel') AS launches,
            count(*) FILTER (w.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')) AS copies, sum(w.bytes) FILTER (w.kind != 'kernel') AS bytes
     FROM called c JOIN work w USING (thread, seq) GROUP BY ALL
 ),
 kept AS (
-    SELECT c.function, c.source, c.through, count(*) AS allocations, sum(a.bytes) AS allocated, coalesce(sum(a.bytes) FILTER (a.end_ns IS NULL), 0) AS in_use
+    SELECT c.function, c.source, count(*) AS allocations, sum(a.bytes) AS allocated, coalesce(sum(a.bytes) FILTER (a.end_ns IS NULL), 0) AS in_use
     FROM called c JOIN allocations a USING (thread, seq) WHERE a.kind NOT IN ('slice', 'wrapped') GROUP BY ALL
 ),
-made AS (SELECT function, source, through, count(*) AS calls FROM called GROUP BY ALL)
+made AS (SELECT function, source, mode(through) AS through, count(*) AS calls FROM called GROUP BY function, source)
 SELECT device AS device_ns, calls, coalesce(launches, 0) AS launches, coalesce(copies, 0) AS copies, bytes, coalesce(allocations, 0) AS allocations,
        allocated AS allocated_bytes, in_use AS in_use_bytes, function AS name, source, through
-FROM made LEFT JOIN done USING (function, source, through) LEFT JOIN kept USING (function, source, through)
-ORDER BY device DESC NULLS LAST, calls DESC, source, name, through
+FROM made LEFT JOIN done USING (function, source) LEFT JOIN kept USING (function, source)
+ORDER BY device DESC NULLS LAST, calls DESC, source, name

@@ -86,7 +86,9 @@ def test_calls(folder: Path, tmp_path: Path, mode: str) -> None:
         ).fetchall()
         assert [calls for calls, _ in rows] == [10, 11]
         assert all(total >= 20e6 for _, total in rows)
-        errors = run.sql("SELECT error, count(*) FROM failures WHERE function = 'cublasSgemm_v2' GROUP BY error").fetchall()
+        errors = run.sql(
+            "SELECT error, count(*) FROM failures WHERE function = 'cublasSgemm_v2' GROUP BY error"
+        ).fetchall()
         assert errors == [("CUBLAS_STATUS_INVALID_VALUE", 1)]
         if mode != "tally":
             found = run.sql(

@@ -1,0 +1,100 @@
+"""Calls from C and Fortran into Python, against programs that say themselves what they did and when."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import PROGRAMS, Profile
+
+
+@pytest.fixture(scope="session")
+def border(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """border.c with its Fortran, and its Python behind CFFI."""
+    cffi = pytest.importorskip("cffi")
+
+    folder = tmp_path_factory.mktemp("border")
+    builder = cffi.FFI()
+    builder.embedding_api((PROGRAMS / "spins.h").read_text().split("*/")[1])
+    builder.set_source("embedded_spins", '#include "spins.h"', include_dirs=[str(PROGRAMS)])
+    builder.embedding_init_code(
+        f"import sys; sys.path[:0] = [{str(PROGRAMS)!r}]\nfrom embedded_spins import ffi\nimport spins\nspins.define(ffi)"
+    )
+    builder.compile(tmpdir=str(folder), target="libspins.so")
+    words = ["gcc", "-O1", PROGRAMS / "border.c", "-c", "-o", folder / "border.o"]
+    subprocess.run([str(word) for word in words], check=True)
+    words = ["gfortran", "-O1", folder / "border.o", PROGRAMS / "spin.f90", "-o", folder / "border"]
+    words += [f"-L{folder}", "-lspins", f"-Wl,-rpath,{folder}"]
+    subprocess.run([str(word) for word in words], check=True)
+    return folder / "border"
+
+
+def test_known_times_in_fortran_c_and_python(border: Path, profile: Profile) -> None:
+    run = profile(border)
+    lines = [line.split() for line in run.stdout.splitlines()]
+    spins = [(where, int(begin), int(end), int(inside)) for where, begin, end, inside in lines]
+    around = [spin for spin in spins if spin[0] == "python"]
+    name = "spins.define.<locals>.spin_in_python"
+    calls = [row for row in run.calls("border") if row["name"] == name]
+    assert len(calls) == 21 and len(around) == 20
+    assert [row["failed"] for row in calls] == [False] * 20 + [True]
+    for row, (_, begin, end, inside) in zip(calls, around, strict=False):
+        assert begin <= row["start_ns"] < row["end_ns"] <= end  # within what C saw of it
+        assert row["ns"] >= inside  # and no less than Python spun
+    # Nothing of C or Fortran is in any call across the border, nor in the start of the interpreter.
+    python = [*run.calls("border"), *run.calls("start")]
+    for where, begin, end, _ in spins:
+        if where != "python":
+            assert all(row["end_ns"] <= begin or row["start_ns"] >= end for row in python), where
+    row = next(row for row in run.report("python_sum") if row["name"] == name)
+    assert (row["calls"], row["failed"], row["part"]) == (21, 1, "calls from C or Fortran")
+    assert row["first_ns"] == calls[0]["ns"] and row["total_ns"] == sum(call["ns"] for call in calls)
+    assert (row["min_ns"], row["max_ns"]) == (min(c["ns"] for c in calls), max(c["ns"] for c in calls))
+    assert row["others_ns"] == pytest.approx((row["total_ns"] - row["first_ns"]) / 20)
+    assert row["source"] == f"{PROGRAMS / 'spins.py'}:7"
+    # The interpreter started at the first call: within what C saw of it.
+    (start,) = run.calls("start")
+    assert around[0][1] <= start["start_ns"] < start["end_ns"] < calls[0]["start_ns"]
+    whole = next(row for row in run.report("python_time_sum") if row["name"] == "in all")
+    assert whole["total_ns"] == sum(row["ns"] for row in run.calls("border"))
+
+
+def test_every_way_to_call(embed: Callable[..., Path], profile: Profile) -> None:
+    program = embed("direct.c")
+    run = profile(program)
+    assert run.stdout == "right\n"
+    counts: dict[str, int] = {}
+    for row in run.calls("border"):
+        counts[row["name"]] = counts.get(row["name"], 0) + 1
+    assert counts == {
+        "PyRun_SimpleString": 1,
+        "PyImport_ImportModule": 1,
+        "mine.total": 4,
+        "module.total": 1 + 4 * 10,
+        "module.Thing": 1,
+        "mine.Thing.method": 1,
+        "mine.nested": 1,  # what it calls is inside
+        "module.fails": 1,
+    }
+    by_thread = run.rows(
+        "SELECT count(*) AS n FROM python_calls WHERE name = 'module.total' GROUP BY thread ORDER BY n DESC"
+    )
+    assert [row["n"] for row in by_thread] == [10, 10, 10, 10, 1]
+    assert [row["name"] for row in run.calls("border") if row["failed"]] == ["module.fails"]
+    assert len(run.calls("finalize")) == 1 and len(run.calls("start")) == 1
+    assert run.rows("SELECT * FROM losses") == []
+    untouched = profile(program, python=("off",))
+    assert untouched.stdout == "right\n" and not untouched.folder.joinpath("tables", "python_calls.parquet").exists()
+
+
+def test_a_program_of_python_has_no_border(profile: Profile) -> None:
+    """Extension modules call into Python too; that is no call from outside."""
+    program = (
+        "import functools; print(functools.reduce(lambda a, b: a + b, range(10)), sorted([2, 1], key=lambda x: x))"
+    )
+    run = profile(sys.executable, "-c", program)
+    assert run.stdout == "45 [1, 2]\n" and run.calls("border") == []

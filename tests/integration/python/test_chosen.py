@@ -1,0 +1,126 @@
+"""--python functions, lines and logging, against programs whose calls and messages are known."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import runs
+
+from .conftest import PROGRAMS, Profile, Run
+
+FIBONACCI = 177  # calls of fibonacci(10)
+
+
+def interpreters() -> list[str]:
+    """This CPython, and newer ones, which tell of functions in another way."""
+    found = [sys.executable]
+    for minor in (10, 12, 13):
+        path = shutil.which(f"python3.{minor}")
+        if path and minor != sys.version_info.minor:
+            done = subprocess.run([path, "-c", "import sys; print(sys.executable)"], text=True, capture_output=True)
+            found += [done.stdout.strip()] if done.returncode == 0 else []
+    return found
+
+
+def counted(run: Run) -> dict[str, int]:
+    rows = run.rows("SELECT name, count(*) AS n FROM python_calls WHERE kind = 'function' GROUP BY name")
+    return {row["name"].rpartition(".")[2]: row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_functions(python: str, profile: Profile) -> None:
+    run = profile(python, PROGRAMS / "functions.py", python=("functions",))
+    assert run.stdout == "right\n"
+    counts = counted(run)
+    expected = {
+        "<module>": 1, "Thing": 1, "fibonacci": FIBONACCI, "numbers": 2, "raises": 3, "waits": 4, "main": 1, "in_thread": 3,
+        "method": 15,
+    }  # fmt: skip
+    assert counts == expected | {"<genexpr>": 1}
+    failed = run.rows("SELECT DISTINCT name FROM python_calls WHERE kind = 'function' AND failed")
+    assert {row["name"].rpartition(".")[2] for row in failed} == {"raises"}
+    resumed = run.rows(
+        "SELECT name, count(*) AS n FROM python_calls WHERE kind = 'resumption' GROUP BY name ORDER BY name"
+    )
+    assert {row["name"]: row["n"] for row in resumed}["waits"] == 4
+    # Inside of one another, to the nanosecond: own times of a thread add up to its outermost.
+    own = run.rows(
+        "SELECT thread, sum(end_ns - start_ns - inner_ns) AS own, sum(end_ns - start_ns) FILTER (depth = 0) AS whole"
+        " FROM python_calls WHERE kind IN ('function', 'resumption') AND thread IN"
+        " (SELECT thread FROM python_calls WHERE name LIKE '%in_thread') GROUP BY thread"
+    )
+    assert len(own) == 3 and all(row["own"] == row["whole"] for row in own)
+    fibonacci = next(row for row in run.report("python_sum") if row["name"] == "fibonacci")
+    assert fibonacci["calls"] == FIBONACCI and fibonacci["source"] == f"{PROGRAMS / 'functions.py'}:9"
+    assert run.rows("SELECT * FROM losses") == []
+
+    chosen = profile(python, PROGRAMS / "functions.py", python=("functions:functions.fib*,raises",))
+    assert counted(chosen) == {"fibonacci": FIBONACCI, "raises": 3}
+    library = profile(python, PROGRAMS / "functions.py", python=("functions:*/json/*",))
+    assert counted(library)["dumps"] == 15 and "fibonacci" not in counted(library)
+
+
+def test_lines(profile: Profile) -> None:
+    pytest.importorskip("pyopencl")
+    run = profile(sys.executable, PROGRAMS / "lines.py", python=("lines",), PYOPENCL_NO_CACHE="1", PYOPENCL_CTX="0")
+    assert run.stdout.endswith("right\n"), run.stderr
+    text = (PROGRAMS / "lines.py").read_text().splitlines()
+    line = {words[1]: n for n, words in enumerate((row.split("# line: ") for row in text), 1) if len(words) > 1}
+    rows = {int(row["source"].rpartition(":")[2]): row for row in run.report("python_line_sum")}
+    amount = (2 * 1024 + 512) * 4
+    launch, copy_in, copy_out, allocation = (
+        rows[line[name]] for name in ("launch", "copy in", "copy out", "allocation")
+    )
+    assert (launch["launches"], launch["copies"], launch["name"]) == (9, 0, "launch")
+    assert launch["device_ns"] == run.sql("SELECT sum(end_ns - start_ns) FROM activities WHERE kind = 'kernel'")[0][0]
+    assert (copy_in["copies"], copy_in["bytes"], copy_in["name"]) == (3, amount, "copy_in")
+    assert (copy_out["copies"], copy_out["bytes"], copy_out["name"]) == (3, amount, "step")  # blocking: without the GIL
+    assert (allocation["allocations"], allocation["allocated_bytes"]) == (3, amount)
+    assert all("pyopencl" in row["through"] for row in (launch, copy_in, copy_out))
+    # The whole stack: the launch of a thread came by threading, the others by the module.
+    stacks = run.rows(
+        "WITH RECURSIVE up AS (SELECT id AS leaf, id, parent, function, 0 AS n FROM python_frames UNION ALL"
+        " SELECT u.leaf, f.id, f.parent, f.function, u.n + 1 FROM up u JOIN python_frames f ON f.id = u.parent)"
+        " SELECT string_agg(function, ' < ' ORDER BY n) AS stack FROM up GROUP BY leaf"
+    )
+    found = [row["stack"] for row in stacks if "launch" in row["stack"]]
+    assert any(stack.endswith("launch < step < <module>") for stack in found)
+    assert any("launch < step < Thread.run < Thread._bootstrap_inner" in stack for stack in found)
+    assert run.rows("SELECT * FROM losses") == []
+
+
+def test_logging(profile: Profile) -> None:
+    alone = runs.execute([sys.executable, PROGRAMS / "logs.py"])
+    run = profile(sys.executable, PROGRAMS / "logs.py", python=("logging",))
+    assert run.stdout == alone.stdout and alone.stdout.count("\n") >= 6
+    messages = run.rows("SELECT * FROM messages ORDER BY time_ns, seq")
+    assert [(m["level_name"], m["logger"], m["function"], m["text"]) for m in messages] == [
+        *(("INFO", "app.solver", "solve", f"step {step} of ä") for step in range(3)),
+        ("WARNING", "app.solver", "solve", "slow"),
+        ("ERROR", "other", "<module>", "text without arguments %d"),
+        ("CRITICAL", "quiet", "<module>", "kept by nobody"),
+    ]
+    assert {m["source"] for m in messages} == {str(PROGRAMS / "logs.py")} and messages[3]["level"] == 30
+    text = (PROGRAMS / "logs.py").read_text().splitlines()
+    assert 'log.warning("slow")' in text[messages[3]["line"] - 1]
+    top = run.report("log_sum")
+    assert {(row["level"], row["logger"], row["calls"]) for row in top} >= {("INFO", "app.solver", 3)}
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn", "forkserver"])
+def test_processes(way: str, profile: Profile) -> None:
+    run = profile(sys.executable, PROGRAMS / "processes.py", way)
+    assert run.stdout == "right\n"
+    rows = run.rows("SELECT process, name, count(*) AS n FROM ranges GROUP BY ALL")
+    assert sorted(row["n"] for row in rows if row["name"] == "work") == [1, 2, 3]
+    assert [row["n"] for row in rows if row["name"] == "thread"] == [14] * 3
+    assert [row["n"] for row in rows if row["name"] == "main"] == [1]
+    workers = {row["process"] for row in rows if row["name"] == "work"}
+    threads = run.rows("SELECT process, count(DISTINCT thread) AS n FROM ranges WHERE name = 'thread' GROUP BY process")
+    assert [row["n"] for row in threads] == [2] * 3 and {row["process"] for row in threads} == workers
+    (own,) = run.sql("SELECT count(*) FROM python_calls WHERE kind = 'run' AND process IN (SELECT process FROM ranges)")
+    assert own == (4,) and run.rows("SELECT * FROM losses") == []

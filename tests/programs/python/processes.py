@@ -1,0 +1,36 @@
+"""Marks ranges in processes started in one of multiprocessing's ways, and in their threads."""
+
+import multiprocessing
+import sys
+import threading
+
+import occatrace
+
+
+def in_thread() -> None:
+    for _ in range(7):
+        with occatrace.annotate("thread"):
+            pass
+
+
+def work(number: int) -> int:
+    threads = [threading.Thread(target=in_thread) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for _ in range(number + 1):
+        occatrace.mark("work")
+    return number
+
+
+if __name__ == "__main__":
+    occatrace.mark("main")
+    context = multiprocessing.get_context(sys.argv[1])
+    processes = [context.Process(target=work, args=(i,)) for i in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert all(process.exitcode == 0 for process in processes)
+    print("right")
