@@ -182,6 +182,8 @@ class Recording:
             pid = program.spawn(path, self.args.program, environment, guard)
         except program.ProgramError as error:
             complain(str(error))
+            if self.session:
+                self.session.stop()  # or LTTng's daemon may still make the trace's folders
             self._discard()
             return error.status
         if self.session and not self.args.quiet:
