@@ -68,6 +68,14 @@ class Allocates:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """What a call copies from and to: names of fields that hold addresses, or of `Model.copy_sides`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
 class Frees:
     """What an event ends: the memory of a handle, or of an array of them."""
 
@@ -104,6 +112,7 @@ class Function:
     allocates: Allocates | None = None
     frees: Frees | None = None
     compiles: bool = False
+    copies: Copies | None = None
     kind: str = ""  # its class, where the model has classes of functions
     shape: str = ""
 
@@ -155,6 +164,7 @@ class Model:
     functions: tuple[Function, ...]
     enums: Mapping[str, Mapping[str, Enum]]  # by API
     memory_kinds: tuple[str, ...] = ()
+    copy_sides: tuple[str, ...] = ()
     freeing: Mapping[str, FreeingRecord] = field(default_factory=dict)  # by event
 
     @cached_property
@@ -311,6 +321,7 @@ def from_json(data: Mapping[str, Any]) -> Model:
                     allocates=_allocates(f.get("allocates"), memory_kinds),
                     frees=_frees(f.get("frees")),
                     compiles=bool(f.get("compiles")),
+                    copies=Copies(f["copies"]["from"], f["copies"]["to"]) if f.get("copies") else None,
                     kind=f.get("class", ""),
                     shape=f.get("shape", ""),
                 )
@@ -330,7 +341,7 @@ def from_json(data: Mapping[str, Any]) -> Model:
                 by = {value: text for text, value in enums[api][enum].values.items()} if enum else {}
                 freeing[f"{entry['provider']}:{name}"] = FreeingRecord(api, name, frees, by)
     titles = {api: e.get("title", api) for api, e in data["apis"].items()}
-    return Model(titles, tuple(functions), enums, memory_kinds, freeing)
+    return Model(titles, tuple(functions), enums, memory_kinds, tuple(data.get("copy_sides", ())), freeing)
 
 
 @cache

@@ -255,6 +255,8 @@ lx           UINTEGER  count  threads per group in x
 ly           UINTEGER  count  in y
 lz           UINTEGER  count  in z
 status       INTEGER   code   0: complete; negative: error code
+source       VARCHAR   text   of a copy, what it reads: pageable, pinned, registered, managed, device, array, peer; null: not known
+target       VARCHAR   text   likewise what it writes
 """),
     ),
     Table(
@@ -263,7 +265,7 @@ status       INTEGER   code   0: complete; negative: error code
         _columns("""
 process       UINTEGER  id     process
 api           VARCHAR   text   API that allocated: occa, opencl, …
-kind          VARCHAR   text   device, host (pinned), managed, svm, image, pipe, pool, slice (a part), wrapped (the program's own)
+kind          VARCHAR   text   device, host (pinned), managed, svm, image, pipe, pool, slice (a part), wrapped (the program's), array
 mode          VARCHAR   text   OCCA mode of the memory; null: not OCCA's
 device        UINTEGER  id     device; null: not known, or the host
 handle        UBIGINT   handle the program's handle, or the address

@@ -22,30 +22,7 @@ const Dispatch &real() {
   return targets[I];
 }
 
-}  // namespace occatrace::cuda
-
-#include "cuda_wrappers.h"
-
-namespace occatrace::cuda {
-
-namespace {
-
-using device::Engine;
-using device::HandleMap;
-using device::Queue;
-using device::Work;
-using device::copy_kind;
-
-const CUstream kPerThread = reinterpret_cast<CUstream>(uintptr_t{2});
-
-HandleMap kernel_names;  // CUfunction, CUkernel → interned name
-
 // ---- structures of the header, as far as they are read ----
-
-struct LaunchConfig {
-  unsigned grid[3], block[3], shared;
-  CUstream stream;
-};
 
 struct CopyEnd2D {
   size_t x, y;
@@ -87,6 +64,75 @@ struct Copy3DPeer {
 };
 
 enum MemoryType : unsigned { kHost = 1, kDevice = 2, kArray = 3, kUnified = 4 };
+
+struct Array2D {
+  size_t width, height;
+  unsigned format, channels;
+};
+struct Array3D {
+  size_t width, height, depth;
+  unsigned format, channels;
+};
+
+// What the model asks of arguments.
+inline CUcontext current_context() {
+  CUcontext context = nullptr;
+  return real<0>().cuCtxGetCurrent != nullptr && real<0>().cuCtxGetCurrent(&context) == 0 ? context : nullptr;
+}
+template <class End>
+CUdeviceptr address_of(const End &end) {
+  if (end.type == kArray) return 0;
+  return end.type == kHost ? reinterpret_cast<CUdeviceptr>(end.host) : end.device;
+}
+template <class Copy>
+CUdeviceptr from_of(const void *copy) {
+  return copy == nullptr ? 0 : address_of(static_cast<const Copy *>(copy)->from);
+}
+template <class Copy>
+CUdeviceptr to_of(const void *copy) {
+  return copy == nullptr ? 0 : address_of(static_cast<const Copy *>(copy)->to);
+}
+inline size_t elements(size_t width, size_t height, size_t depth, unsigned format, unsigned channels) {
+  constexpr unsigned kHalf = 0x10, kFloat = 0x20, kShort = 2, kInt = 3, kSigned = 8;
+  const unsigned plain = format & ~kSigned;
+  const size_t each = format == kFloat || plain == kInt ? 4 : format == kHalf || plain == kShort ? 2 : 1;
+  return width * (height == 0 ? 1 : height) * (depth == 0 ? 1 : depth) * channels * each;
+}
+inline size_t array_bytes(const CUDA_ARRAY_DESCRIPTOR *given) {
+  if (given == nullptr) return 0;
+  const auto &a = *reinterpret_cast<const Array2D *>(given);
+  return elements(a.width, a.height, 1, a.format, a.channels);
+}
+inline size_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *given) {
+  if (given == nullptr) return 0;
+  const auto &a = *reinterpret_cast<const Array3D *>(given);
+  return elements(a.width, a.height, a.depth, a.format, a.channels);
+}
+
+}  // namespace occatrace::cuda
+
+#include "cuda_wrappers.h"
+
+namespace occatrace::cuda {
+
+namespace {
+
+using device::Engine;
+using device::HandleMap;
+using device::Queue;
+using device::Work;
+using device::copy_kind;
+
+const CUstream kPerThread = reinterpret_cast<CUstream>(uintptr_t{2});
+
+HandleMap kernel_names;  // CUfunction, CUkernel → interned name
+
+// ---- structures of the header, as far as they are read ----
+
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  CUstream stream;
+};
 
 // ---- device time ----
 

@@ -12,6 +12,11 @@ CREATE OR REPLACE MACRO share(part, whole) AS
     CASE WHEN whole > 0 THEN 100.0 * part / whole ELSE 0.0 END;
 CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'opencl' THEN 'OpenCL' WHEN 'cuda' THEN 'CUDA' WHEN 'cudart' THEN 'CUDA runtime' WHEN 'hip' THEN 'HIP'
     WHEN 'nvtx' THEN 'NVTX' WHEN 'roctx' THEN 'ROCTX' WHEN 'itt' THEN 'ITT' WHEN 'openmp' THEN 'OpenMP target' ELSE api END;
+-- What a memory operation is called: its direction and, where it is known and not the usual, the memory on its host side, or
+-- of two devices' memory what is special.
+CREATE OR REPLACE MACRO memory_operation(kind, source, target) AS kind || coalesce(CASE
+    WHEN kind = 'HtoD' THEN ' (' || source || ')' WHEN kind = 'DtoH' THEN ' (' || target || ')'
+    WHEN kind = 'DtoD' AND source != 'device' THEN ' (' || source || ')' WHEN kind = 'DtoD' AND target != 'device' THEN ' (' || target || ')' END, '');
 CREATE OR REPLACE MACRO host_mode(mode) AS mode IN ('Serial', 'OpenMP');
 
 -- Median per key of a histogram (key, value, n): the mean of the two middle ones, as of a sorted list.

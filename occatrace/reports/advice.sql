@@ -44,13 +44,14 @@ waits AS (SELECT function, count(*) AS n, sum(ns) AS ns FROM dry WHERE function 
 pieces AS (SELECT count(*) AS n FROM work),
 
 copies AS (
-    SELECT a.process, coalesce(d.api, '') AS api, a.kind, count(*) AS n, sum(bytes) AS bytes, sum(span(a.start_ns, a.end_ns)) AS ns
+    SELECT a.process, coalesce(d.api, '') AS api, a.kind, CASE a.kind WHEN 'HtoD' THEN a.source ELSE a.target END AS side, count(*) AS n, sum(bytes) AS bytes, sum(span(a.start_ns, a.end_ns)) AS ns
     FROM activities a LEFT JOIN devices d USING (device) WHERE a.kind IN ('HtoD', 'DtoH') AND bytes >= 65536 AND status >= 0 GROUP BY ALL
 ),
--- Memory that is pinned is allocated by the API: a process that has none, but allocates, copies from and to pageable memory.
+-- Where the copy does not tell: memory that is pinned is allocated by the API, so a process that has none, but allocates,
+-- copies from and to pageable memory.
 pageable AS (
     SELECT kind, sum(n) AS n, sum(bytes) AS bytes, sum(ns) AS ns FROM copies c
-    WHERE EXISTS (FROM allocations x WHERE x.process = c.process AND x.api = lower(c.api))
+    WHERE side = 'pageable' OR side IS NULL AND EXISTS (FROM allocations x WHERE x.process = c.process AND x.api = lower(c.api))
       AND NOT EXISTS (FROM allocations x WHERE x.process = c.process AND x.kind IN ('host', 'svm', 'managed'))
     GROUP BY kind
 ),
@@ -110,7 +111,7 @@ signs AS (
     FROM waits, pieces, run WHERE waits.n >= 20 AND waits.ns > 0.05 * run.length_ns
     UNION ALL
     SELECT ns, 'pageable copies',
-           format('{:,} {} copies of {:.1f} MiB in all took {:.1f} ms ({:.2f} GB/s, {:.0f} % of the run), and the program has no pinned memory',
+           format('{:,} {} copies of {:.1f} MiB in all took {:.1f} ms ({:.2f} GB/s, {:.0f} % of the run): its memory on the host is not pinned',
                   n, kind, bytes / 1048576, ns / 1e6, bytes / ns, share(ns, run.length_ns)),
            'copy from and to pinned memory (OpenCL: a mapped buffer with CL_MEM_ALLOC_HOST_PTR; OCCA: the property mapped or host)'
     FROM pageable, run WHERE n >= 10 AND ns > 0.05 * run.length_ns

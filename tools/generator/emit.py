@@ -10,6 +10,7 @@ import jinja2
 
 from .model import (
     BLOB_MAX,
+    COPY_SIDES,
     LEVELS,
     LOGLEVELS,
     MEMORY_KINDS,
@@ -113,6 +114,8 @@ def _python_function(f: Function) -> dict[str, Any]:
         memory["frees"] = _frees(f.frees)
     if f.compiles:
         memory["compiles"] = True
+    if f.copies:
+        memory["copies"] = dict(zip(("from", "to"), f.copies, strict=True))
     return memory | {
         "name": f.name,
         "event": f.event,
@@ -168,7 +171,13 @@ def python_model(model: Model) -> str:
         if api.on_top:
             # The names are in a file of their own, which is read when a run has calls of the library.
             apis[api.name] |= {"on_request": True, "records": {}, "enums": {}}
-    whole = {"schema": 1, "modes": list(MODES), "memory_kinds": list(MEMORY_KINDS), "apis": apis}
+    whole = {
+        "schema": 1,
+        "modes": list(MODES),
+        "memory_kinds": list(MEMORY_KINDS),
+        "copy_sides": list(COPY_SIDES),
+        "apis": apis,
+    }
     return json.dumps(whole, indent=1) + "\n"
 
 

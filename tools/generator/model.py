@@ -16,7 +16,9 @@ LOGLEVELS = {"tally": "NOTICE", "minimal": "INFO", "default": "DEBUG_SYSTEM", "f
 BLOB_MAX = 64
 # What allocated memory can be. A slice is a part of another allocation and counts no bytes of its own; what is wrapped
 # is the program's own memory, made known to the API.
-MEMORY_KINDS = ("device", "host", "managed", "svm", "image", "pipe", "pool", "slice", "wrapped")
+MEMORY_KINDS = ("device", "host", "managed", "svm", "image", "pipe", "pool", "slice", "wrapped", "array")
+# What a copy reads or writes where no address tells it.
+COPY_SIDES = ("array", "peer", "device")
 # Fields that every event carries before its own.
 COMMON = ("tid", "seq")
 
@@ -157,6 +159,7 @@ class Function:
     allocates: Allocates | None = None
     frees: Frees | None = None
     compiles: bool = False  # builds or loads code for a device
+    copies: tuple[str, str] | None = None  # from, to: fields that hold addresses, or COPY_SIDES
     symbols: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()  # of a shim: the name for each default stream that there is
     condition: str = ""  # preprocessor condition under which the header has it

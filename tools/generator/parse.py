@@ -12,6 +12,7 @@ import yaml
 
 from .model import (
     COMMON,
+    COPY_SIDES,
     LEVELS,
     LOGLEVELS,
     MEMORY_KINDS,
@@ -341,6 +342,7 @@ class _ApiParser:
                 "bytes",
                 "activity",
                 "allocates",
+                "copies",
                 "frees",
                 "compiles",
                 "args",
@@ -406,6 +408,7 @@ class _ApiParser:
             )
         allocates = self.allocates(body.get("allocates"), by_name)
         frees = self.frees(body.get("frees"), by_name)
+        copies = self.copies(body.get("copies"), by_name)
         blocking = body.get("blocking", False)
         return Function(
             name,
@@ -422,6 +425,7 @@ class _ApiParser:
             allocates,
             frees,
             bool(body.get("compiles", False)),
+            copies,
             self.symbols(body.get("symbols")),
             tuple(body.get("exports") or ()),
             body.get("condition", ""),
@@ -547,6 +551,21 @@ class _ApiParser:
             if spec.get("by") and fields[spec["by"]].type.enum is None:
                 raise ModelError(f"by: the field {spec['by']} has no enum")
             return Frees(handle, spec.get("unless"), spec.get("by"))
+
+    @staticmethod
+    def copies(spec: Mapping[str, Any] | None, fields: Mapping[str, Field]) -> tuple[str, str] | None:
+        """`{from, to}`: names of fields that hold addresses, or of COPY_SIDES."""
+        if spec is None:
+            return None
+        with _at("copies"):
+            _known(spec, {"from", "to"})
+            for key in ("from", "to"):
+                name = spec.get(key)
+                if name not in COPY_SIDES and (name not in fields or fields[name].type.bits != 64):
+                    raise ModelError(
+                        f"{key}: {name} is neither a field that holds an address nor one of {', '.join(COPY_SIDES)}"
+                    )
+            return spec["from"], spec["to"]
 
     @staticmethod
     def symbols(spec: Any) -> tuple[str, ...]:

@@ -76,26 +76,70 @@ _ALLOCATES = {
     "cuMemAllocHost": ("pp", "bytesize", "host"),
     "cuMemHostAlloc": ("pp", "bytesize", "host"),
     "cuMemHostRegister": ("p", "bytesize", "wrapped"),
+    "cuArrayCreate": ("pHandle", "of_array", "array"),
+    "cuArray3DCreate": ("pHandle", "of_array", "array"),
+    "cuMipmappedArrayCreate": ("pHandle", "of_array", "array"),
+    "cuMemCreate": ("handle", "size", "device"),
 }
-_FREES = {"cuMemFree": "dptr", "cuMemFreeAsync": "dptr", "cuMemFreeHost": "p", "cuMemHostUnregister": "p"}
+_FREES = {
+    "cuMemFree": "dptr",
+    "cuMemFreeAsync": "dptr",
+    "cuMemFreeHost": "p",
+    "cuMemHostUnregister": "p",
+    "cuArrayDestroy": "hArray",
+    "cuMipmappedArrayDestroy": "hMipmappedArray",
+    "cuMemRelease": "handle",
+}
+# Fields of a number that the call is not given: a C++ expression over its arguments.
+_SIZES = {
+    "asked": ("WidthInBytes * Height", "as asked for, without the padding of rows"),
+    "of_array": ("array_bytes({0})", "of the elements, without padding and smaller levels"),
+}
 
 
 def _memory(f: Declaration) -> list[str]:
     base = _shown(f.name)
+    lines, extra = [], []
     if base in _FREES:
-        return [f"frees: {{handle: {_FREES[base]}}}"]
-    if base not in _ALLOCATES:
-        return []
-    handle, size, kind = _ALLOCATES[base]
-    lines = [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope}}", "extra:"]
-    if size == "asked":
-        lines += [
-            '- {name: asked, type: size_t, value: "WidthInBytes * Height", doc: "as asked for, without the padding of rows"}'
+        lines += [f"frees: {{handle: {_FREES[base]}}}"]
+    if base in _ALLOCATES:
+        handle, size, kind = _ALLOCATES[base]
+        lines += [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope, context: context}}"]
+        if size in _SIZES:
+            value, doc = _SIZES[size]
+            value = value.format(f.parameters[1].name)
+            extra += [f'- {{name: {size}, type: size_t, value: "{value}", doc: "{doc}"}}']
+        extra += [
+            '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}',
+            '- {name: context, type: CUcontext, value: "current_context()", doc: "of the calling thread"}',
         ]
-    return [
-        *lines,
-        '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}',
-    ]
+    if re.match("cuMemcpy", base):
+        copies, more = _copies(f)
+        lines += copies
+        extra += more
+    return [*lines, "extra:", *extra] if extra else lines
+
+
+def _copies(f: Declaration) -> tuple[list[str], list[str]]:
+    """What a copy reads and writes: arguments, places in the structure that describes it, or what its name says."""
+    names = {p.name for p in f.parameters}
+    if "Peer" in f.name:
+        return ["copies: {from: peer, to: peer}"], []
+    if "pCopy" in names:
+        of = "Copy3D" if "3D" in f.name else "Copy2D"
+        doc = "address; 0: an array"
+        lines = [
+            f'- {{name: {side}, type: CUdeviceptr, value: "{side}_of<{of}>(pCopy)", doc: "{doc}"}}'
+            for side in ("from", "to")
+        ]
+        return ["copies: {from: from, to: to}"], lines
+
+    def side(*arguments: str) -> str:
+        return next((name for name in arguments if name in names), "array")
+
+    if not {"ByteCount"} & names:
+        return [], []
+    return [f"copies: {{from: {side('srcHost', 'srcDevice', 'src')}, to: {side('dstHost', 'dstDevice', 'dst')}}}"], []
 
 
 def _skip(f: Declaration) -> bool:

@@ -365,6 +365,24 @@ static CUresult free_async(CUdeviceptr at, CUstream stream, bool per_thread) {
   NEED_CONTEXT;
   return code(fake::enqueue(resolve(context, stream, per_thread), [at] { memory.release(at_address(at), CU_MEMORYTYPE_DEVICE); }, false));
 }
+struct CUmemPoolHandle_st {};
+API cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *) {
+  *pool = new CUmemPoolHandle_st;
+  return CUDA_SUCCESS;
+}
+API cuMemPoolDestroy(CUmemoryPool pool) {
+  delete pool;
+  return CUDA_SUCCESS;
+}
+// An array lies row by row in memory of the device.
+API cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d) {
+  NEED_CONTEXT;
+  CUdeviceptr at = 0;
+  const CUresult made = allocate(&at, d->Width * std::max<size_t>(d->Height, 1) * d->NumChannels * 4, CU_MEMORYTYPE_DEVICE, false);
+  *array = static_cast<CUarray>(at_address(at));
+  return made;
+}
+API cuArrayDestroy(CUarray array) { return code(memory.release(array, CU_MEMORYTYPE_DEVICE)); }
 API cuMemAdvise(CUdeviceptr, size_t, CUmem_advise, CUdevice) { return CUDA_SUCCESS; }
 API cuMemHostAlloc(void **at, size_t bytes, unsigned) {
   NEED_CONTEXT;
@@ -480,6 +498,15 @@ static CUresult copy_command(void *to, const void *from, size_t bytes, CUstream 
   NEED_CONTEXT;
   return code(fake::copy(resolve(context, on, per_thread), to, from, bytes, wait));
 }
+static CUresult copy_rows(const CUDA_MEMCPY2D &c, CUstream on, bool per_thread) {
+  NEED_CONTEXT;
+  const auto end = [](CUmemorytype type, void *host, CUdeviceptr device) { return static_cast<char *>(type == CU_MEMORYTYPE_HOST ? host : at_address(device)); };
+  char *to = end(c.dstMemoryType, c.dstHost, c.dstDevice);
+  const char *from = end(c.srcMemoryType, const_cast<void *>(c.srcHost), c.srcDevice);
+  return code(fake::enqueue(resolve(context, on, per_thread), [=] {
+    for (size_t row = 0; row < c.Height; ++row) std::memmove(to + row * c.dstPitch, from + row * c.srcPitch, c.WidthInBytes);
+  }, false));
+}
 template <class T>
 static CUresult fill_command(CUdeviceptr at, T value, size_t count, CUstream on, bool per_thread) {
   NEED_CONTEXT;
@@ -513,6 +540,9 @@ ASYNC(cuMemsetD32Async, (CUdeviceptr to, unsigned v, size_t n, CUstream s), fill
 ASYNC(cuMemPrefetchAsync, (CUdeviceptr at, size_t n, CUdevice, CUstream s), copy_command(at_address(at), at_address(at), n, s, per_thread, false))
 ASYNC(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t n, CUstream s), copy_command(at_address(to), at_address(from), n, s, per_thread, false))
 BLOCKING(cuMemcpyPeer, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t n), copy_command(at_address(to), at_address(from), n, nullptr, per_thread, false))
+ASYNC(cuMemAllocFromPoolAsync, (CUdeviceptr *at, size_t n, CUmemoryPool, CUstream s), alloc_async(at, n, s, per_thread))
+BLOCKING(cuMemcpyHtoA_v2, (CUarray to, size_t offset, const void *from, size_t n), copy_command(reinterpret_cast<char *>(to) + offset, from, n, nullptr, per_thread, true))
+ASYNC(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *c, CUstream s), copy_rows(*c, s, per_thread))
 ASYNC(cuMemAllocAsync, (CUdeviceptr *at, size_t n, CUstream s), alloc_async(at, n, s, per_thread))
 ASYNC(cuMemFreeAsync, (CUdeviceptr at, CUstream s), free_async(at, s, per_thread))
 ASYNC(cuEventRecord, (CUevent e, CUstream s), event_record(e, s, per_thread))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import Traced
+from tests.integration.cuda.conftest import OCCA_PROF, Traced
+from tests.support.runs import execute
 
 Run = Callable[..., Traced]
 MS = 1_000_000
@@ -73,6 +75,49 @@ def test_memory_in_use_and_never_freed(traced: Run, linked: Path) -> None:
         ("device", 1 << 20, "cuMemAlloc", None),
         ("host", 1 << 20, "cuMemHostAlloc", "cuMemFreeHost"),
     ]
+
+
+def test_each_copy_knows_what_memory_it_reads_and_writes(traced: Run, linked: Path) -> None:
+    run = traced(linked, "kinds")
+    assert run.status == 0, run.stdout + run.stderr
+    assert run.sql(
+        "SELECT bytes, kind, source, target FROM activities WHERE kind IN ('HtoD', 'DtoH', 'DtoD') ORDER BY bytes"
+    ) == [
+        (101, "HtoD", "pageable", "device"),
+        (102, "HtoD", "pinned", "device"),
+        (103, "DtoH", "device", "pinned"),
+        (104, "DtoH", "device", "registered"),
+        (105, "DtoD", "device", "managed"),
+        (106, "HtoD", "pinned", "device"),
+        (107, "DtoH", "device", "pageable"),
+        (108, "DtoD", "managed", "device"),
+        (109, "HtoD", "pageable", "device"),
+        (110, "HtoD", "pinned", "array"),
+        (3 * 37, "HtoD", "pinned", "device"),
+        (112, "DtoD", "peer", "peer"),
+        (113, "HtoD", "pinned", "device"),
+    ]
+    # Reports say it.
+    report = execute([*OCCA_PROF, "report", run.folder, "--report", "gpu_mem_size_sum", "--format", "json"])
+    rows = json.loads(report.stdout)["reports"][0]["rows"]
+    assert {row["name"]: (row["calls"], row["bytes"]) for row in rows} == {
+        "HtoD (pageable)": (2, 101 + 109),
+        "HtoD (pinned)": (5, 102 + 106 + 110 + 111 + 113),
+        "DtoH (pinned)": (1, 103),
+        "DtoH (registered)": (1, 104),
+        "DtoH (pageable)": (1, 107),
+        "DtoD (managed)": (2, 105 + 108),
+        "DtoD (peer)": (1, 112),
+    }
+    kinds = "SELECT kind, bytes, function, free_function FROM allocations WHERE bytes != 65536 OR kind = 'wrapped' ORDER BY start_ns"
+    assert run.sql(kinds) == [
+        ("wrapped", 1 << 16, "cuMemHostRegister", "cuMemHostUnregister"),
+        ("array", 32 * 16 * 2 * 4, "cuArrayCreate", "cuArrayDestroy"),
+        ("device", 4096, "cuMemAllocFromPoolAsync", "cuMemFreeAsync"),
+        ("device", 8192, "cuMemAllocAsync", "cuMemFreeAsync"),
+    ]
+    # All of it in the memory of the device that was current.
+    assert run.sql("SELECT DISTINCT d.name FROM allocations LEFT JOIN devices d USING (device)") == [("Fake GPU 0",)]
 
 
 def test_failures_have_names_and_an_answer_is_none(traced: Run, cases: Path) -> None:

@@ -119,6 +119,64 @@ static void copies() {
   OK(CU(cuMemFreeHost)(pinned));
 }
 
+// Each copy has a size of its own, by which it is known.
+static void kinds() {
+  begin();
+  const CUstream s = stream();
+  const size_t n = 1 << 16;
+  CUdeviceptr x, managed, pooled;
+  OK(CU(cuMemAlloc)(&x, n));
+  OK(CU(cuMemAllocManaged)(&managed, n, CU_MEM_ATTACH_GLOBAL));
+  std::vector<char> pageable(n), registered(n);
+  char *pinned, *mapped;
+  OK(CU(cuMemAllocHost)(reinterpret_cast<void **>(&pinned), n));
+  OK(CU(cuMemHostAlloc)(reinterpret_cast<void **>(&mapped), n, CU_MEMHOSTALLOC_DEVICEMAP));
+  OK(CU(cuMemHostRegister)(registered.data(), n, 0));
+  OK(CU(cuMemcpyHtoDAsync)(x, pageable.data() + 7, 101, s));
+  OK(CU(cuMemcpyHtoDAsync)(x, pinned + n / 2, 102, s));
+  OK(CU(cuMemcpyDtoHAsync)(mapped + 5, x + 9, 103, s));
+  OK(CU(cuMemcpyDtoHAsync)(registered.data() + n - 104, x, 104, s));
+  OK(CU(cuMemcpyDtoDAsync)(managed, x, 105, s));
+  OK(CU(cuMemcpyAsync)(x, reinterpret_cast<CUdeviceptr>(pinned), 106, s));
+  OK(CU(cuMemcpyAsync)(reinterpret_cast<CUdeviceptr>(pageable.data()), x, 107, s));
+  OK(CU(cuMemcpyDtoDAsync)(x, managed + 50, 108, s));
+  // The same memory after it was made known no longer.
+  OK(CU(cuStreamSynchronize)(s));
+  OK(CU(cuMemHostUnregister)(registered.data()));
+  OK(CU(cuMemcpyHtoDAsync)(x, registered.data(), 109, s));
+
+  CUDA_ARRAY_DESCRIPTOR array = {32, 16, CU_AD_FORMAT_FLOAT, 2};
+  CUarray a;
+  OK(CU(cuArrayCreate)(&a, &array));
+  OK(CU(cuMemcpyHtoA)(a, 0, pinned, 110));
+  CUDA_MEMCPY2D rows = {};
+  rows.srcMemoryType = CU_MEMORYTYPE_HOST;
+  rows.srcHost = mapped;
+  rows.srcPitch = rows.dstPitch = 64;
+  rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.dstDevice = x;
+  rows.WidthInBytes = 37;
+  rows.Height = 3;
+  OK(CU(cuMemcpy2DAsync)(&rows, s));
+  OK(CU(cuMemcpyPeerAsync)(x, nullptr, managed, nullptr, 112, s));
+
+  CUmemoryPool pool;
+  CUmemPoolProps properties = {};
+  OK(CU(cuMemPoolCreate)(&pool, &properties));
+  OK(CU(cuMemAllocFromPoolAsync)(&pooled, 4096, pool, s));
+  OK(CU(cuMemcpyHtoDAsync)(pooled, pinned, 113, s));
+  OK(CU(cuMemFreeAsync)(pooled, s));
+  OK(CU(cuMemAllocAsync)(&pooled, 8192, s));
+  OK(CU(cuMemFreeAsync)(pooled, s));
+  OK(CU(cuStreamSynchronize)(s));
+  OK(CU(cuMemPoolDestroy)(pool));
+  OK(CU(cuArrayDestroy)(a));
+  OK(CU(cuMemFree)(managed));
+  OK(CU(cuMemFree)(x));
+  OK(CU(cuMemFreeHost)(pinned));
+  OK(CU(cuMemFreeHost)(mapped));
+}
+
 static void failures() {
   begin();
   CUdeviceptr x;
@@ -207,6 +265,7 @@ int main(int argc, char **argv) {
   if (name == "series") series(count);
   else if (name == "overlap") overlap();
   else if (name == "copies") copies();
+  else if (name == "kinds") kinds();
   else if (name == "failures") failures();
   else if (name == "graphs") graphs();
   else if (name == "many") many(count);
