@@ -162,6 +162,33 @@ def test_programs_without_mpi_in_common(one_job: Job) -> None:
     assert sorted(p.name for p in job.folder.iterdir()) == ["run-0", "run-1"]
 
 
+@pytest.mark.parametrize(
+    ("launcher", "variables"),
+    [
+        ("Flux", "FLUX_JOB_ID={job} FLUX_JOB_SIZE=3 FLUX_TASK_RANK={rank} FLUX_TASK_LOCAL_ID={rank}"),
+        (
+            "MPICH, Intel MPI",  # srun --mpi=pmi2
+            "SLURM_JOB_ID={job} SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID={rank} SLURM_LOCALID={rank}"
+            " PMI_RANK={rank} PMI_SIZE=3",
+        ),
+    ],
+)
+def test_launchers_by_their_variables(one_job: Job, launcher: str, variables: str) -> None:
+    """One job, one report, also under launchers that are not here: all that is known of them is in the environment."""
+    job = one_job
+    given = variables.format(job=job.folder.name.replace("_", "-"), rank="{}")
+    # MPICH itself would look for the process manager that the variables speak of.
+    program = f"/usr/bin/env -u PMI_RANK -u PMI_SIZE {job.program}"
+    command = f"seq 0 2 | xargs -P3 -I{{}} env {given} {' '.join(OCCA_PROF)} -o {job.folder / 'run'} {program}"
+    done = job.person.run(["sh", "-c", command], env=job.environment(), cwd=job.folder, timeout=120)
+    assert done.returncode == 0 and done.stdout == "1 ranks, sum 0\n" * 3, done.stderr
+    assert done.stderr.count(END) == 1, done.stderr
+    assert (job.facts["job"]["launcher"], job.facts["job"]["size"]) == (launcher, 3)
+    ended = sorted((rank["rank"], rank["state"], rank["status"]) for rank in job.facts["job"]["ranks"])
+    assert ended == [(rank, "ended", 0) for rank in range(3)]
+    job.nothing_left()
+
+
 def test_the_nodes_process_is_killed(job: Job) -> None:
     """The ranks go on, the launcher sees them end as ever, and the keeper clears up."""
     words = job.words(2, *OCCA_PROF, "-o", job.folder / "run", job.program, "*:run=2")
