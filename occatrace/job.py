@@ -156,6 +156,23 @@ def clear_desk(folder: Path) -> None:
             os.close(lock)
 
 
+def clear_lost_desk(folder: Path) -> bool:
+    """Remove the node's folder if nobody listens there any more; whether it was still there, which one rank finds."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        try:
+            client.connect(str(folder / "node"))
+        except (ConnectionRefusedError, FileNotFoundError):
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                there = (folder / "lock").exists()
+                shutil.rmtree(folder, ignore_errors=True)
+                return there
+            finally:
+                os.close(lock)
+    return False
+
+
 def sweep() -> None:
     """Remove what jobs have left of which everything was killed at once: nobody listens there."""
     for base in {os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp", "/dev/shm"} - {None, ""}:

@@ -253,7 +253,11 @@ class Node:
             self.state.notes.append(f"{self.host} was not traced: {error}")
             return
         self.session = started
-        self.answer = started.for_ranks() | {"run": self.run.info.id, "job": self.place.job or self.key}
+        self.answer = started.for_ranks() | {
+            "run": self.run.info.id,
+            "folder": str(self.run.path),
+            "job": self.place.job or self.key,
+        }
 
     # ---- ranks ----
 

@@ -16,6 +16,7 @@ from occatrace import job
 from occatrace.cli import program
 from occatrace.cli.dispatch import complain
 from occatrace.ranks import JOB_VARIABLE, Place
+from occatrace.run import again, near
 
 REPORT_TIMEOUT_S = 600.0
 
@@ -56,8 +57,12 @@ def run(args: argparse.Namespace, path: Path, place: Place) -> int:
     status = program.wait(pid)
     desk.send(ended=status)
     guard.restore()
-    answer = desk.hear(job.ANSWER_S)
-    if answer and answer.get("last"):
+    farewell = desk.hear(job.ANSWER_S)
+    if farewell is None and job.clear_lost_desk(desk.folder):
+        complain(
+            f"what recorded this node was killed: no report. What was written: {again(near(Path(answer['folder'])))}"
+        )
+    if farewell and farewell.get("last"):
         with contextlib.suppress(KeyboardInterrupt):
             _print_report(desk)
     desk.close()

@@ -192,7 +192,10 @@ def test_launchers_by_their_variables(one_job: Job, launcher: str, variables: st
 def test_the_nodes_process_is_killed(job: Job) -> None:
     """The ranks go on, the launcher sees them end as ever, and the keeper clears up."""
     words = job.words(2, *OCCA_PROF, "-o", job.folder / "run", job.program, "*:run=2")
-    running = job.person.start(words, env=job.environment(), cwd=job.folder, stderr=subprocess.PIPE)
+    here = str(job.folder)
+    running = job.person.start(
+        words, env=job.environment(TMPDIR=here, XDG_RUNTIME_DIR=here), cwd=job.folder, stderr=subprocess.PIPE
+    )
     end = time.monotonic() + 120
     node = None
     while node is None and time.monotonic() < end:
@@ -201,8 +204,11 @@ def test_the_nodes_process_is_killed(job: Job) -> None:
     assert node
     time.sleep(0.7)
     os.kill(node, signal.SIGKILL)
-    out, _ = running.communicate(timeout=300)
+    assert list(job.folder.glob("occatrace_job-*")), "where the ranks meet"
+    out, err = running.communicate(timeout=300)
     assert (running.returncode, out) == (0, "2 ranks, sum 1\n")
+    assert err.count("what recorded this node was killed") == 1 and "occa_prof report run" in err
+    assert not list(job.folder.glob("occatrace_job-*"))
     job.nothing_left()
 
 
