@@ -58,9 +58,11 @@ class CallsWriter:
         """Read all hosts' calls."""
         self._folder.mkdir(mode=0o700)
         first = 0
+        apis = self._con.execute("SELECT DISTINCT api FROM call_stats").fetchall()
+        events = self._model.call_events(api for (api,) in apis)
         for trace in traces:
             threads, process_of = self._threads(first)
-            reader = trace.open([*self._model.by_event, *self._model.library_events])
+            reader = trace.open(events)
             for event, columns in (part for b in reader for part in self._model.by_function(b.event, b.columns)):
                 function = self._model.by_event.get(event)
                 if function and len(columns["ts"]):

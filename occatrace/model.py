@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 _LIBRARIES = Path(__file__).with_name("libraries")
 
+V = TypeVar("V")
+
+# Classes of functions that carry messages between ranks.
+_MESSAGES = ("send", "recv", "sendrecv", "onesided", "collective")
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -156,26 +160,110 @@ class LibraryNames(Mapping[str, Enum]):
         return len(self._enums)
 
 
-@dataclass(frozen=True)
+@dataclass
+class _Api:
+    """What is known of one API."""
+
+    functions: dict[str, Function]  # by key
+    enums: Mapping[str, Enum]
+    events: dict[str, Function]
+    begins: dict[str, Function]
+    freeing: dict[str, FreeingRecord]
+
+
+class _Lazy(Mapping[str, V]):
+    """A mapping whose entries are found when they are asked for."""
+
+    def __init__(self, find: Callable[[str], V | None], names: Callable[[], Iterable[str]]) -> None:
+        self._find = find
+        self._names = names
+
+    def __getitem__(self, name: str) -> V:
+        found = self._find(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class Model:
-    """All APIs."""
+    """All APIs, each read when something of it is asked for: most runs have calls of a few.
 
-    titles: Mapping[str, str]
-    functions: tuple[Function, ...]
-    enums: Mapping[str, Mapping[str, Enum]]  # by API
-    memory_kinds: tuple[str, ...] = ()
-    copy_sides: tuple[str, ...] = ()
-    freeing: Mapping[str, FreeingRecord] = field(default_factory=dict)  # by event
+    What a row of a table names by a number is numbered as APIs are read, and keeps its number."""
 
-    @cached_property
-    def by_event(self) -> dict[str, Function]:
-        """Function of each call event; those of libraries on top join as they are met (`by_function`)."""
-        return {f.event: f for f in self.functions}
+    def __init__(
+        self,
+        index: Mapping[str, Mapping[str, Any]],
+        memory_kinds: Sequence[str],
+        read: Callable[[str], Mapping[str, Any]],
+        copy_sides: Sequence[str] = (),
+    ) -> None:
+        """`index`: title and provider of each API, and whether its names are read on request; `read` gives the rest."""
+        self._index = index
+        self._read = read
+        self._apis: dict[str, _Api] = {}
+        self._api_of = {entry["provider"]: api for api, entry in index.items()}
+        self.titles: Mapping[str, str] = {api: entry.get("title", api) for api, entry in index.items()}
+        self.memory_kinds = tuple(memory_kinds)
+        self.copy_sides = tuple(copy_sides)
+        # API and name of each function that allocates or frees, and of each value of `by` of the freeing records.
+        self.memory_code: dict[tuple[str, str], int] = {}
+        # The functions that build or load code for a device, and those that carry messages between ranks.
+        self.compiling: list[Function] = []
+        self.message_functions: list[str] = []
+
+        def of_all(part: str) -> Callable[[], Iterable[str]]:
+            return lambda: [name for api in index for name in getattr(self._api(api), part)]
+
+        # Function of each call event, and of each `_begin` event; records that end memory; enumerations by API.
+        self.by_event: Mapping[str, Function] = _Lazy(lambda e: self._of(e, "events"), of_all("events"))
+        self.begin_events: Mapping[str, Function] = _Lazy(lambda e: self._of(e, "begins"), of_all("begins"))
+        self.freeing: Mapping[str, FreeingRecord] = _Lazy(lambda e: self._of(e, "freeing"), of_all("freeing"))
+        self.enums: Mapping[str, Mapping[str, Enum]] = _Lazy(
+            lambda api: self._api(api).enums if api in index else None, lambda: index
+        )
+
+    def _of(self, event: str, part: str) -> Any:
+        api = self._api_of.get(event.partition(":")[0])
+        return None if api is None else getattr(self._api(api), part).get(event)
+
+    def _api(self, name: str) -> _Api:
+        known = self._apis.get(name)
+        if known is None:
+            known = self._apis[name] = _api(name, self._index[name], self._read(name), self.memory_kinds)
+            functions = known.functions.values()
+            found = [(name, f.name) for f in functions if f.allocates or f.frees]
+            for record in known.freeing.values():
+                found += [(name, text) for text in record.by.values() or (record.name,)]
+            for head in found:
+                self.memory_code.setdefault(head, len(self.memory_code))
+            self.compiling += [f for f in functions if f.compiles]
+            self.message_functions += [f.name for f in functions if f.kind in _MESSAGES]
+        return known
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """Those of all APIs."""
+        return tuple(f for api in self._index for f in self._api(api).functions.values())
+
+    def call_events(self, apis: Iterable[str]) -> list[str]:
+        """Names of the events of calls of these APIs."""
+        libraries = {api: event for event, api in self.library_events.items()}
+        out: list[str] = []
+        for api in apis:
+            if api in self._index:
+                out += [libraries[api]] if api in libraries else self._api(api).events
+        return out
 
     @cached_property
     def library_events(self) -> Mapping[str, str]:
         """The one kind of event of each library on top, and its API."""
-        return {f"occatrace_{api}:call": api for api, enums in self.enums.items() if isinstance(enums, LibraryNames)}
+        return {f"{entry['provider']}:call": api for api, entry in self._index.items() if entry.get("on_request")}
 
     def by_function(
         self, event: str, columns: Mapping[str, npt.NDArray[Any]]
@@ -193,47 +281,33 @@ class Model:
             yield self._library_function(api, names.get(code, f"function {code}")).event, part
 
     def _library_function(self, api: str, name: str) -> Function:
-        event = f"occatrace_{api}:{name}"
-        known = self.by_event.get(event)
+        event = f"{self._index[api]['provider']}:{name}"
+        events = self._api(api).events
+        known = events.get(event)
         if known is None:
             status = Arg("ret", "enum", "status")
             known = Function(api, name, name, event, False, (status,), Failure("ret", "!=", 0), None, None)
-            self.by_event[event] = known
+            events[event] = known
         return known
 
     def function(self, api: str, key: str) -> Function | None:
         """A function by the name of its event."""
-        if isinstance(self.enums.get(api), LibraryNames):
+        entry = self._index.get(api)
+        if entry is None:
+            return None
+        if entry.get("on_request"):
             return self._library_function(api, key)
-        return self._by_key.get((api, key))
+        return self._api(api).functions.get(key)
 
-    @cached_property
-    def begin_events(self) -> Mapping[str, Function]:
-        """Function of each `_begin` event."""
-        return {f"{f.event}_begin": f for f in self.functions if f.blocking}
-
-    @cached_property
-    def memory_functions(self) -> tuple[tuple[str, str], ...]:
-        """API and name of each function that allocates or frees, and of each value of `by` of the freeing records."""
-        found = [(f.api, f.name) for f in self.functions if f.allocates or f.frees]
-        for record in self.freeing.values():
-            found += [(record.api, text) for text in record.by.values() or (record.name,)]
-        return tuple(dict.fromkeys(found))
-
-    @cached_property
-    def memory_code(self) -> Mapping[tuple[str, str], int]:
-        """Place in `memory_functions`."""
-        return {head: at for at, head in enumerate(self.memory_functions)}
-
-    @cached_property
-    def compiling(self) -> tuple[Function, ...]:
-        """The functions that build or load code for a device."""
-        return tuple(f for f in self.functions if f.compiles)
+    def _recorded(self, name: str) -> tuple[str, str, Function | None]:
+        """API, key and function of "api:function"; a library on top has the names alone."""
+        api, _, key = name.partition(":")
+        entry = self._index.get(api)
+        return api, key, None if entry is None or entry.get("on_request") else self.function(api, key)
 
     def tally_function(self, name: str) -> tuple[str, str]:
         """API and shown name of a tally's "api:function"."""
-        api, _, key = name.partition(":")
-        function = self._by_key.get((api, key))
+        api, key, function = self._recorded(name)
         return (api, function.name if function else key)
 
     def texts(self, api: str, enum: str) -> Mapping[int, str]:
@@ -242,8 +316,7 @@ class Model:
 
     def lost(self, name: str) -> str | None:
         """What did not come about when a call of "api:function" failed: device work, memory, a build; or none of these."""
-        api, _, key = name.partition(":")
-        function = self._by_key.get((api, key))
+        function = self._recorded(name)[2]
         if function is None:
             return None
         return function.activity or ("memory" if function.allocates else "build" if function.compiles else None)
@@ -257,16 +330,6 @@ class Model:
             if arg.enum:
                 return self.texts(api, arg.enum).get(code, str(code))
         return str(code)
-
-    @cached_property
-    def message_functions(self) -> tuple[str, ...]:
-        """Functions that carry messages between ranks; a row of a table names one by its place here."""
-        kinds = ("send", "recv", "sendrecv", "onesided", "collective")
-        return tuple(f.name for f in self.functions if f.kind in kinds)
-
-    @cached_property
-    def _by_key(self) -> Mapping[tuple[str, str], Function]:
-        return {(f.api, f.key): f for f in self.functions}
 
 
 def _allocates(entry: Mapping[str, Any] | None, kinds: Sequence[str]) -> Allocates | None:
@@ -288,64 +351,73 @@ def _frees(entry: Mapping[str, Any] | None) -> Frees | None:
     return Frees(entry["handle"], entry.get("unless"), entry.get("by")) if entry else None
 
 
+def _api(api: str, head: Mapping[str, Any], entry: Mapping[str, Any], memory_kinds: Sequence[str]) -> _Api:
+    provider = head["provider"]
+    functions = {}
+    for key, f in entry["functions"].items():
+        failed = f.get("failed")
+        functions[key] = Function(
+            api=api,
+            key=key,
+            name=f.get("name", key),
+            event=f"{provider}:{key}",
+            blocking=bool(f.get("blocking")),
+            args=tuple(
+                Arg(a["name"], a["kind"], a.get("enum"), a.get("element"), bool(a.get("hex")), bool(a.get("out")))
+                for a in f.get("args", ())
+            ),
+            failed=Failure(failed["field"], failed["op"], int(failed["value"]), failed.get("except"))
+            if failed
+            else None,
+            bytes=f.get("bytes"),
+            activity=f.get("activity"),
+            allocates=_allocates(f.get("allocates"), memory_kinds),
+            frees=_frees(f.get("frees")),
+            compiles=bool(f.get("compiles")),
+            copies=Copies(f["copies"]["from"], f["copies"]["to"]) if f.get("copies") else None,
+            kind=f.get("class", ""),
+            shape=f.get("shape", ""),
+        )
+    enums: Mapping[str, Enum]
+    if head.get("on_request"):
+        enums = LibraryNames(_LIBRARIES / f"{api}.json")
+    else:
+        enums = {name: Enum(e["values"], bool(e.get("bitfield"))) for name, e in entry.get("enums", {}).items()}
+    freeing = {}
+    for name, record in entry.get("records", {}).items():
+        frees = _frees(record.get("frees"))
+        if frees:
+            enum = next((f.get("enum") for f in record["fields"] if f["name"] == frees.by), None)
+            by = {value: text for text, value in enums[enum].values.items()} if enum else {}
+            freeing[f"{provider}:{name}"] = FreeingRecord(api, name, frees, by)
+    return _Api(
+        functions,
+        enums,
+        {f.event: f for f in functions.values()},
+        {f"{f.event}_begin": f for f in functions.values() if f.blocking},
+        freeing,
+    )
+
+
 def from_json(data: Mapping[str, Any]) -> Model:
     """The model from the content of `_model.json`."""
-    functions = []
-    memory_kinds = tuple(data.get("memory_kinds", ()))
-    for api, entry in data["apis"].items():
-        for key, f in entry["functions"].items():
-            failed = f.get("failed")
-            functions.append(
-                Function(
-                    api=api,
-                    key=key,
-                    name=f.get("name", key),
-                    event=f"{entry['provider']}:{key}",
-                    blocking=bool(f.get("blocking")),
-                    args=tuple(
-                        Arg(
-                            a["name"],
-                            a["kind"],
-                            a.get("enum"),
-                            a.get("element"),
-                            bool(a.get("hex")),
-                            bool(a.get("out")),
-                        )
-                        for a in f.get("args", ())
-                    ),
-                    failed=Failure(failed["field"], failed["op"], int(failed["value"]), failed.get("except"))
-                    if failed
-                    else None,
-                    bytes=f.get("bytes"),
-                    activity=f.get("activity"),
-                    allocates=_allocates(f.get("allocates"), memory_kinds),
-                    frees=_frees(f.get("frees")),
-                    compiles=bool(f.get("compiles")),
-                    copies=Copies(f["copies"]["from"], f["copies"]["to"]) if f.get("copies") else None,
-                    kind=f.get("class", ""),
-                    shape=f.get("shape", ""),
-                )
-            )
-    enums: dict[str, Mapping[str, Enum]] = {
-        api: LibraryNames(_LIBRARIES / f"{api}.json")
-        if entry.get("on_request")
-        else {name: Enum(e["values"], bool(e.get("bitfield"))) for name, e in entry.get("enums", {}).items()}
-        for api, entry in data["apis"].items()
-    }
-    freeing = {}
-    for api, entry in data["apis"].items():
-        for name, record in entry.get("records", {}).items():
-            frees = _frees(record.get("frees"))
-            if frees:
-                enum = next((f.get("enum") for f in record["fields"] if f["name"] == frees.by), None)
-                by = {value: text for text, value in enums[api][enum].values.items()} if enum else {}
-                freeing[f"{entry['provider']}:{name}"] = FreeingRecord(api, name, frees, by)
-    titles = {api: e.get("title", api) for api, e in data["apis"].items()}
-    return Model(titles, tuple(functions), enums, memory_kinds, tuple(data.get("copy_sides", ())), freeing)
+    apis = data["apis"]
+    head = data.get("index", apis), data.get("memory_kinds", ())
+    return Model(*head, lambda api: apis[api], data.get("copy_sides", ()))
 
 
 @cache
 def load() -> Model:
-    """The model that this installation was built from."""
+    """The model that this installation was built from. Its file has a line for what is of all APIs and one for each."""
     path = Path(__file__).with_name("_model.json")
-    return from_json(json.loads(path.read_text(encoding="utf-8")))
+
+    def read(api: str) -> Mapping[str, Any]:
+        content = path.read_bytes()
+        begin = content.index(b"\n" + json.dumps(api).encode() + b":") + 1
+        line: dict[str, Any] = json.loads(b"{" + content[begin : content.index(b"\n", begin)].rstrip(b",") + b"}")
+        entry: Mapping[str, Any] = line[api]
+        return entry
+
+    with path.open("rb") as file:
+        head = json.loads(file.readline() + b"}}")
+    return Model(head["index"], head["memory_kinds"], read, head["copy_sides"])

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,13 @@ class Store:
             self.con.execute("SET enable_external_access = false")
             self.con.execute("SET lock_configuration = true")
             self._shut = True
+
+    @cached_property
+    def filled(self) -> frozenset[str]:
+        """The tables that have rows."""
+        query = "SELECT parse_filename(file_name, true) FROM parquet_file_metadata({}) WHERE num_rows > 0"
+        rows = self.con.execute(query.format(_files(self.path))).fetchall()
+        return frozenset(name for (name,) in rows)
 
     @property
     def scratch(self) -> Path:
@@ -418,6 +426,10 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
 def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False) -> list[str]:
     """A view of each table as it is; returns those that tables of an older version do not have."""
     lacking = []
+    try:
+        there = _columns_there(path, con)
+    except duckdb.Error:
+        there = {}  # one is damaged: which, is found below
     for table in TABLES:
         file = path / f"{table.name}.parquet"
         if older and not file.exists():
@@ -425,17 +437,33 @@ def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False) -> l
             con.execute(f"CREATE TABLE {table.name} ({table.ddl()})")
             continue
         try:
-            con.execute(f"CREATE VIEW {table.name} AS {_columns_of(con, table, file)}")
+            con.execute(f"CREATE VIEW {table.name} AS {_columns_of(con, table, file, there.get(table.name))}")
         except duckdb.Error as error:
             reason = "is missing" if not file.exists() else f"is damaged ({str(error).splitlines()[0]})"
             raise StoreError(f"{file} {reason}; remove {path} to make the tables again from the trace") from error
     return lacking
 
 
-def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path) -> str:
-    """SELECT of a table's columns from its file; one that the file does not have is null."""
+def _files(path: Path) -> str:
+    """SQL: the files of the tables in a folder, by name, as a pattern would read brackets in the folder's name."""
+    files = (path / f"{table.name}.parquet" for table in TABLES)
+    return f"[{', '.join(sql_text(str(file)) for file in files if file.exists())}]"
+
+
+def _columns_there(path: Path, con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
+    """Columns of the tables in a folder. One query, as planning them is what opening a small run costs."""
+    out: dict[str, set[str]] = {}
+    query = "SELECT parse_filename(file_name, true), name FROM parquet_schema({})"
+    for table, column in con.execute(query.format(_files(path))).fetchall():
+        out.setdefault(table, set()).add(column)
+    return out
+
+
+def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path, there: set[str] | None = None) -> str:
+    """SELECT of a table's columns from its file; one that the file does not have (`there`) is null."""
     source = f"read_parquet({sql_text(str(file))})"
-    there = {row[0] for row in con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    if there is None:
+        there = {row[0] for row in con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     columns = (sql_name(c.name) if c.name in there else f"NULL::{c.type} AS {sql_name(c.name)}" for c in table.columns)
     return f"SELECT {', '.join(columns)} FROM {source}"
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace import histogram, sites
-from occatrace.ingest.gathered import GATHERED
+from occatrace.ingest.gathered import Gathered
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.reading import text_of
 from occatrace.model import Model
@@ -28,10 +28,14 @@ _STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
 class Assembly:
     """Puts the pieces of the first pass together: whose thread, which name, which device."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, model: Model, hosts: Sequence[Host]) -> None:
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, model: Model, hosts: Sequence[Host], gathered: Sequence[Gathered]
+    ) -> None:
+        """`gathered`: those of which something was gathered."""
         self._con = con
         self._model = model
         self._hosts = hosts
+        self._given = gathered
         self._process_of: dict[int, int] = {}  # by thread
         self._names: dict[tuple[int, int], str] = {}
         self._hists: list[tuple[Any, ...]] = []
@@ -309,10 +313,8 @@ class Assembly:
         )
         self._con.execute("CREATE OR REPLACE TEMP TABLE slots AS SELECT * FROM batch")
         self._con.unregister("batch")
-        for gathered in GATHERED:
-            # Planning a query costs more than all else of a small run: what there is nothing of is not asked for.
-            if self._con.execute(f"SELECT 1 FROM {gathered.raw} LIMIT 1").fetchall():
-                self._con.execute(gathered.insert(self._model))
+        for gathered in self._given:
+            self._con.execute(gathered.insert(self._model))
 
 
 _NUMPY = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from occatrace import _native
 from occatrace.ingest.assembly import Assembly
-from occatrace.ingest.gathered import GATHERED
+from occatrace.ingest.gathered import GATHERED, Gathered
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.reading import Columns, HostTrace, Reader, Slots, text_of, texts_of
 from occatrace.ingest.threads import ThreadMap
@@ -30,24 +30,23 @@ class FirstPass:
         self._con = con
         self._model = model
         self._hosts: list[Host] = []
+        self._raw: set[str] = set()  # raw tables that there are: planning queries is what a small run costs
 
     def run(self, traces: Iterable[HostTrace]) -> list[str]:
         """Fill all tables; returns what was wrong with the traces."""
-        for gathered in GATHERED:
-            self._con.execute(f"CREATE OR REPLACE TABLE {gathered.raw} ({gathered.ddl})")
         for trace in traces:
             first = self._hosts[-1].threads.end if self._hosts else 0
             host = self._read(trace, ThreadMap(first))
             reused = host.reused()
             if reused:
                 # Rare (an exec, or process ids that went round): read again, now knowing when each thread began.
-                for gathered in GATHERED:
-                    self._con.execute(f"DELETE FROM {gathered.raw} WHERE slot >= {first}")
+                for raw in self._raw:
+                    self._con.execute(f"DELETE FROM {raw} WHERE slot >= {first}")
                 host = self._read(trace, ThreadMap(first, reused))
             self._hosts.append(host)
-        Assembly(self._con, self._model, self._hosts).run()
-        for gathered in GATHERED:
-            self._con.execute(f"DROP TABLE {gathered.raw}")
+        Assembly(self._con, self._model, self._hosts, [g for g in GATHERED if g.raw in self._raw]).run()
+        for raw in self._raw:
+            self._con.execute(f"DROP TABLE {raw}")
         return self._problems()
 
     def _problems(self) -> list[str]:
@@ -99,7 +98,7 @@ class FirstPass:
                 given = {**columns, **{n: texts_of(columns[n], reader) for n in gathered.texts if n in columns}}
             rows = gathered.take(self._model, event, function, host.threads, given)
             if rows is not None:
-                self._insert(gathered.raw, {"slot": slots, **rows})
+                self._insert(gathered, {"slot": slots, **rows})
                 taken = True
         if function:
             self._add_calls(host, function, slots, columns)
@@ -131,9 +130,12 @@ class FirstPass:
         calls = host.calls.setdefault(function.event, _native.CallStatistics())
         calls.add(slots, columns["seq"], columns["start"], columns["ts"], failed, moved)
 
-    def _insert(self, table: str, columns: Columns) -> None:
+    def _insert(self, gathered: Gathered, columns: Columns) -> None:
+        if gathered.raw not in self._raw:
+            self._con.execute(f"CREATE OR REPLACE TABLE {gathered.raw} ({gathered.ddl})")
+            self._raw.add(gathered.raw)
         self._con.register("batch", dict(columns))
-        self._con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM batch")
+        self._con.execute(f"INSERT INTO {gathered.raw} BY NAME SELECT * FROM batch")
         self._con.unregister("batch")
 
     def _add_records(self, host: Host, record: str, slots: Slots, columns: Columns, reader: Reader) -> None:

@@ -61,6 +61,9 @@ class Definition:
     sql: str
     counts: frozenset[str] = frozenset()  # tables of what is counted, where others are only looked up; empty: all
     empty: str = ""  # what to say where it has no rows
+    of: frozenset[str] = (
+        frozenset()
+    )  # tables of which it is made: where none of them has rows, it has none; empty: not said
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ def parse(name: str, text: str) -> Definition:
         "\n".join(lines[at:]),
         frozenset(single.get("counts", "").split()),
         single.get("empty", ""),
+        frozenset(single.get("of", "").split()),
     )
 
 
@@ -243,6 +247,8 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
         store.functions()
     try:
         if scoped is None or scoped.plain:
+            if entry.of and not entry.of & store.filled:
+                return Report(entry, [])
             parts = any(column.unit == "parent" for column in entry.columns)
             return Report(entry, _rows(store.con, entry, None if parts else rows))
         return _scoped(entry, scoped)

@@ -2,6 +2,7 @@
 -- about: calls of each API, on the host
 -- share: of the time in this API's calls (nested calls count in each of them)
 -- group: api
+-- of: call_stats
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Calls

@@ -1,6 +1,7 @@
 -- title: Device kernels
 -- about: kernels as the backend ran them, per device
 -- share: of the time of all device kernels
+-- of: activities
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Calls

@@ -1,6 +1,7 @@
 -- title: Memory operations by size
 -- about: bytes of copies, fills and maps by kind, on devices and by OCCA in Serial and OpenMP mode; failed ones moved nothing
 -- share: of the bytes of all memory operations
+-- of: activities occa_copies
 -- column: share percent Bytes
 -- column: bytes bytes Total
 -- column: calls count Count

@@ -1,6 +1,7 @@
 -- title: Memory operations by time
 -- about: copies, fills and maps by kind, on devices and by OCCA in Serial and OpenMP mode (where the call does the copy)
 -- share: of the time of all memory operations
+-- of: activities occa_copies
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Count

@@ -3,6 +3,7 @@
 --   all took as long as the average (waits not counted). Waits are sums over the threads, without the tasks run meanwhile. Times of
 --   regions inside others, and inside target constructs, are part of those, and not of the whole that the share is of
 -- share: of the time of all outermost regions
+-- of: omp_regions
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Calls

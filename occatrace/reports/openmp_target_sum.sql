@@ -2,6 +2,7 @@
 -- about: target constructs by their place in the code; indented, what they had done on devices. Times are those of the host from
 --   the begin to the end of each; bytes are what was allocated (alloc) or moved (HtoD, DtoH, DtoD), two things that are not added
 -- share: of the time of all constructs, and of what was asked for outside of any
+-- of: omp_targets
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Calls

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from occatrace import events
+from occatrace import events, model
+from occatrace.reports import SUMMARY, WITHOUT_OCCA, definitions, make
+from occatrace.tables import open_store
+from tests.support.fake import MODEL, demo_trace, run_folder
 
 # Runs occa_prof's command line and prints which modules it has loaded, which commands LTTng was given, and which files of
 # the package were read.
@@ -60,9 +63,38 @@ def test_recording(tmp_path: Path, mode: str) -> None:
 
 
 def test_summary(tmp_path: Path) -> None:
-    """The same and a summary, at the end of the run and again: what extras and other commands need is not loaded."""
+    """The same and a summary, at the end of the run and again: what extras and other commands need is not loaded, and
+    the model is read only for the tables."""
     run = tmp_path / "run"
-    for words in (("-o", run, *TRACED), ("report", run)):
-        seen = watched(*words)
+    first = watched("-o", run, *TRACED)
+    again = watched("report", run)
+    for seen in (first, again):
         assert "occatrace.reports" in seen["modules"]
         assert not NEVER & set(seen["modules"])
+        assert not [name for name in seen["read"] if name.startswith("libraries/")]
+    assert again["read"].count("_model.json") == 1  # its first line
+
+
+def test_a_run_reads_the_model_of_what_it_has() -> None:
+    """APIs are read one by one, and all that is told of them before is their names."""
+    loaded = model.load.__wrapped__()
+    assert len(loaded.titles) > 5
+    assert loaded.by_event["occatrace_opencl:clFinish"].name == "clFinish"
+    assert "occatrace_nosuch:x" not in loaded.by_event
+    assert loaded.function("occa", "kernel_run") is not None
+    assert set(loaded._apis) == {"opencl", "occa"}
+    codes = dict(loaded.memory_code)
+    assert len(loaded.functions) > 1000
+    assert codes.items() <= loaded.memory_code.items()  # numbers stay
+
+
+def test_reports_of_nothing_ask_nothing(tmp_path: Path) -> None:
+    """Planning a query is what a small run costs: where the tables of a report are empty, there is none."""
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=demo_trace().open) as store:
+        assert "kernel_runs" in store.filled and "omp_regions" not in store.filled
+        for name, report in definitions().items():
+            empty = report.of and not report.of & store.filled
+            rows = store.con.execute(report.sql).fetchall() if report.of else []
+            assert not (empty and rows), name
+        assert not make(store, "openmp_sum").rows
+    assert {name for name, report in definitions().items() if report.of} >= {*SUMMARY, WITHOUT_OCCA}

@@ -171,14 +171,13 @@ def python_model(model: Model) -> str:
         if api.on_top:
             # The names are in a file of their own, which is read when a run has calls of the library.
             apis[api.name] |= {"on_request": True, "records": {}, "enums": {}}
-    whole = {
-        "schema": 1,
-        "modes": list(MODES),
-        "memory_kinds": list(MEMORY_KINDS),
-        "copy_sides": list(COPY_SIDES),
-        "apis": apis,
-    }
-    return json.dumps(whole, indent=1) + "\n"
+    kept = ("title", "provider", "on_request")
+    index = {name: {key: api[key] for key in kept if key in api} for name, api in apis.items()}
+    kinds = {"memory_kinds": list(MEMORY_KINDS), "copy_sides": list(COPY_SIDES)}
+    head = {"schema": 1, "modes": list(MODES), **kinds, "index": index}
+    # A line for each API, so that a run reads those that it has.
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(api)}" for name, api in apis.items())
+    return f'{json.dumps(head)[:-1]}, "apis": {{\n{lines}\n}}}}\n'
 
 
 def _library_names(api: Api) -> str:

@@ -116,7 +116,7 @@ def _nothing(threads: ThreadMap, columns: Columns) -> Mapping[str, npt.NDArray[A
 def _insert(model: Model) -> str:
     kinds = " ".join(f"WHEN m.kind = {at} THEN {sql_text(kind)}" for at, kind in enumerate(model.memory_kinds))
     functions = ", ".join(
-        f"({at}, {sql_text(api)}, {sql_text(name)})" for at, (api, name) in enumerate(model.memory_functions)
+        f"({at}, {sql_text(api)}, {sql_text(name)})" for at, (api, name) in enumerate(model.memory_code)
     )
     return f"""
         INSERT INTO allocations BY NAME

@@ -16,6 +16,7 @@ from occatrace.model import Function, Model
 from occatrace.sql import text as sql_text
 
 _RECORD = "occatrace_mpi:message"
+_OF_THE_CALL = 0xFFFFFFFF  # no function: the one of the call
 _KINDS = {"send": "send", "recv": "receive", "collective": "collective"}  # by class
 _ONE_SIDED = {"put": "put", "get": "get"}  # by shape; the others accumulate
 
@@ -28,11 +29,10 @@ class _Messages(Gathered):
         self, model: Model, event: str, function: Function | None, threads: ThreadMap, columns: Columns
     ) -> Columns | None:
         if event == _RECORD:
-            of = model.message_functions
             return {
                 "slot": threads.of(columns["call_tid"], columns["begin"]),
                 "seq": columns["call_seq"],
-                "function": np.full(len(columns["ts"]), len(of), np.uint32),  # that of the call
+                "function": np.full(len(columns["ts"]), _OF_THE_CALL, np.uint32),  # that of the call
                 "end": columns["ts"],
                 **{n: columns[n] for n in ("kind", "state", "begin", "bytes", "partner", "tag", "comm", "buffer")},
             }
