@@ -47,6 +47,9 @@ class Losses:
     missing: Sequence[int]  # processes that asked to be traced and left no record
     problems: Sequence[str]
     notes: Sequence[str]  # what the recording noticed
+    untraced: Sequence[
+        tuple[str, Sequence[str]]
+    ] = ()  # functions by API, handed to the program and unknown to the model
 
     @classmethod
     def none(cls) -> Losses:
@@ -74,6 +77,13 @@ class Losses:
             out.append(f"{self.clamped:,} device times were moved to fit between enqueue and completion, {worst}")
         if self.failed_activities:
             out.append(f"{self.failed_activities:,} device operations failed")
+        for api, names in self.untraced:
+            some = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+            one = len(names) == 1
+            out.append(
+                f"{len(names):,} function{'' if one else 's'} of {api} that this version does not know"
+                f" {'was' if one else 'were'} handed to the program, calls of {'it' if one else 'them'} are not here: {some}"
+            )
         return out
 
     def as_json(self) -> Mapping[str, Any]:
@@ -90,6 +100,7 @@ class Losses:
             "missing": list(self.missing),
             "problems": list(self.problems),
             "notes": list(self.notes),
+            "untraced": {api: list(names) for api, names in self.untraced},
         }
 
 
@@ -112,6 +123,10 @@ def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping
         "SELECT coalesce(sum(clamped), 0), coalesce(max(worst_ns), 0) FROM clock_warnings"
     ).fetchall()[0]
     failed = con.execute("SELECT count(*) FROM activities WHERE status < 0").fetchall()[0][0]
+    untraced = con.execute(
+        "SELECT word[3] AS api, list_sort(list(DISTINCT word[4])) FROM (SELECT string_split(text, ' ') AS word FROM names"
+        " WHERE text.starts_with('untraced function ')) GROUP BY api ORDER BY api"
+    ).fetchall()
     there = {row[0] for row in con.execute("SELECT DISTINCT pid FROM processes").fetchall()}
     losses = [ThreadLoss(*row) for row in threads]
     return Losses(
@@ -126,4 +141,5 @@ def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping
         missing=[pid for pid in facts.get("processes", ()) if pid not in there],
         problems=problems,
         notes=list(facts.get("notes", ())),
+        untraced=[(api, names) for api, names in untraced],
     )

@@ -558,6 +558,8 @@ API cuProfilerStart(void) { return CUDA_SUCCESS; }
 API cuProfilerStop(void) { return CUDA_SUCCESS; }
 
 // ---- by name ----
+// Of a driver newer than whoever looks at it.
+extern "C" __attribute__((visibility("default"))) int cuOfTheFuture(int value) { return 2 * value; }
 API cuGetProcAddress_v2(const char *symbol, void **address, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status) {
   static void *self = [] {
     Dl_info info;

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import OCCA_PROF, Traced
+from tests.integration.cuda.conftest import OCCA_PROF, ROOT, Traced, compiled
 from tests.support.runs import execute
 
 Run = Callable[..., Traced]
@@ -118,6 +118,28 @@ def test_each_copy_knows_what_memory_it_reads_and_writes(traced: Run, linked: Pa
     ]
     # All of it in the memory of the device that was current.
     assert run.sql("SELECT DISTINCT d.name FROM allocations LEFT JOIN devices d USING (device)") == [("Fake GPU 0",)]
+
+
+def test_functions_by_name_and_one_that_nobody_knows(traced: Run, linked: Path) -> None:
+    run = traced(linked, "names")
+    assert (run.status, run.stdout) == (0, "6 8 500 1\ndone\n"), run.stderr
+    # The launches went into the two default streams.
+    assert run.sql("SELECT count(*), count(DISTINCT queue) FROM activities WHERE kind = 'kernel'") == [(2, 2)]
+    assert "1 function of CUDA that this version does not know was handed to the program" in run.stderr
+    assert "cuOfTheFuture" in run.stderr
+
+
+def test_a_preloaded_shim_of_the_programs_own_keeps_working(traced: Run, linked: Path, driver: Path) -> None:
+    shim = compiled(ROOT / "tests/programs/cuda/preloaded.cpp", driver / "preloaded.so", ["-shared", "-fPIC", "-ldl"])
+    run = traced(linked, "series", "20", env={"LD_PRELOAD": str(shim)})
+    assert (run.status, run.stdout) == (0, "done\nlaunches: 20\n"), run.stderr
+    assert run.sql("SELECT count(*) FROM activities WHERE name = 'tick'") == [(20,)]
+
+
+def test_a_driver_without_a_device_answers_as_without_us(traced: Run, cases: Path) -> None:
+    run = traced(cases, "series", "1", env={"FAKE_CUDA_DEVICES": "0"})
+    assert run.status == 3 and run.stdout.endswith(": 100\n")
+    assert run.sql("SELECT error FROM failures WHERE function = 'cuInit'") == [("CUDA_ERROR_NO_DEVICE",)]
 
 
 def test_failures_have_names_and_an_answer_is_none(traced: Run, cases: Path) -> None:

@@ -177,6 +177,30 @@ static void kinds() {
   OK(CU(cuMemFreeHost)(mapped));
 }
 
+// Functions by name: of each version of the asking function, for either default stream, and one that is newer than we know.
+extern "C" int cuOfTheFuture(int value) __attribute__((weak));
+static void names() {
+  begin();
+  using Ask = CUresult (*)(const char *, void **, int, cuuint64_t);
+  using AskNewer = CUresult (*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+  void *library = dlopen("libcuda.so.1", RTLD_LAZY);
+  const auto ask = reinterpret_cast<Ask>(dlsym(library, "cuGetProcAddress"));
+  AskNewer newer = nullptr;
+  OK(ask("cuGetProcAddress", reinterpret_cast<void **>(&newer), 13000, 0));
+  void *found[4] = {};
+  OK(ask("cuLaunchKernel", &found[0], 12000, 0));
+  OK(newer("cuLaunchKernel", &found[1], 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr));
+  OK(newer("cuOfTheFuture", &found[2], 13000, 0, nullptr));
+  CUdriverProcAddressQueryResult status;
+  const int missing = newer("cuOfNoDriver", &found[3], 13000, 0, &status);
+  uint64_t ns = 1000;
+  void *params[] = {&ns};
+  for (int i = 0; i < 2; ++i) OK(reinterpret_cast<decltype(&::cuLaunchKernel)>(found[i])(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+  OK(CU(cuCtxSynchronize)());
+  const int linked = cuOfTheFuture == nullptr ? -1 : cuOfTheFuture(4);
+  printf("%d %d %d %d\n", reinterpret_cast<int (*)(int)>(found[2])(3), linked, missing, static_cast<int>(status));
+}
+
 static void failures() {
   begin();
   CUdeviceptr x;
@@ -266,6 +290,7 @@ int main(int argc, char **argv) {
   else if (name == "overlap") overlap();
   else if (name == "copies") copies();
   else if (name == "kinds") kinds();
+  else if (name == "names") names();
   else if (name == "failures") failures();
   else if (name == "graphs") graphs();
   else if (name == "many") many(count);
