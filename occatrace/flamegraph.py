@@ -1,4 +1,5 @@
-"""Where time and memory went, by nesting: ranges of the program, in them OCCA calls, in them the backend's calls.
+"""Where time and memory went, by nesting: ranges of the program, in them OCCA calls, in them the backend's calls; between them
+the lines of Python that made the calls, where they were recorded (--python lines).
 
 Calls and ranges → trees of stacks, one per process, over all of its threads; trees → collapsed stacks and speedscope's JSON.
 """
@@ -17,6 +18,7 @@ from occatrace.tables import Store
 
 FAILED = "✗ "  # before the names of calls that failed
 RANGE = "range"  # the category of ranges; that of calls is their API
+PYTHON = "python"  # of lines of Python
 _WINDOW_ROWS = 1 << 17
 
 
@@ -42,17 +44,17 @@ WITH held AS (
     FROM held_memory GROUP BY ALL
 ),
 frames AS (
-    SELECT c.thread, c.start_ns, c.end_ns, c.seq, c.api AS category, h.memory, h.peak,
+    SELECT c.thread, c.start_ns, c.end_ns, c.seq, c.api AS category, h.memory, h.peak, l.frame,
            CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.name, c.function) AS name
-    FROM calls c LEFT JOIN held h USING (thread, seq)
+    FROM calls c LEFT JOIN held h USING (thread, seq) LEFT JOIN python_lines l USING (thread, seq)
     LEFT JOIN (SELECT r.thread, r.seq, k.name FROM kernel_runs r JOIN kernels k USING (kernel)) k
            ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
     UNION ALL
-    SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, u.api, NULL, NULL,
+    SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, u.api, NULL, NULL, NULL,
            '{FAILED}' || u.function || ' (never returned)'
     FROM unfinished u JOIN processes p USING (process)
     UNION ALL
-    SELECT r.thread, r.start_ns, greatest(coalesce(r.end_ns, p.end_ns), r.start_ns), r.seq, '{RANGE}', NULL, NULL, r.name
+    SELECT r.thread, r.start_ns, greatest(coalesce(r.end_ns, p.end_ns), r.start_ns), r.seq, '{RANGE}', NULL, NULL, NULL, r.name
     FROM ranges r JOIN processes p USING (process) WHERE r.kind = 'push'
 )
 """
@@ -108,11 +110,13 @@ def stacks(store: Store) -> list[Stacks]:
     )
     owners = dict(store.con.execute("SELECT thread, process FROM threads").fetchall())
     found: dict[int, Stacks] = {}
-    current, tree, open_frames = -1, Stacks(""), list[tuple[int, int]]()  # end and node of the frames that are open
+    lines = _python_stacks(store)
+    # End and node of the frames that are open, and whether lines of Python are above.
+    current, tree, open_frames = -1, Stacks(""), list[tuple[int, int, bool]]()
     sorted_frames = store.scratch / "flamegraph.parquet"
     texts = _sort(store, sorted_frames)
     time: list[int] = []
-    for thread, start, end, text, memory, peak in _windows(store, sorted_frames):
+    for thread, start, end, text, memory, peak, frame in _windows(store, sorted_frames):
         if thread != current:
             current, open_frames = thread, []
             process = owners[thread]
@@ -120,8 +124,12 @@ def stacks(store: Store) -> list[Stacks]:
             time = tree.weights["time"]
         while open_frames and open_frames[-1][0] <= start:
             open_frames.pop()
-        parent = open_frames[-1][1] if open_frames else -1
-        node = tree.node(parent, *texts[text])
+        parent, known = open_frames[-1][1:] if open_frames else (-1, False)
+        above = parent
+        if frame and not known:
+            for line in lines.get((owners[thread], frame), ()):
+                above = tree.node(above, line, PYTHON)
+        node = tree.node(above, *texts[text])
         tree.calls[node] += 1
         time[node] += end - start
         if parent >= 0:
@@ -129,7 +137,7 @@ def stacks(store: Store) -> list[Stacks]:
         if memory:
             tree.weights["memory"][node] += memory
             tree.weights["peak"][node] += peak
-        open_frames.append((end, node))
+        open_frames.append((end, node, known or frame > 0))
     sorted_frames.unlink()
     # Memory of which the allocating call is not there (it was only counted): it stands alone.
     for process, function, memory, peak in store.con.execute(
@@ -143,6 +151,18 @@ def stacks(store: Store) -> list[Stacks]:
         tree.weights["memory"][node] += memory
         tree.weights["peak"][node] += peak
     return [found[process] for process in sorted(found)]
+
+
+def _python_stacks(store: Store) -> dict[tuple[int, int], list[str]]:
+    """The lines of Python above a call, outermost first, by process and number of the innermost."""
+    found: dict[tuple[int, int], list[str]] = {}
+    rows = store.con.execute(
+        "SELECT process, id, parent, function, source, line FROM python_frames ORDER BY process, id"
+    )
+    for process, number, parent, function, source, line in rows.fetchall():
+        above = found.get((process, parent), []) if parent else []
+        found[process, number] = [*above, f"{function} ({source.rpartition('/')[2]}:{line})"]
+    return found
 
 
 def _peak(store: Store) -> int:
@@ -169,7 +189,8 @@ def _sort(store: Store, path: Path) -> list[tuple[str, str]]:
     )
     con.execute(
         f"""COPY ({_FRAMES} SELECT row_number() OVER () - 1 AS rn, * FROM (
-                SELECT thread, start_ns, end_ns, text, coalesce(memory, 0)::BIGINT AS memory, coalesce(peak, 0)::BIGINT AS peak
+                SELECT thread, start_ns, end_ns, text, coalesce(memory, 0)::BIGINT AS memory, coalesce(peak, 0)::BIGINT AS peak,
+                       coalesce(frame, 0)::BIGINT AS frame
                 FROM frames JOIN frame_texts USING (name, category) ORDER BY thread, start_ns, end_ns DESC, seq))
             TO {sql_text(str(path))} (FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {_WINDOW_ROWS})""",
         peak,
@@ -179,13 +200,13 @@ def _sort(store: Store, path: Path) -> list[tuple[str, str]]:
     return texts
 
 
-def _windows(store: Store, path: Path) -> Iterator[tuple[int, int, int, int, int, int]]:
+def _windows(store: Store, path: Path) -> Iterator[tuple[int, int, int, int, int, int, int]]:
     """The rows of the sorted file, a window in memory at a time."""
     file = f"read_parquet({sql_text(str(path))})"
     count = store.con.execute(f"SELECT count(*) FROM {file}").fetchall()[0][0]
     for first in range(0, count, _WINDOW_ROWS):
         columns = store.con.execute(
-            f"SELECT thread, start_ns, end_ns, text, memory, peak FROM {file} WHERE rn >= ? AND rn < ? ORDER BY rn",
+            f"SELECT thread, start_ns, end_ns, text, memory, peak, frame FROM {file} WHERE rn >= ? AND rn < ? ORDER BY rn",
             [first, first + _WINDOW_ROWS],
         ).fetchnumpy()
         yield from zip(*(column.tolist() for column in columns.values()), strict=True)

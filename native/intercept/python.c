@@ -217,13 +217,14 @@ static void stop_auditing(void) {
   const void *symbol = NULL;
   if (runtime == NULL || !dladdr1(runtime, &info, (void **)&symbol, RTLD_DL_SYMENT) || symbol == NULL) return;
   const size_t size = *(const uint64_t *)((const char *)symbol + 16); /* st_size of Elf64_Sym */
-  const char *const heap_end = sbrk(0), *const heap = heap_end - ((size_t)1 << 30);
+  const uintptr_t heap_end = (uintptr_t)sbrk(0), most = (uintptr_t)1 << 30, heap = heap_end > most ? heap_end - most : 4096;
   for (size_t i = 0; i < size / sizeof(void *); i++) {
     struct hook_entry *entry = runtime[i];
     /* Only what can be an allocation of malloc is looked into. */
-    if ((const char *)entry < heap || (const char *)entry + sizeof *entry > heap_end || (uintptr_t)entry % 16) continue;
+    const uintptr_t at = (uintptr_t)entry;
+    if (at < heap || at + sizeof *entry > heap_end || at % 16 != 0) continue;
     unsigned char there;
-    if (mincore((void *)((uintptr_t)entry & -(uintptr_t)4096), 1, &there) != 0) continue;
+    if (mincore((void *)(at & -(uintptr_t)4096), 1, &there) != 0) continue;
     if (entry->hook == audit && entry->data == &watching) {
       runtime[i] = entry->next;
       return;

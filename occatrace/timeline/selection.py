@@ -22,6 +22,7 @@ WINDOW_ROWS = 1 << 17
 FILE_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {WINDOW_ROWS})"
 DEVICE = "device"  # in Options.apis: the work on devices
 ANNOTATIONS = ("nvtx", "roctx", "itt", "occatrace")  # in Options.apis: what the program marked by them
+PYTHON = "python"  # in Options.apis: imports, calls across the border, functions, messages
 
 # Kinds of tracks, in the order in which they are written, and so sorted.
 THREAD, QUEUE, MEMORY, RANGES, PROBLEMS = range(5)
@@ -119,6 +120,21 @@ SELECT CASE WHEN r.kind = 'start' THEN {RANGES} ELSE {THREAD} END AS kind,
        nullif(r.domain, '') AS domain, r.category AS topic, r.payload, format('#{{:06x}}', r.color & 16777215) AS color,
        CASE WHEN r.kind <> 'mark' AND r.end_ns IS NULL THEN 'never ended' END AS note
 FROM ranges r JOIN processes p USING (process)
+"""
+# What Python did, among the calls of its threads: it nests as they do. The run of a program is all of its thread.
+_PYTHON = f"""
+SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, greatest(c.end_ns, c.start_ns) AS end_ns, 0 AS number,
+       CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || CASE c.kind WHEN 'import' THEN 'import ' ELSE '' END || c.name AS name,
+       '{PYTHON}' AS category, false AS failed, c.process, c.thread, nullif(source_line(c.source, c.line), '') AS source,
+       CASE WHEN c.failed THEN 'ended by an exception' END AS error
+FROM python_calls c WHERE c.kind <> 'run'
+"""
+# What it logged.
+_LOG = f"""
+SELECT {THREAD} AS kind, m.thread AS track, m.time_ns AS start_ns, m.time_ns AS end_ns, m.seq AS number,
+       m.level_name || ': ' || m.text AS name, '{PYTHON}' AS category, false AS failed, m.process, m.thread, true AS instant,
+       m.logger AS domain, source_line(m.source, m.line) AS source
+FROM messages m
 """
 
 
@@ -291,6 +307,10 @@ class Selection:
         con.execute(f"CREATE OR REPLACE TEMP TABLE places AS {_PLACES}")
         con.execute(f"CREATE OR REPLACE TEMP TABLE partners AS {self._partners()}")
         parts = [_WORK, _UNFINISHED, _RANGES] + ([_CALLS] if self._store.functions() else [])
+        for table, part_of_python in (("python_calls", _PYTHON), ("messages", _LOG)):
+            # Planning costs more than all else of a small run.
+            if con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall():
+                parts.append(part_of_python)
         wanted = self._conditions(options)
         con.execute(f"CREATE OR REPLACE TEMP TABLE chosen ({', '.join(f'{c} {t}' for c, t in _COLUMNS.items())})")
         part = self.part.format(process="s.process", t="s.start_ns")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -91,6 +92,29 @@ def test_lines(profile: Profile) -> None:
     assert any(stack.endswith("launch < step < <module>") for stack in found)
     assert any("launch < step < Thread.run < Thread._bootstrap_inner" in stack for stack in found)
     assert run.rows("SELECT * FROM losses") == []
+
+
+def test_pictures_know_the_lines(profile: Profile, tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    run = profile(
+        sys.executable, PROGRAMS / "lines.py", python=("lines", "logging"), PYOPENCL_NO_CACHE="1", PYOPENCL_CTX="0"
+    )
+    assert run.stdout.endswith("right\n"), run.stderr
+    folded = tmp_path / "stacks.folded"
+    done = runs.execute([*runs.OCCA_PROF, "flamegraph", run.folder, "-o", folded, "--weight", "memory"])
+    assert done.returncode == 0, done.stderr
+    line = next(
+        n for n, row in enumerate((PROGRAMS / "lines.py").read_text().splitlines(), 1) if "line: allocation" in row
+    )
+    held = [row.rpartition(" ") for row in folded.read_text().splitlines() if f";step (lines.py:{line});" in row]
+    assert {stack.rpartition(";")[2] for stack, _, _ in held} == {"clCreateBuffer"}
+    assert sum(int(weight) for _, _, weight in held) == (2 * 1024 + 512) * 4
+    assert any(stack.split(";")[1].startswith("<module> (lines.py:") for stack, _, _ in held)
+    timeline = tmp_path / "run.pftrace"
+    done = runs.execute([*runs.OCCA_PROF, "timeline", run.folder, "-o", timeline])
+    assert done.returncode == 0, done.stderr
+    content = timeline.read_bytes()
+    assert b"import pyopencl" in content and b"WARNING: about to end" in content
 
 
 def test_logging(profile: Profile) -> None:

@@ -1,5 +1,6 @@
 """Device work from known lines, called in several ways."""
 
+import logging
 import threading
 
 import numpy as np
@@ -33,4 +34,5 @@ for _ in range(2):
 thread = threading.Thread(target=step, args=(512,))
 thread.start()
 thread.join()
+logging.getLogger("lines").warning("about to end")
 print("right")
