@@ -139,7 +139,9 @@ class Store:
 
     def _write_calls(self, folder: Path) -> None:
         traces = _host_traces(self.run, self._open_trace)
-        if not traces and not _recorded_nothing(self.run):
+        if _recorded_nothing(self.run):
+            traces = []
+        elif not traces:
             raise StoreError(f"{self.run}: the trace is gone, so the single calls cannot be shown; summaries still can")
         partial = folder.with_name(f"calls.partial-{os.getpid()}")
         try:
@@ -268,7 +270,9 @@ def _build(
             _build_from_nodes(run, partial, con, model, open_trace, [trace.host for trace in traces])
             _put_in_place(partial, path)
             return None
-        if not traces and not _recorded_nothing(run):
+        if _recorded_nothing(run):
+            traces = []
+        elif not traces:
             raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
         problems = FirstPass(con, model).run(traces)
         partial.mkdir(mode=0o700)
@@ -293,7 +297,7 @@ def _recorded_nothing(run: Path) -> bool:
         info = open_run(run).info
     except RunError:
         return False
-    return info.ended is not None and not info.processes
+    return info.ended is not None and not info.processes and not any(p.is_file() for p in run.glob("trace/**/*"))
 
 
 def _put_in_place(made: Path, path: Path) -> None:

@@ -124,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
         if path not in written.files:
             path.unlink(missing_ok=True)
     if not written.slices and not written.counter_values:
-        complain("nothing is left after these filters: the timeline is empty")
+        why = "nothing was recorded" if options == Options() else "nothing is left after these filters"
+        complain(f"{why}: the timeline is empty")
     if written.ranks_missing:
         missing = ", ".join(map(str, written.ranks_missing))
         complain(f"--ranks: rank {missing} is not in this run; there are {written.ranks or 'none'}")

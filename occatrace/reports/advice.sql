@@ -113,7 +113,7 @@ signs AS (
     SELECT ns, 'pageable copies',
            format('{:,} {} copies of {:.1f} MiB in all took {:.1f} ms ({:.2f} GB/s, {:.0f} % of the run): its memory on the host is not pinned',
                   n, kind, bytes / 1048576, ns / 1e6, bytes / ns, share(ns, run.length_ns)),
-           'copy from and to pinned memory (OpenCL: a mapped buffer with CL_MEM_ALLOC_HOST_PTR; OCCA: the property mapped or host)'
+           'copy from and to pinned memory (CUDA, HIP: cudaMallocHost, hipHostMalloc; OpenCL: a mapped buffer with CL_MEM_ALLOC_HOST_PTR; OCCA: the property mapped or host)'
     FROM pageable, run WHERE n >= 10 AND ns > 0.05 * run.length_ns
     UNION ALL
     SELECT ns, 'allocation in a loop',

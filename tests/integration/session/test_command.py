@@ -413,6 +413,16 @@ def test_nothing_to_trace_is_told(user: Person, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+def test_a_run_of_nothing_opens(user: Person, folder: Path) -> None:
+    """Every view of it, with a line that says so."""
+    assert profile(user, "-o", "run", "true").returncode == 0
+    for words in (("report", "run"), ("report", "run", "--report", "api_trace"), ("trace", "run"), ("timeline", "run")):
+        done = profile(user, *words)
+        assert done.returncode == 0 and "nothing was recorded" in done.stdout + done.stderr, (words, done.stderr)
+    done = profile(user, "query", "run", "SELECT count(*) AS n FROM calls", "--format", "csv")
+    assert done.stdout.split() == ["n", "0"], done.stderr
+
+
 def test_keep_none(user: Person, folder: Path, probe: Path) -> None:
     assert profile(user, "--keep", "none", probe, 1).returncode == 0
     assert list(folder.iterdir()) == []
