@@ -16,6 +16,7 @@ OPENCL_LAYER = LIB / "liboccatrace_opencl.so"
 OPENCL_PRELOAD = LIB / "liboccatrace_opencl_preload.so"
 ANNOTATION = LIB / "liboccatrace_annotation.so"
 ROCTX_PRELOAD = LIB / "liboccatrace_roctx.so"
+HIP_DLSYM = LIB / "liboccatrace_hip_dlsym.so"
 DAEMON_LIBRARY = LIB / "liboccatrace_daemon.so"
 KEEPER = LIB / "occatrace-keeper"
 
@@ -55,6 +56,16 @@ def opencl_loader() -> Path | None:
 
 def roctx_library() -> Path | None:
     """A library of ROCTX on this system (a program gets our functions in front of it, and none where there is no such)."""
+    return _of_rocm("libroctx64.so", "librocprofiler-sdk-roctx.so")
+
+
+def hip_library() -> Path | None:
+    """A library of HIP on this system."""
+    return _of_rocm("libamdhip64.so")
+
+
+def _of_rocm(*names: str) -> Path | None:
+    """One of ROCm's libraries, whatever its version."""
     rocm = [Path(root) for root in (os.environ.get("ROCM_PATH"), os.environ.get("ROCM_HOME")) if root]
     folders = [Path(f) for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
     folders += [root / "lib" for root in (*rocm, *sorted(Path("/opt").glob("rocm*")))]
@@ -65,7 +76,7 @@ def roctx_library() -> Path | None:
         Path("/usr/local/lib"),
     ]
     for folder in folders:
-        for name in ("libroctx64.so", "librocprofiler-sdk-roctx.so"):
+        for name in names:
             try:
                 found = sorted(folder.glob(f"{name}*"))
             except OSError:

@@ -428,6 +428,8 @@ def program_environment(
             preload.append(install.OPENCL_PRELOAD)
     if wanted("roctx") and install.ROCTX_PRELOAD.exists() and install.roctx_library():
         preload.append(install.ROCTX_PRELOAD)
+    if wanted("hip") and install.HIP_DLSYM.exists() and install.hip_library():
+        preload.append(install.HIP_DLSYM)
     if traced is not None:
         preload += [install.LIB / f"liboccatrace_{name}.so" for name in sorted(traced.libraries)]
     for variable, (part, _) in INJECTIONS.items():

@@ -194,6 +194,8 @@ OCCATRACE_EXPORT void *occatrace_next_symbol(const char *symbol);
 /* Through the caller's object, then through every object, but for what lies in [begin, end): for other libraries that export
  * the functions of one, after they have asked for the next one in the search order. */
 OCCATRACE_EXPORT void *occatrace_find_symbol_beside(const char *symbol, const void *near, const void *begin, const void *end);
+/* Whether an address lies in the core: a preloaded function of ours. */
+OCCATRACE_EXPORT int occatrace_is_core(const void *address);
 /* Counts the libraries that the program let go of: another may be at their address now. */
 extern OCCATRACE_EXPORT uint32_t occatrace_unloads;
 

@@ -17,6 +17,8 @@ extern const char _end[] __attribute__((visibility("hidden")));
 
 static int is_ours(const void *address) { return (const char *)address >= __ehdr_start && (const char *)address < _end; }
 
+int occatrace_is_core(const void *address) { return is_ours(address); }
+
 static void *in_object(const char *file, const char *symbol, const char *begin, const char *end) {
   void *handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == NULL) return NULL;

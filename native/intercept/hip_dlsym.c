@@ -1,0 +1,61 @@
+/* Programs that open HIP's library themselves (ctypes, Triton, Julia) ask it for functions by dlsym with its handle, past all
+ * that is preloaded. Here is a dlsym in front of libc's that gives them ours. Everything that is no function of HIP, or asked
+ * for without a handle, goes on to libc's with the caller's return address where it is. Preloaded only where there is a HIP. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+
+#include "occatrace_core.h"
+
+typedef void *(*lookup)(void *, const char *);
+
+__attribute__((visibility("hidden"), used)) lookup occatrace_real_dlsym;
+
+__attribute__((visibility("hidden"), used)) lookup occatrace_find_dlsym(void) {
+  static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+  lookup found = NULL;
+  for (size_t i = 0; found == NULL && i < sizeof versions / sizeof *versions; i++)
+    found = (lookup)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+  __atomic_store_n(&occatrace_real_dlsym, found, __ATOMIC_RELEASE);
+  return found;
+}
+
+__attribute__((visibility("hidden"), used)) void *occatrace_hip_dlsym(void *handle, const char *name) {
+  lookup next = __atomic_load_n(&occatrace_real_dlsym, __ATOMIC_ACQUIRE);
+  if (next == NULL) next = occatrace_find_dlsym();
+  void *found = next(handle, name);
+  /* Our own search for the real functions. */
+  if (found == NULL || occatrace_is_core(__builtin_return_address(0))) return found;
+  void *ours = next(RTLD_DEFAULT, name);
+  if (ours == NULL || ours == found || !occatrace_is_core(ours)) return found;
+  /* Only for what HIP's library has itself: not where a library of another name stands before it. */
+  Dl_info of_hip, of_found;
+  const void *anchor = next(handle, "hipApiName");
+  if (anchor == NULL || !dladdr(anchor, &of_hip) || !dladdr(found, &of_found)) return found;
+  return of_hip.dli_fbase == of_found.dli_fbase ? ours : found;
+}
+
+/* dlsym(handle, name): the handles -1 (RTLD_NEXT) and 0 (RTLD_DEFAULT) mean the caller's place in the search order. */
+#if defined(__x86_64__)
+__asm__(
+    ".text\n.p2align 4\n.globl dlsym\n.type dlsym,@function\ndlsym:\nendbr64\n"
+    "leaq 1(%rdi),%rax\ncmpq $1,%rax\njbe 1f\n"
+    "testq %rsi,%rsi\njz 1f\n"
+    "cmpb $0x68,(%rsi)\njne 1f\ncmpb $0x69,1(%rsi)\njne 1f\ncmpb $0x70,2(%rsi)\njne 1f\n"
+    "jmp occatrace_hip_dlsym\n"
+    "1:\nmovq occatrace_real_dlsym(%rip),%rax\ntestq %rax,%rax\njz 2f\njmp *%rax\n"
+    "2:\npushq %rdi\npushq %rsi\nsubq $8,%rsp\ncall occatrace_find_dlsym\naddq $8,%rsp\npopq %rsi\npopq %rdi\njmp *%rax\n"
+    ".size dlsym,.-dlsym\n");
+#elif defined(__aarch64__)
+__asm__(
+    ".text\n.p2align 4\n.globl dlsym\n.type dlsym,%function\ndlsym:\nhint #34\n"
+    "add x9,x0,#1\ncmp x9,#1\nb.ls 1f\ncbz x1,1f\n"
+    "ldrb w9,[x1]\ncmp w9,#0x68\nb.ne 1f\nldrb w9,[x1,#1]\ncmp w9,#0x69\nb.ne 1f\nldrb w9,[x1,#2]\ncmp w9,#0x70\nb.ne 1f\n"
+    "b occatrace_hip_dlsym\n"
+    "1:\nadrp x16,occatrace_real_dlsym\nldr x16,[x16,#:lo12:occatrace_real_dlsym]\ncbz x16,2f\nbr x16\n"
+    "2:\nstp x29,x30,[sp,#-32]!\nmov x29,sp\nstp x0,x1,[sp,#16]\nbl occatrace_find_dlsym\nmov x16,x0\n"
+    "ldp x0,x1,[sp,#16]\nldp x29,x30,[sp],#32\nbr x16\n"
+    ".size dlsym,.-dlsym\n");
+#else
+#error "no dlsym for this processor yet: add it here"
+#endif
