@@ -5,14 +5,29 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from occatrace.annotations import annotate, capture_start, capture_stop, counter, mark
+from occatrace.annotations import annotate, capture, capture_start, capture_stop, counter, mark
 
 if TYPE_CHECKING:
     from occatrace.api import Run
     from occatrace.run import RunError
 
 __version__ = "0.1.0"
-__all__ = ["Run", "RunError", "annotate", "capture_start", "capture_stop", "counter", "mark", "open"]
+__all__ = [
+    "Run",
+    "RunError",
+    "annotate",
+    "capture",
+    "capture_start",
+    "capture_stop",
+    "counter",
+    "mark",
+    "open",
+    "start",
+    "stop",
+]
+
+start = capture_start
+stop = capture_stop
 
 
 def open(path: str | os.PathLike[str]) -> Run:

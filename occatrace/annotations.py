@@ -5,10 +5,11 @@ Untraced, all of them do nothing: a decorated function is the function itself. I
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -222,6 +223,16 @@ def capture_start() -> None:
     """Record again."""
     if _PRESENT:
         _annotate.capture(True)
+
+
+@contextlib.contextmanager
+def capture() -> Iterator[None]:
+    """Record what runs inside: `with occatrace.capture(): …`, for programs run with --capture-range api."""
+    capture_start()
+    try:
+        yield
+    finally:
+        capture_stop()
 
 
 if TYPE_CHECKING:

@@ -277,6 +277,7 @@ class NodeState:
     notes: list[str] = field(default_factory=list)
     session: Mapping[str, Any] = field(default_factory=dict)
     processes: list[int] = field(default_factory=list)
+    captures: list[tuple[int, int]] | None = None  # when it recorded; None: always
 
     def write(self, run: Path) -> None:
         """Never half a file."""

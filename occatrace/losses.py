@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
+
+from occatrace.units import duration
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class Losses:
     untraced: Sequence[
         tuple[str, Sequence[str]]
     ] = ()  # functions by API, handed to the program and unknown to the model
+    captured: tuple[int, int] | None = None  # ns that were recorded, of how many; None: all
+    excluded: Mapping[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # by reason: calls or launches, of how many names
 
     @classmethod
     def none(cls) -> Losses:
@@ -59,6 +65,12 @@ class Losses:
     def lines(self) -> list[str]:
         """One line for each matter; none for a complete run."""
         out = [*self.notes, *self.problems]
+        if self.captured:
+            captured, whole = self.captured
+            out.append(f"captured {duration(captured)} of {duration(whole)}: what is below is of that time")
+        if self.excluded:
+            left = [_excluded(reason, *counts) for reason, counts in self.excluded.items()]
+            out.append(f"excluded: {', '.join(left)}")
         if self.missing:
             out.append(f"asked to be traced and left no record, so missing below: process {_some(self.missing)}")
         if self.events:
@@ -101,7 +113,51 @@ class Losses:
             "problems": list(self.problems),
             "notes": list(self.notes),
             "untraced": {api: list(names) for api, names in self.untraced},
+            "captured_ns": self.captured[0] if self.captured else None,
+            "excluded": {reason: counts[0] for reason, counts in self.excluded.items()},
         }
+
+
+def _excluded(reason: str, count: int, names: int) -> str:
+    calls = f"{count:,} call{'s' if count != 1 else ''}"
+    if reason == "kernel" and names:
+        return f"{calls} of {names} kernel{'s' if names != 1 else ''}"
+    return f"{calls} {_REASONS.get(reason, reason)}"
+
+
+_REASONS = {
+    "kernel": "below those kernels",
+    "function": "of functions",
+    "thread": "in threads",
+    "tag": "without a tag",
+    "queue": "in queues",
+}
+
+
+_EXCLUDED = """
+    SELECT reason, sum(count), count(DISTINCT nullif(name, '')) FROM excluded
+    WHERE reason != 'kernel' OR name != '' GROUP BY reason ORDER BY reason"""
+
+
+def _captured(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The time in which anything was recorded, and that from the first process's begin to the last one's end."""
+    of_hosts: Mapping[str, Sequence[Sequence[int]]] = facts.get("captures") or {}
+    own: dict[int, list[tuple[int, int]]] = {}
+    for process, start, end in con.execute("SELECT process, start_ns, end_ns FROM captures ORDER BY ALL").fetchall():
+        own.setdefault(process, []).append((start, end))
+    if not own and not of_hosts:
+        return None
+    begin, last, spans = None, 0, []
+    for process, host, start, end in con.execute("SELECT process, host, start_ns, end_ns FROM processes").fetchall():
+        begin, last = start if begin is None else min(begin, start), max(last, end)
+        mine = own.get(process, [(start, end)])
+        for since, until in of_hosts.get(host, [(start, end)]):
+            spans += [(max(a, since), min(b, until)) for a, b in mine if max(a, since) < min(b, until)]
+    captured, until = 0, 0
+    for start, end in sorted(spans):
+        captured += max(0, end - max(start, until))
+        until = max(until, end)
+    return captured, last - (begin or 0)
 
 
 def _some(pids: Sequence[int]) -> str:
@@ -142,4 +198,6 @@ def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping
         problems=problems,
         notes=list(facts.get("notes", ())),
         untraced=[(api, names) for api, names in untraced],
+        captured=_captured(con, facts),
+        excluded={row[0]: (int(row[1]), row[2]) for row in con.execute(_EXCLUDED).fetchall()},
     )

@@ -43,6 +43,12 @@ class RunInfo:
     losses: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     job: Mapping[str, Any] = field(default_factory=dict)  # of ranks that were started together
+    choice: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what was chosen to be recorded, by the variables of the options
+    captures: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # per host, where the run did not record all the time: when it did
     clocks: Mapping[str, Any] = field(default_factory=dict)  # between nodes: what was added to each, how surely
     schema: int = SCHEMA
 

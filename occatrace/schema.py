@@ -12,7 +12,7 @@ SCHEMA_VERSION = 3
 VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
     2: "memory, annotations, counters, kernel builds and arguments, OpenMP, MPI, ranks; the run's zero (`processes.first_ns`)",
-    3: "Python: imports, calls into it, functions, lines, messages",
+    3: "Python: imports, calls into it, functions, lines, messages; what was captured, and what was left out",
 }
 
 # Kinds of device work (model: device.yaml, activity_kind) that move or set memory.
@@ -197,6 +197,25 @@ uncertainty_ns UBIGINT   ns   half-width of the bracket
 device       UINTEGER  id     device
 clamped      UBIGINT   count  activities moved
 worst_ns     UBIGINT   ns     longest way that one was moved
+"""),
+    ),
+    Table(
+        "captures",
+        "when a process recorded, by its own doing; one that always did has no rows, one that never did an empty span",
+        _columns("""
+process      UINTEGER  id     process
+start_ns     UBIGINT   ns     recording begins
+end_ns       UBIGINT   ns     and ends
+"""),
+    ),
+    Table(
+        "excluded",
+        "what was left out of the run because it was not chosen (--kernels, --functions and the like)",
+        _columns("""
+process      UINTEGER  id     process
+reason       VARCHAR   -      kernel, function, thread, tag, queue
+name         VARCHAR   -      of the kernel
+count        UBIGINT   count  launches of the kernel, else calls
 """),
     ),
     Table(

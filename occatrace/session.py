@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from occatrace import events, install, shims
+from occatrace.choosing import Choosing
 from occatrace.daemon import RUN_LINK, START_TIMEOUT_S, Daemon, DaemonError
+from occatrace.switch import VARIABLE as SWITCH_VARIABLE
+from occatrace.switch import Switch
 from occatrace.traced import VARIABLE, Traced
 
 CHANNEL = "occatrace"
@@ -103,6 +106,7 @@ class Outcome:
     problem: str | None = None
     buffers: Buffers | None = None
     daemon: str = "none"  # own, machine
+    captures: list[tuple[int, int]] | None = None  # when the run recorded; None: always
 
 
 class Session:
@@ -116,6 +120,8 @@ class Session:
         mode: str,
         shm_path: Path | None = None,
         traced: Traced | None = None,
+        choosing: Choosing | None = None,
+        switch: Switch | None = None,
         patterns: Sequence[str] = (events.PATTERN,),
     ) -> None:
         """`traced`: the APIs, None: all that are traced unasked. `patterns`: names among which the mode chooses the events to
@@ -124,6 +130,9 @@ class Session:
         self.output = output
         self.mode = mode
         self.traced = traced
+        self.choosing = choosing or Choosing()
+        self.switch = switch
+        self._switch_file: Path | None = None
         self._patterns = patterns
         self.name = f"occatrace-{run_id}"
         self.outcome = Outcome()
@@ -163,6 +172,8 @@ class Session:
         if self._daemon.shared:
             self.socket_path.chmod(0o666)
         listener.listen(1024)
+        if self.switch:
+            self._switch_file = self.switch.create(self._daemon.home)
         listener.setblocking(False)
         self._listener = listener
         self._daemon.start()
@@ -172,7 +183,9 @@ class Session:
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The program's environment: the inherited one and what tracing needs."""
-        env = program_environment(inherited, self.mode, self._daemon.home, self.traced)
+        env = self.choosing.environment(program_environment(inherited, self.mode, self._daemon.home, self.traced))
+        if self._switch_file:
+            env[SWITCH_VARIABLE] = str(self._switch_file)
         for variable, (part, what) in INJECTIONS.items():
             theirs = inherited.get(variable) if self.traced is None or part in self.traced else None
             if theirs and Path(theirs) != install.ANNOTATION:
@@ -188,6 +201,8 @@ class Session:
     def for_ranks(self) -> dict[str, str]:
         """What another process needs to start a program into this session (cli/rank.py)."""
         there = {"home": str(self._daemon.home), "socket": str(self.socket_path)}
+        if self._switch_file:
+            there["switch"] = str(self._switch_file)
         return there | ({"lttng_home": str(self._daemon.private_home)} if self._daemon.private_home else {})
 
     def wait_started(self, timeout: float = 2 * START_TIMEOUT_S) -> bool:
@@ -214,6 +229,12 @@ class Session:
             answers = not stopping.is_alive()
         if not answers:
             self.outcome.notes.append("LTTng's daemon does not answer any more: the trace may be incomplete")
+        if self.switch:
+            self.outcome.captures = self.switch.end()
+            if self.switch.full:
+                self.outcome.notes.append(
+                    "the trace reached --max-size: from then on calls were counted, and nothing was recorded one by one"
+                )
         self._daemon.release(self._destroyed)
         if self.outcome.problem:
             self.outcome.state = "failed"
@@ -334,7 +355,7 @@ class Session:
         )
         if self._daemon.shared:
             _session.track_only(self.name)
-        _session.enable_events(self.name, CHANNEL, list(self._patterns), events.LOGLEVELS[self.mode])
+        _session.enable_events(self.name, CHANNEL, list(self._patterns), self.choosing.loglevel(self.mode))
         _session.start(self.name)
 
     def _serve(self, selector: selectors.BaseSelector, timeout: float | None) -> bytes | None:

@@ -198,7 +198,7 @@ Device &Engine::add_device(const char *api, const void *handle, const DeviceName
       occatrace_device(occatrace_intern(api), occatrace_intern(names.platform.c_str()),
                        occatrace_intern(names.name.c_str()), occatrace_intern(names.vendor.c_str()),
                        reinterpret_cast<uint64_t>(handle));
-  auto *device = new Device(id);
+  auto *device = new Device(id, names.name);
   all_devices_.push_back(device);
   devices_.set(handle, reinterpret_cast<uint64_t>(device));
   return *device;
@@ -209,6 +209,7 @@ Queue &Engine::add_queue(const Vendor &vendor, Device &device, const void *handl
   // The address of a queue that is gone is handed out again; its record, if it is still there, is done with.
   if (Queue *before = queue(handle)) retire(*before);
   auto *queue = new Queue(vendor, device, handle, context, flags);
+  queue->wanted = occatrace_choosing == 0 || occatrace_choose_queue(device.id, device.name.c_str(), queue->id) != 0;
   {
     std::lock_guard<std::mutex> guard(mutex_);
     live_.push_back(queue);

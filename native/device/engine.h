@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "clock.h"
@@ -78,8 +79,9 @@ struct DeviceNames {
 
 class Device {
  public:
-  explicit Device(uint32_t number) : id(number) {}
+  explicit Device(uint32_t number, std::string called = {}) : id(number), name(std::move(called)) {}
   const uint32_t id;
+  const std::string name;
 
  private:
   friend class Queue;
@@ -106,6 +108,8 @@ class Queue {
   // What the program gave at creation, where we gave something else.
   std::vector<uint64_t> given_properties;
   bool properties_changed = false;
+  // Among the devices and streams that the person chose.
+  bool wanted = true;
   std::atomic<bool> used{false};
 
   bool profiling_asked() const { return (flags_.load(std::memory_order_relaxed) & kProfilingAsked) != 0; }

@@ -105,10 +105,18 @@ class EventPairs {
 
   // ---- commands ----
 
+  // Whether work in a stream is among what the person chose.
+  static bool chosen(Stream stream) {
+    Context *context = wanted ? current() : nullptr;
+    if (context == nullptr || queue_of(*context, stream, occatrace_self())->wanted) return true;
+    occatrace_self()->excluded[OCCATRACE_BY_QUEUE]++;
+    return false;
+  }
+
   // Before a command: the first event. Hooks keep the pair in `call.own`, and the begin in `call.host`.
   template <class Call>
   static void begin(Call &call, Stream stream) {
-    if (!wanted || occatrace_capture == 0 || captured(stream)) return;
+    if (!wanted || !occatrace_capturing() || captured(stream)) return;
     Context *context = of(Api::scope_of(stream));
     if (context == nullptr) return;
     Pair *pair = take(*context);

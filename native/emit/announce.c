@@ -49,6 +49,13 @@ static void write_text(struct occatrace_thread *self, uint32_t id) {
   } while (offset < t->length);
 }
 
+const char *occatrace_text(uint32_t id) {
+  pthread_mutex_lock(&lock);
+  const char *text = id > 0 && id <= texts_used ? texts[id - 1].bytes : NULL;
+  pthread_mutex_unlock(&lock);
+  return text;
+}
+
 static int rehash(void) {
   const uint32_t size = table_size ? table_size * 2 : 256;
   uint32_t *fresh = calloc(size, sizeof *fresh);

@@ -26,7 +26,6 @@
 #endif
 
 __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
-uint32_t occatrace_capture;
 void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq);
 uint32_t occatrace_pid;
 const struct occatrace_process_events *occatrace_process;
@@ -42,6 +41,10 @@ static pthread_key_t thread_end_key;
 static uint64_t loaded_mono, loaded_ticks;
 static int finished;
 static int capture_stopped; /* by the program */
+static enum occatrace_range range_kind;
+static int range_open, ranges_left = 1; /* of those still to be captured; -1: all */
+const char *occatrace_captured_name;
+static pthread_mutex_t switch_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before start_lock */
 /* The process record is owed by the first thread that writes anything (again after fork). */
 static int process_owed;
 static uint32_t functions_used;
@@ -81,25 +84,76 @@ uint64_t occatrace_ticks_hz(void) {
 #endif
 }
 
+static const char *const modes[] = {"default", "minimal", "full", "tally"}; /* as occatrace_mode counts */
+
 enum occatrace_mode occatrace_mode(void) {
   const char *mode = getenv("OCCATRACE_MODE");
-  if (mode == NULL) return OCCATRACE_DEFAULT;
-  if (strcmp(mode, "minimal") == 0) return OCCATRACE_MINIMAL;
-  if (strcmp(mode, "full") == 0) return OCCATRACE_FULL;
-  if (strcmp(mode, "tally") == 0) return OCCATRACE_TALLIES;
+  return mode == NULL ? OCCATRACE_DEFAULT : occatrace_mode_named(mode, strlen(mode));
+}
+
+enum occatrace_mode occatrace_mode_named(const char *name, size_t length) {
+  for (int m = OCCATRACE_DEFAULT; m <= OCCATRACE_TALLIES; m++)
+    if (strlen(modes[m]) == length && strncmp(modes[m], name, length) == 0) return (enum occatrace_mode)m;
   return OCCATRACE_DEFAULT;
 }
 
-void occatrace_levels(uint8_t *levels, const uint8_t (*table)[4], uint32_t count) {
-  const enum occatrace_mode mode = occatrace_mode();
-  for (uint32_t i = 0; i < count; i++) levels[i] = table[i][mode];
+/* ---- the process's own part of the switch ---- */
+
+static int own_on(void) { return !capture_stopped && (range_kind == OCCATRACE_RANGE_NONE || range_open > 0); }
+
+static void apply_switch(void) {
+  __atomic_store_n(&occatrace_own_switch, state == READY && own_on() ? occatrace_own_mask() : 0, __ATOMIC_RELEASE);
+}
+
+/* 0: off, 1: on, 2: off from the begin. */
+static void write_capture(struct occatrace_thread *self, int state_now) {
+  const struct occatrace_process_capture r = {self->tid, self->next_seq++, occatrace_pid, (uint8_t)state_now};
+  occatrace_process->capture(&r);
+}
+
+/* Which ranges are captured, by the environment; before anything else that looks. */
+__attribute__((constructor)) static void find_range(void) {
+  const char *wanted = getenv("OCCATRACE_CAPTURE_RANGE"), *end = getenv("OCCATRACE_CAPTURE_RANGE_END");
+  if (wanted == NULL || *wanted == '\0') return;
+  if (strcmp(wanted, "api") == 0) range_kind = OCCATRACE_RANGE_API;
+  if (strcmp(wanted, "cudaProfilerApi") == 0) range_kind = OCCATRACE_RANGE_CUDA;
+  if (strcmp(wanted, "hipProfilerApi") == 0) range_kind = OCCATRACE_RANGE_HIP;
+  if (strncmp(wanted, "range:", 6) == 0) {
+    range_kind = OCCATRACE_RANGE_NAMED;
+    occatrace_captured_name = wanted + 6;
+  }
+  if (end != NULL && strncmp(end, "repeat", 6) == 0) ranges_left = end[6] == ':' ? atoi(end + 7) : -1;
+}
+
+/* Changes what `own_on` looks at and says so in the trace. */
+static void change(int *what, int by, int set) {
+  pthread_mutex_lock(&switch_lock);
+  pthread_mutex_lock(&start_lock);
+  const int before = own_on();
+  *what = set ? by : *what + by;
+  const int after = own_on(), ready = state == READY;
+  if (before != after) apply_switch();
+  pthread_mutex_unlock(&start_lock);
+  if (before != after && ready) write_capture(occatrace_self(), after);
+  pthread_mutex_unlock(&switch_lock);
 }
 
 void occatrace_set_capture(int on) {
-  pthread_mutex_lock(&start_lock);
-  capture_stopped = !on;
-  occatrace_capture = on && state == READY;
-  pthread_mutex_unlock(&start_lock);
+  if (range_kind == OCCATRACE_RANGE_API) occatrace_capture_range(OCCATRACE_RANGE_API, on);
+  else change(&capture_stopped, !on, 1);
+}
+
+void occatrace_capture_range(enum occatrace_range kind, int begins) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  if (kind != range_kind) return;
+  pthread_mutex_lock(&lock);
+  /* Ranges of a name may be open in several threads; the others are on or off. */
+  if (begins && ranges_left != 0 && (kind == OCCATRACE_RANGE_NAMED || range_open == 0)) change(&range_open, 1, 0);
+  else if (!begins && range_open > 0) {
+    if (range_open == 1 && ranges_left > 0) ranges_left--;
+    change(&range_open, -1, 0);
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 int occatrace_capture_wanted(void) {
@@ -187,6 +241,7 @@ static void announce_thread(struct occatrace_thread *self) {
   prctl(PR_GET_NAME, name);
   const struct occatrace_process_thread r = {self->tid, self->next_seq++, occatrace_pid, name};
   occatrace_process->thread(&r);
+  if (occatrace_choosing) occatrace_choose_thread(self, name);
 }
 
 static void announce_process(struct occatrace_thread *self) {
@@ -205,7 +260,6 @@ static void announce_process(struct occatrace_thread *self) {
   if (host_of_test != NULL && *host_of_test != '\0') snprintf(host, sizeof host, "%s", host_of_test);
   struct occatrace_place place;
   occatrace_find_place(&place);
-  static const char *const modes[] = {"default", "minimal", "full", "tally"};
   const char *run = getenv("OCCATRACE_RUN");
   struct timespec real;
   const uint64_t before = occatrace_now();
@@ -228,7 +282,7 @@ struct occatrace_thread *occatrace_thread_start(void) {
       mmap(NULL, sizeof *self, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (self == MAP_FAILED) {
     static struct occatrace_thread emergency; /* out of memory: nothing is right any more, but nothing crashes */
-    occatrace_capture = 0;
+    occatrace_own_switch = 0;
     return &emergency;
   }
   self->tid = (uint32_t)syscall(SYS_gettid);
@@ -245,6 +299,7 @@ struct occatrace_thread *occatrace_thread_start(void) {
   announce_thread(self);
   if (owed) {
     announce_process(self);
+    if (!own_on()) write_capture(self, 2);
     occatrace_announce_again(self);
   }
   return self;
@@ -255,6 +310,7 @@ struct occatrace_thread *occatrace_thread_start(void) {
 static sigset_t fork_signals;
 
 static void before_fork(void) {
+  pthread_mutex_lock(&switch_lock);
   pthread_mutex_lock(&start_lock);
   pthread_mutex_lock(&flush_lock);
   pthread_mutex_lock(&threads_lock);
@@ -267,6 +323,7 @@ static void fork_unlock(void) {
   pthread_mutex_unlock(&threads_lock);
   pthread_mutex_unlock(&flush_lock);
   pthread_mutex_unlock(&start_lock);
+  pthread_mutex_unlock(&switch_lock);
 }
 
 static void after_fork_parent(void) {
@@ -280,7 +337,7 @@ static void after_fork_child(void) {
     /* The session has to know the pid before LTTng registers it. */
     if (!occatrace_register_process()) {
       state = REFUSED;
-      occatrace_capture = 0;
+      occatrace_own_switch = 0;
     }
     lttng_after_fork_child(&fork_signals);
     /* Threads of the parent, and its tallies, are none of the child's. */
@@ -294,6 +351,7 @@ static void after_fork_child(void) {
     process_owed = 1;
     finished = 0;
     occatrace_background_forget();
+    occatrace_choice_after_fork();
   }
   fork_unlock();
   if (state == READY) occatrace_backends_after_fork();
@@ -337,7 +395,8 @@ int occatrace_start(void) {
       next = READY;
     }
     __atomic_store_n(&state, next, __ATOMIC_RELEASE);
-    occatrace_capture = next == READY && !capture_stopped;
+    if (next == READY) occatrace_choice_start();
+    apply_switch();
   }
   pthread_mutex_unlock(&start_lock);
   return state == READY;
@@ -430,6 +489,7 @@ static void write_tally(struct occatrace_thread *self, struct occatrace_thread *
 }
 
 static void free_thread(struct occatrace_thread *t) {
+  occatrace_excluded_of(t);
   for (uint32_t i = 0; i < functions_used; i++)
     if (t->tallies[i] != NULL) munmap(t->tallies[i], sizeof *t->tallies[i]);
   free(t->occa);
@@ -473,6 +533,7 @@ void occatrace_flush(void) {
     }
     t = next;
   }
+  occatrace_flush_excluded(self, first);
   /* Last: its own progress counts the records above. */
   const uint32_t seq = self->next_seq++;
   const struct occatrace_process_progress r = {self->tid, seq, occatrace_pid, self->tid, seq + 1};

@@ -1,4 +1,5 @@
-// What a hook of a generated wrapper is when nobody wrote one: `before` the real call; `result` between it and its record, to
+// What a hook of a generated wrapper is when nobody wrote one: `chosen`: whether the work of the call is among what the person
+// chose, asked only where there is a choice; `before` the real call; `result` between it and its record, to
 // change what the program gets back; `after` the record, so that it is not in the time of the call. C++ only.
 #pragma once
 
@@ -6,6 +7,10 @@ namespace occatrace {
 
 struct NoHook {
   static constexpr bool always = false;
+  template <int I, class Args>
+  static bool chosen(Args &) {
+    return true;
+  }
   template <int I, class Call, class Args>
   static void before(Call &, Args &) {}
   template <int I, class Call, class Args>

@@ -27,6 +27,19 @@ OCCATRACE_HIDDEN void occatrace_protect_descriptors(void *provider);
 /* Asks occa_prof whether this process is traced, and waits until the session records. 1 = yes. */
 OCCATRACE_HIDDEN int occatrace_register_process(void);
 
+/* Reads what was chosen and maps the switch of the run, once. */
+OCCATRACE_HIDDEN void occatrace_choice_start(void);
+OCCATRACE_HIDDEN void occatrace_choice_after_fork(void);
+/* What the process's own switch is while it records. */
+OCCATRACE_HIDDEN uint32_t occatrace_own_mask(void);
+OCCATRACE_HIDDEN void occatrace_choose_thread(struct occatrace_thread *self, const char *name);
+OCCATRACE_HIDDEN void occatrace_excluded_of(struct occatrace_thread *ended);
+/* Under the lock of the flush. */
+OCCATRACE_HIDDEN void occatrace_flush_excluded(struct occatrace_thread *self, struct occatrace_thread *threads);
+OCCATRACE_HIDDEN enum occatrace_mode occatrace_mode_named(const char *name, size_t length);
+/* An interned text; NULL where there is none of that number. */
+OCCATRACE_HIDDEN const char *occatrace_text(uint32_t id);
+
 OCCATRACE_HIDDEN void occatrace_background_start(void);
 OCCATRACE_HIDDEN void occatrace_background_forget(void);
 OCCATRACE_HIDDEN void occatrace_background_stop(void);

@@ -22,6 +22,7 @@ extern "C" {
 
 /* How a call is recorded. The order matters: a level includes what is below it. */
 enum occatrace_level { OCCATRACE_OFF = 0, OCCATRACE_TALLY = 1, OCCATRACE_EVENT = 2 };
+#define OCCATRACE_EXCLUDED 0x80 /* in a table of levels: the person does not want this function; its calls are counted */
 /* Recording modes, in the order of the level tables that the generator writes. */
 enum occatrace_mode { OCCATRACE_DEFAULT = 0, OCCATRACE_MINIMAL = 1, OCCATRACE_FULL = 2, OCCATRACE_TALLIES = 3 };
 
@@ -41,6 +42,9 @@ struct occatrace_thread {
   uint32_t run_launches; /* device launches made under it, counted by the OCCA backend */
   uint32_t occa_depth;   /* nesting of OCCA hooks, kept by the OCCA backend */
   uint32_t finished;     /* its thread has ended; freed after the next flush */
+  uint32_t silent;       /* not 0: nothing that this thread does is recorded now, because it is not among what was chosen */
+  uint32_t silent_for;   /* why: an occatrace_reason */
+  uint64_t excluded[5];  /* calls that were left out, by occatrace_reason */
   void *occa;            /* state of the OCCA backend for this thread, from malloc */
   void *annotation;      /* open ranges of this thread, from malloc */
   void *openmp;          /* state of the OpenMP backend for this thread, which keeps it */
@@ -50,10 +54,67 @@ struct occatrace_thread {
 };
 
 extern OCCATRACE_EXPORT __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
-/* The one word that every hook reads: non-zero while recording. */
-extern OCCATRACE_EXPORT uint32_t occatrace_capture;
-/* Stops and starts recording; before the first traced call too. */
+
+/* ---- what is recorded now (choice.c) ---- */
+
+/* The switch: bytes with an owner each, so that nobody's write undoes another's; 1 = on. From the lowest: commands from
+ * another shell, the clock (--delay and the like), events (off: only tallies are kept), "no choice among the work". The run's
+ * word lies in a file that all its processes on this node map, this process's own is a mask on it. */
+#define OCCATRACE_SWITCH_ON 0x01010101u
+#define OCCATRACE_SWITCH_RUNNING 0x00000101u
+#define OCCATRACE_SWITCH_EVENTS 0x00010101u
+extern OCCATRACE_EXPORT const uint32_t *occatrace_run_switch;
+extern OCCATRACE_EXPORT uint32_t occatrace_own_switch;
+/* Not 0: there is a choice among threads, functions, kernels, queues or tagged objects. */
+extern OCCATRACE_EXPORT uint8_t occatrace_choosing;
+OCCATRACE_EXPORT uint8_t occatrace_level_slow(uint32_t now, uint8_t wanted);
+OCCATRACE_EXPORT int occatrace_capturing_slow(uint32_t now);
+
+static inline uint32_t occatrace_switch(void) {
+  return __atomic_load_n(__atomic_load_n(&occatrace_run_switch, __ATOMIC_RELAXED), __ATOMIC_RELAXED) &
+         __atomic_load_n(&occatrace_own_switch, __ATOMIC_RELAXED);
+}
+
+/* The level at which a call that begins now is recorded, given the one of its function. Asked once for each call: what it
+ * says holds to the end of the call. */
+static inline uint8_t occatrace_level_now(uint8_t wanted) {
+  const uint32_t now = occatrace_switch();
+  if (__builtin_expect(now == OCCATRACE_SWITCH_ON, 1)) return wanted;
+  if ((now & OCCATRACE_SWITCH_RUNNING) != OCCATRACE_SWITCH_RUNNING) return OCCATRACE_OFF;
+  return occatrace_level_slow(now, wanted);
+}
+/* Whether events that are no calls are recorded now. */
+static inline int occatrace_capturing(void) {
+  const uint32_t now = occatrace_switch();
+  if (__builtin_expect(now == OCCATRACE_SWITCH_ON, 1)) return 1;
+  if ((now & OCCATRACE_SWITCH_EVENTS) != OCCATRACE_SWITCH_EVENTS) return 0;
+  return occatrace_capturing_slow(now);
+}
+/* Whether anything at all is, be it only tallies. */
+static inline int occatrace_running(void) {
+  return (occatrace_switch() & OCCATRACE_SWITCH_RUNNING) == OCCATRACE_SWITCH_RUNNING;
+}
+#define occatrace_capture occatrace_capturing()
+
+/* The program stops and starts recording; before the first traced call too. */
 OCCATRACE_EXPORT void occatrace_set_capture(int on);
+
+/* What --capture-range may name, and that it begins or ends. */
+enum occatrace_range { OCCATRACE_RANGE_NONE = 0, OCCATRACE_RANGE_API, OCCATRACE_RANGE_CUDA, OCCATRACE_RANGE_HIP, OCCATRACE_RANGE_NAMED };
+OCCATRACE_EXPORT void occatrace_capture_range(enum occatrace_range kind, int begins);
+/* The name of the ranges that are captured (--capture-range range:NAME), or NULL. */
+extern OCCATRACE_EXPORT const char *occatrace_captured_name;
+
+/* Why something was left out; in the order of the model's excluded_reason. */
+enum occatrace_reason { OCCATRACE_BY_KERNEL, OCCATRACE_BY_FUNCTION, OCCATRACE_BY_THREAD, OCCATRACE_BY_TAG, OCCATRACE_BY_QUEUE, OCCATRACE_REASONS };
+/* Whether a launch of the kernel with this (interned) name is wanted; the launch counts as one of its iterations. */
+OCCATRACE_EXPORT int occatrace_choose_kernel(uint32_t name);
+/* Whether work in a queue is. */
+OCCATRACE_EXPORT int occatrace_choose_queue(uint32_t device, const char *device_name, uint32_t queue);
+/* Only what is tagged is wanted; and whether this label is among the wanted ones (NULL: tagged without one). */
+OCCATRACE_EXPORT int occatrace_only_tagged(void);
+OCCATRACE_EXPORT int occatrace_label_wanted(const char *label);
+
 /* Opens a library that lies beside this one; says why when it can't. */
 OCCATRACE_EXPORT void *occatrace_load_library(const char *file);
 /* 0 when OCCATRACE_DISABLE is set or the session refused this process: backends are not even loaded. */
@@ -67,9 +128,13 @@ OCCATRACE_EXPORT int occatrace_start(void);
  * (`struct occatrace_<api>_events`), or NULL when the process runs untraced. */
 OCCATRACE_EXPORT const void *occatrace_load_provider(const char *api);
 OCCATRACE_EXPORT enum occatrace_mode occatrace_mode(void);
+/* The one of an API, where --level says something else. */
+OCCATRACE_EXPORT enum occatrace_mode occatrace_mode_of(const char *api);
 OCCATRACE_EXPORT uint64_t occatrace_ticks_hz(void);
 /* Fills `levels` for the mode in force from the generated table [function][mode]. */
-OCCATRACE_EXPORT void occatrace_levels(uint8_t *levels, const uint8_t (*table)[4], uint32_t count);
+/* It comes with --level, and with the functions that the person chose. */
+OCCATRACE_EXPORT void occatrace_levels(const char *api, uint8_t *levels, const uint8_t (*table)[4], const char *const *names,
+                                          uint32_t count);
 
 /* Makes the state of the calling thread and writes its `thread` record. */
 OCCATRACE_EXPORT struct occatrace_thread *occatrace_thread_start(void);
@@ -204,5 +269,26 @@ OCCATRACE_EXPORT void occatrace_say(const char *format, ...) __attribute__((form
 
 #ifdef __cplusplus
 }
+
+namespace occatrace {
+
+// Nothing that this thread does is recorded for as long as the object lives, where `wanted` is false.
+class Silence {
+ public:
+  Silence(occatrace_thread *self, bool wanted, occatrace_reason reason) : self_(wanted ? nullptr : self) {
+    if (self_ == nullptr || self_->silent++ != 0) return;
+    self_->silent_for = reason;
+  }
+  ~Silence() {
+    if (self_ != nullptr) self_->silent--;
+  }
+  Silence(const Silence &) = delete;
+  Silence &operator=(const Silence &) = delete;
+
+ private:
+  occatrace_thread *self_;
+};
+
+}  // namespace occatrace
 #endif
 #endif

@@ -28,7 +28,7 @@ struct Open {
   uint32_t tid, seq;  // of its begin; seq is OCCATRACE_NO_RUN when that was not recorded
   uint32_t domain, name;
   uint16_t depth;
-  uint8_t api, kind;
+  uint8_t api, kind, captured;  // the last: one of the ranges that --capture-range names
   char text[kTextRoom];
 };
 
@@ -90,17 +90,23 @@ void describe(Open &open, occatrace_thread *self, const Note &note, uint8_t kind
   open.depth = 0;
   open.api = note.api;
   open.kind = kind;
+  open.captured = 0;
   open.text[0] = '\0';
   if (!note.name && !copy_text(open.text, sizeof open.text, note.text ? note.text : "") &&
       __atomic_fetch_add(&long_texts, 1, __ATOMIC_RELAXED) < kMostLongTexts) {
     open.name = occatrace_intern(note.text);
     open.text[0] = '\0';
   }
+  if (__builtin_expect(occatrace_captured_name != nullptr, 0) && kind != kMark) {
+    open.captured = note.name ? note.name == occatrace_intern(occatrace_captured_name)
+                              : note.text && std::strcmp(note.text, occatrace_captured_name) == 0;
+    if (open.captured) occatrace_capture_range(OCCATRACE_RANGE_NAMED, 1);
+  }
 }
 
 void write_begin(Open &open, occatrace_thread *self, const Note &note) {
   open.start = occatrace_now();
-  if (!occatrace_capture) return;
+  if (!occatrace_capturing()) return;
   char values[kValuesRoom];
   values[0] = '\0';
   if (note.values) copy_text(values, sizeof values, note.values);
@@ -112,8 +118,9 @@ void write_begin(Open &open, occatrace_thread *self, const Note &note) {
 }
 
 void write_end(const Open &open, occatrace_thread *self) {
+  if (open.captured) occatrace_capture_range(OCCATRACE_RANGE_NAMED, 0);
   // Also after the program has stopped the capture, so that a range which is in the trace has an end.
-  if (!occatrace_capture && open.seq == OCCATRACE_NO_RUN) return;
+  if (!occatrace_capturing() && open.seq == OCCATRACE_NO_RUN) return;
   const occatrace_annotation_range_end e = {self->tid, self->next_seq++, open.api, open.kind, open.depth,
                                       open.domain, open.name, open.text, open.tid, open.seq, open.start};
   events->range_end(&e);
@@ -202,7 +209,7 @@ void end(uint64_t id) {
 }
 
 void span(const Note &note, uint64_t duration) {
-  if (!occatrace_capture) return;
+  if (!occatrace_capturing()) return;
   occatrace_thread *self = occatrace_self();
   Open open;
   describe(open, self, note, kStart);
@@ -211,7 +218,7 @@ void span(const Note &note, uint64_t duration) {
 }
 
 void mark(const Note &note) {
-  if (!occatrace_capture) return;
+  if (!occatrace_capturing()) return;
   occatrace_thread *self = occatrace_self();
   Open open;
   describe(open, self, note, kMark);
@@ -219,7 +226,7 @@ void mark(const Note &note) {
 }
 
 void counter(uint32_t name, uint32_t unit, double value) {
-  if (!occatrace_capture) return;
+  if (!occatrace_capturing()) return;
   occatrace_thread *self = occatrace_self();
   const occatrace_annotation_counter e = {self->tid, self->next_seq++, name, unit, value};
   events->counter(&e);
@@ -275,7 +282,7 @@ const occatrace_annotations functions = {
       mark(plain(api, name, argb, values));
     },
     [](const char *name, double value, const char *unit) {
-      if (occatrace_capture) counter(occatrace_intern(name), unit && *unit ? occatrace_intern(unit) : 0, value);
+      if (occatrace_capturing()) counter(occatrace_intern(name), unit && *unit ? occatrace_intern(unit) : 0, value);
     },
 };
 

@@ -254,12 +254,28 @@ struct Enqueue : Always {
   }
 
   template <int I, class Args>
+  static bool chosen(Args &a) {
+    return Pairs::chosen(target<I>(a)) && chosen_kernel(a, 0);
+  }
+
+  template <int I, class Args>
   static void before(Call &call, Args &a) {
     Pairs::begin(call, target<I>(a));
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
     Pairs::end(call, target<I>(a), a.ret == 0, Waits, [&a](Work &work) { describe(a, work); });
+  }
+
+ private:
+  // Below an OCCA kernel, that one is what people choose.
+  template <class Args>
+  static auto chosen_kernel(const Args &a, int) -> decltype(a.f != nullptr) {
+    return occatrace_self()->run_seq != OCCATRACE_NO_RUN || occatrace_choose_kernel(kernel_name(a.f));
+  }
+  template <class Args>
+  static bool chosen_kernel(const Args &, long) {
+    return true;
   }
 };
 
@@ -358,6 +374,21 @@ template <>
 struct Hook<OCCATRACE_CUDA_cuStreamBeginCaptureToGraph> : Pairs::BeginsCapture {};
 template <>
 struct Hook<OCCATRACE_CUDA_cuStreamEndCapture> : Pairs::EndsCapture {};
+
+namespace {
+// What --capture-range cudaProfilerApi waits for.
+template <bool begins>
+struct Profiler : Always {
+  template <int I, class Args>
+  static void before(Call &, Args &) {
+    occatrace_capture_range(OCCATRACE_RANGE_CUDA, begins);
+  }
+};
+}  // namespace
+template <>
+struct Hook<OCCATRACE_CUDA_cuProfilerStart> : Profiler<true> {};
+template <>
+struct Hook<OCCATRACE_CUDA_cuProfilerStop> : Profiler<false> {};
 
 template <>
 struct Hook<OCCATRACE_CUDA_cuCtxSynchronize> : Pairs::Synchronizes {};
@@ -552,7 +583,7 @@ void bind() {
 
 bool start() {
   if (!load_events()) return false;
-  Pairs::wanted = occatrace_mode() != OCCATRACE_TALLIES;
+  Pairs::wanted = occatrace_mode_of("cuda") != OCCATRACE_TALLIES;
   occatrace_backend_register(&backend);
   return true;
 }

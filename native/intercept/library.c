@@ -101,7 +101,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void start(void) {
   events = occatrace_capture_wanted() ? occatrace_load_provider(LIBRARY_NAME) : NULL;
   if (events != NULL) {
-    occatrace_levels(levels, library_levels, LIBRARY_COUNT);
+    occatrace_levels(LIBRARY_NAME, levels, library_levels, library_names, LIBRARY_COUNT);
     first_slot = occatrace_register_functions(LIBRARY_NAME, library_names, LIBRARY_COUNT);
   }
   __atomic_store_n(&started, events != NULL ? 1 : -1, __ATOMIC_RELEASE);
@@ -122,7 +122,7 @@ __attribute__((visibility("hidden"), used)) void *library_before(uint32_t index,
   void *real = __atomic_load_n(&original[index], __ATOMIC_ACQUIRE);
   if (real == NULL) real = find(index, caller);
   if (__atomic_load_n(&started, __ATOMIC_ACQUIRE) == 0) pthread_once(&once, start);
-  f->level = started == 1 && occatrace_capture ? levels[index] : OCCATRACE_OFF;
+  f->level = started == 1 ? occatrace_level_now(levels[index]) : OCCATRACE_OFF;
   if (f->level == OCCATRACE_OFF) return real;
   f->index = index;
   if (f->level == OCCATRACE_EVENT) {

@@ -1200,7 +1200,7 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
   const int function = slot / 2;
   const Call &c = calls[function];
   const Real real = reinterpret_cast<Real>(original[slot]);
-  if (!occatrace_capture) return real(args[I]...);
+  if (!occatrace_running()) return real(args[I]...);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   if (state == nullptr) return real(args[I]...);
@@ -1211,13 +1211,14 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
   }
   const Outermost outermost(state, frame);
   if (only_counted[function]) {
+    if (occatrace_level_now(OCCATRACE_TALLY) == OCCATRACE_OFF) return real(args[I]...);
     const uint64_t begin = occatrace_ticks();
     const Word result = real(args[I]...);
     occatrace_tally_add(self, first_tally + static_cast<uint32_t>(function), occatrace_ticks() - begin, static_cast<int>(result) != 0);
     if (__builtin_expect(static_cast<int>(result) != 0, 0)) note_failure(function, OCCATRACE_NO_RUN, static_cast<int>(result));
     return result;
   }
-  const uint8_t level = levels[function];
+  const uint8_t level = occatrace_level_now(levels[function]);
   if (__builtin_expect(function == OCCATRACE_MPI_MPI_Finalize, 0)) finalizing();
   InFlight f{c, function, args, self, state, level};
   if (follow) prepare(f, args);
@@ -1238,7 +1239,7 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
     occatrace_tally_add(self, first_tally + static_cast<uint32_t>(function), occatrace_ticks() - f.begin, f.ret != 0);
   if (follow || level == OCCATRACE_EVENT) finish(f);
   else if (c.shape == Shape::init && f.ok()) initialized(0);
-  if (__builtin_expect(f.ret != 0, 0)) note_failure(function, level == OCCATRACE_EVENT ? f.seq : OCCATRACE_NO_RUN, f.ret);
+  if (__builtin_expect(f.ret != 0 && level != OCCATRACE_OFF, 0)) note_failure(function, level == OCCATRACE_EVENT ? f.seq : OCCATRACE_NO_RUN, f.ret);
   return result;
 }
 
@@ -1251,12 +1252,13 @@ template <int S, size_t... I> Word wrapper(Argument<I>... given) {
 template <int S> double clock_wrapper() {
   constexpr int F = S / 2;
   const auto real = reinterpret_cast<double (*)()>(original[S]);
-  if (!occatrace_capture) return real();
+  const uint8_t level = occatrace_level_now(levels[F]);
+  if (level == OCCATRACE_OFF) return real();
   occatrace_thread *self = occatrace_self();
-  const uint64_t begin = levels[F] == OCCATRACE_EVENT ? occatrace_now() : occatrace_ticks();
-  const uint32_t seq = levels[F] == OCCATRACE_EVENT ? self->next_seq++ : 0;
+  const uint64_t begin = level == OCCATRACE_EVENT ? occatrace_now() : occatrace_ticks();
+  const uint32_t seq = level == OCCATRACE_EVENT ? self->next_seq++ : 0;
   const double now = real();
-  if (levels[F] == OCCATRACE_EVENT) {
+  if (level == OCCATRACE_EVENT) {
     const occatrace_mpi_call_time e{self->tid, seq, begin};
     using Writer = void (*)(const occatrace_mpi_call_time *);
     (*reinterpret_cast<const Writer *>(reinterpret_cast<const char *>(events) + calls[F].emit))(&e);
@@ -1294,9 +1296,9 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_mpi(const occatrace_trampolines 
   if (!library) library = dlopen(nullptr, RTLD_LAZY);
   find_mpi(library, info.dli_fname);
   if (!ask.comm_size || !ask.comm_rank || !ask.comm_group || !ask.type_size) return;
-  occatrace_levels(levels, table, kCalls);
+  occatrace_levels("mpi", levels, table, names, kCalls);
   first_tally = occatrace_register_functions("mpi", names, kCalls);
-  follow = occatrace_mode() == OCCATRACE_DEFAULT || occatrace_mode() == OCCATRACE_FULL;
+  follow = occatrace_mode_of("mpi") == OCCATRACE_DEFAULT || occatrace_mode_of("mpi") == OCCATRACE_FULL;
   for (int i = 0; i < kCalls; i++) {
     const bool stateless = calls[i].kind == Kind::plain && calls[i].shape == Shape::none;
     const bool bounds = calls[i].shape == Shape::init || i == OCCATRACE_MPI_MPI_Finalize; // of the time with MPI

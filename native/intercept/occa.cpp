@@ -34,6 +34,8 @@
 
 namespace {
 
+using occatrace::Silence;
+
 // ---- what OCCA's objects look like from outside ----
 
 // occa::kernel, memory, device, stream, streamTag, memoryPool: two links of a ring, then the object of the mode. Handles
@@ -96,7 +98,7 @@ struct Frame {
 
 struct CachedKernel {
   const void *object;
-  uint32_t id, generation;
+  uint32_t id, generation, name;
 };
 
 // Zero is its right start: it comes from calloc and belongs to the core, which frees it with the thread.
@@ -167,6 +169,7 @@ uint32_t current_error() noexcept {
 struct Kernels {
   std::shared_mutex lock;
   std::unordered_map<const void *, uint32_t> ids;
+  std::unordered_map<uint32_t, uint32_t> names; // of ids
   std::map<std::array<uint32_t, 5>, uint32_t> records;
   // Counts the objects that ended: an id found under an older count may belong to another object at that address.
   std::atomic<uint32_t> generation{1};
@@ -254,6 +257,7 @@ uint32_t remember_kernel(State *state, const void *kernel, const std::string &na
   const std::unique_lock<std::shared_mutex> guard(kernels.lock);
   uint32_t &id = kernels.records[record];
   if (id == 0) id = occatrace_kernel(record[0], record[1], record[2], record[3], record[4]);
+  kernels.names[id] = record[0];
   uint32_t &known = kernels.ids[kernel];
   if (known != 0 && known != id) kernels.generation.fetch_add(1, std::memory_order_release);
   known = id;
@@ -272,16 +276,19 @@ uint32_t known_kernel(const void *kernel) {
   return found == kernels.ids.end() ? 0 : found->second;
 }
 
-uint32_t kernel_id(State *state, const void *kernel) {
-  if (!kernel) return 0;
+CachedKernel cached_kernel(State *state, const void *kernel) {
+  if (!kernel) return {};
   const uint32_t generation = kernels.generation.load(std::memory_order_acquire);
   CachedKernel &cached = state->kernels[(address(kernel) >> 5) % std::size(state->kernels)];
-  if (cached.object == kernel && cached.generation == generation) return cached.id;
+  if (cached.object == kernel && cached.generation == generation) return cached;
   uint32_t id = known_kernel(kernel);
   if (id == 0) id = remember_unknown_kernel(state, kernel);
-  cached = {kernel, id, generation};
-  return id;
+  const std::shared_lock<std::shared_mutex> guard(kernels.lock);
+  const auto name = kernels.names.find(id);
+  cached = {kernel, id, generation, name == kernels.names.end() ? 0 : name->second};
+  return cached;
 }
+uint32_t kernel_id(State *state, const void *kernel) { return cached_kernel(state, kernel).id; }
 
 void forget_kernel(const void *kernel) {
   const std::unique_lock<std::shared_mutex> guard(kernels.lock);
@@ -311,6 +318,9 @@ struct Function {
   static constexpr Kind kind = Kind::Plain;
   static constexpr bool blocking = false;
   static constexpr bool always = false; // has work to do also while nothing is recorded
+  // Whether the work of a call is among what the person chose, and what it is left out for; asked only where there is a choice.
+  static constexpr occatrace_reason reason = OCCATRACE_BY_TAG;
+  template <class... A> static bool chosen(State *, const A &...) { return true; }
   template <class... A> static void nested(State *, const A &...) {}
 };
 
@@ -325,7 +335,7 @@ template <class P> struct Call : Frame {
   // `nested`: an event of its own inside another call.
   Call(occatrace_thread *thread, State *of, bool nested = false) : self(thread), state(of), outermost(!nested) {
     kind = P::kind;
-    level = occatrace_capture ? levels[P::function] : static_cast<uint8_t>(OCCATRACE_OFF);
+    level = occatrace_level_now(levels[P::function]);
     if (outermost) {
       self->occa_depth = 1;
       state->outer = this;
@@ -369,6 +379,11 @@ template <class P> struct Call : Frame {
   }
 };
 
+// What is not chosen is silent, with all that it calls.
+template <class P, class... A> bool wanted(occatrace_thread *self, State *state, const A &...args) {
+  return !occatrace_choosing || self->silent || !occatrace_running() || P::chosen(state, args...);
+}
+
 // Calls the real function; an exception is noted and goes on its way.
 template <class C, class F> auto guarded(C &call, F function) -> decltype(function()) {
   try {
@@ -381,6 +396,7 @@ template <class C, class F> auto guarded(C &call, F function) -> decltype(functi
 
 // Results that are objects are built where the caller wants them: one variable, returned by name, nothing else returned.
 template <class P, unsigned Slot, class R, class... A> R traced(occatrace_thread *self, State *state, A... args) {
+  const Silence silence(self, wanted<P>(self, state, args...), P::reason);
   Call<P> call(self, state);
   P::enter(call, args...);
   R result = guarded(call, [&]() -> R { return reinterpret_cast<R (*)(A...)>(original[Slot])(args...); });
@@ -388,6 +404,7 @@ template <class P, unsigned Slot, class R, class... A> R traced(occatrace_thread
   return result;
 }
 template <class P, unsigned Slot, class... A> void traced_void(occatrace_thread *self, State *state, A... args) {
+  const Silence silence(self, wanted<P>(self, state, args...), P::reason);
   Call<P> call(self, state);
   P::enter(call, args...);
   guarded(call, [&] { reinterpret_cast<void (*)(A...)>(original[Slot])(args...); });
@@ -397,7 +414,7 @@ template <class P, unsigned Slot, class... A> void traced_void(occatrace_thread 
 // A member of the API: an event when it is the outermost one.
 template <class P, unsigned Slot, class R, class... A> struct Api {
   static R hook(A... args) {
-    if (!occatrace_capture && !P::always) return reinterpret_cast<R (*)(A...)>(original[Slot])(args...);
+    if (!occatrace_running() && !P::always) return reinterpret_cast<R (*)(A...)>(original[Slot])(args...);
     occatrace_thread *self = occatrace_self();
     State *state = state_of(self);
     if (!state) return reinterpret_cast<R (*)(A...)>(original[Slot])(args...);
@@ -456,6 +473,9 @@ template <class E> void count_memory(const void *mode_kernel, E &event) {
 struct KernelRun : Function {
   OCCA_FUNCTION(kernel_run)
   static constexpr Kind kind = Kind::Run;
+  static constexpr occatrace_reason reason = OCCATRACE_BY_KERNEL;
+  template <class... A> static bool chosen(State *state, const void *kernel, const A &...) { return kernel_chosen(state, object(kernel)); }
+  static bool kernel_chosen(State *state, const void *mode_kernel) { return occatrace_choose_kernel(cached_kernel(state, mode_kernel).name); }
   template <class... A> static void enter(Call<KernelRun> &call, const void *kernel, A...) { of(call, object(kernel)); }
   static void of(Call<KernelRun> &call, const void *mode_kernel) {
     call.object = mode_kernel;
@@ -474,11 +494,13 @@ struct KernelRun : Function {
 // serial::kernel::run and launchedModeKernel_t::run: the user's call itself when operator() has swallowed kernel::run.
 template <unsigned Slot> void run_kernel(const void *mode_kernel) {
   const auto real = reinterpret_cast<void (*)(const void *)>(original[Slot]);
-  if (!occatrace_capture) return real(mode_kernel);
+  if (!occatrace_running()) return real(mode_kernel);
   occatrace_thread *self = occatrace_self();
   if (self->occa_depth) return real(mode_kernel);
   State *state = state_of(self);
   if (!state) return real(mode_kernel);
+  const bool chosen = !occatrace_choosing || self->silent || KernelRun::kernel_chosen(state, mode_kernel);
+  const Silence silence(self, chosen, OCCATRACE_BY_KERNEL);
   Call<KernelRun> call(self, state);
   KernelRun::of(call, mode_kernel);
   guarded(call, [&] { real(mode_kernel); });
@@ -486,7 +508,7 @@ template <unsigned Slot> void run_kernel(const void *mode_kernel) {
 
 // X::kernel::deviceRun: exactly one launch of the backend.
 template <unsigned Slot> void run_on_device(const void *mode_kernel) {
-  if (occatrace_capture) occatrace_self()->run_launches++;
+  if (occatrace_running()) occatrace_self()->run_launches++;
   reinterpret_cast<void (*)(const void *)>(original[Slot])(mode_kernel);
 }
 
@@ -503,7 +525,7 @@ template <unsigned Slot> void delete_kernel(void *mode_kernel) {
   const uint32_t id = known_kernel(mode_kernel);
   forget_kernel(mode_kernel);
   // Launchers and device kernels end inside the kernel that they belong to.
-  if (!occatrace_capture || id == 0) return real(mode_kernel);
+  if (!occatrace_running() || id == 0) return real(mode_kernel);
   occatrace_thread *self = occatrace_self();
   State *state = self->occa_depth ? nullptr : state_of(self);
   if (!state) return real(mode_kernel);
@@ -698,7 +720,7 @@ template <class P, unsigned Slot, bool on_host, class... A>
 void copy_below(const void *memory, const void *other, uint64_t bytes, uint64_t offset, occatrace_activity_kind kind,
                 const void *props, A... args) {
   const auto real = reinterpret_cast<void (*)(A...)>(original[Slot]);
-  if (!occatrace_capture) return real(args...);
+  if (!occatrace_running()) return real(args...);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   if (!state) return real(args...);
@@ -837,7 +859,7 @@ template <unsigned Slot> void delete_memory(void *memory) {
   const auto real = reinterpret_cast<void (*)(void *)>(original[Slot]);
   uint64_t bytes = 0;
   const bool allocation = forget_allocation(memory, bytes);
-  if (!occatrace_capture) return real(memory);
+  if (!occatrace_running()) return real(memory);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   if (!state) return real(memory);
@@ -1215,7 +1237,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines
     layout = {464, 64, 56};
   else
     layout = dlsym(library, "_ZN4occa6kernel4hashEv") ? Layout{448, 32, 0} : Layout{360, 32, 0};
-  occatrace_levels(levels, table, OCCATRACE_OCCA_COUNT);
+  occatrace_levels("occa", levels, table, names, OCCATRACE_OCCA_COUNT);
   first_tally = occatrace_register_functions("occa", names, OCCATRACE_OCCA_COUNT);
   for (const Hook &hook : hooks)
     if (original[hook.slot]) trampolines->slots[hook.slot] = hook.function;

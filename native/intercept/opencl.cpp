@@ -363,11 +363,21 @@ struct Enqueue {
   static constexpr bool always = true;
 
   template <int I, class Args>
+  static bool chosen(Args &a) {
+    const Queue *queue = Engine::instance().queue(a.command_queue);
+    if (queue != nullptr && !queue->wanted) return occatrace_self()->excluded[OCCATRACE_BY_QUEUE]++, false;
+    if constexpr (std::is_same_v<Args, Args_clEnqueueNDRangeKernel> || std::is_same_v<Args, Args_clEnqueueTask>) {
+      // Below an OCCA kernel, that one is what people choose.
+      return occatrace_self()->run_seq != OCCATRACE_NO_RUN || occatrace_choose_kernel(kernel_name<I>(a.kernel));
+    }
+    return true;
+  }
+
+  template <int I, class Args>
   static void before(Call &call, Args &a) {
-    if (!device_time) return;
+    if (!device_time || !occatrace_capturing()) return;
     call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
-    if (EventIsOptional && a.event == nullptr && occatrace_capture != 0 &&
-        Engine::instance().queue(a.command_queue) != nullptr) {
+    if (EventIsOptional && a.event == nullptr && Engine::instance().queue(a.command_queue) != nullptr) {
       a.event = reinterpret_cast<cl_event *>(&call.own);
     }
   }
@@ -377,10 +387,11 @@ struct Enqueue {
 
   template <int I, class Args>
   static void after(Call &call, Args &a) {
-    if (!device_time || a.event == nullptr || Code<Args>::of(a) != CL_SUCCESS) return;
+    // What began while nothing was recorded is not, what began while something was is complete.
+    if (call.host == 0 || a.event == nullptr || Code<Args>::of(a) != CL_SUCCESS) return;
     Queue *queue = Engine::instance().queue(a.command_queue);
     const bool ours = a.event == reinterpret_cast<cl_event *>(&call.own);
-    if (queue == nullptr || occatrace_capture == 0) {
+    if (queue == nullptr) {
       if (ours) real<I>().clReleaseEvent(*a.event);
       return;
     }
@@ -741,7 +752,7 @@ struct Release : UsedObject {
 
 // The driver calls it when the object ends: whoever held the last reference, and after the program's own callbacks.
 void CL_CALLBACK memory_ends(cl_mem memory, void *) {
-  if (occatrace_capture == 0) return;
+  // Also while nothing is recorded: the allocation is in the trace, and would seem to be there for good.
   occatrace_thread *self = occatrace_self();
   const occatrace_opencl_memory_released event{self->tid, self->next_seq++, reinterpret_cast<uint64_t>(memory), releasing};
   events->memory_released(&event);
@@ -959,7 +970,7 @@ void keep_loaded(const void *address) {
 bool start() {
   static const bool started = [] {
     if (!load_events()) return false;
-    device_time = occatrace_mode() != OCCATRACE_TALLIES;
+    device_time = occatrace_mode_of("opencl") != OCCATRACE_TALLIES;
     occatrace_backend_register(&backend);
     keep_loaded(reinterpret_cast<const void *>(&harvest));
     return true;

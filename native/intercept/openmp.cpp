@@ -118,7 +118,7 @@ bool start() {
   if (events) return true;
   const auto *provider = static_cast<const occatrace_openmp_events *>(occatrace_load_provider("openmp"));
   if (!provider) return false;
-  occatrace_levels(levels, table, OCCATRACE_OPENMP_COUNT);
+  occatrace_levels("openmp", levels, table, names, OCCATRACE_OPENMP_COUNT);
   first_tally = occatrace_register_functions("openmp", names, OCCATRACE_OPENMP_COUNT);
   events = provider;
   static occatrace_backend backend{"openmp", harvest, after_fork_child, nullptr};
@@ -171,6 +171,7 @@ Region *region_begin(occatrace_thread *self, State *state, const void *address, 
   if (state->masters >= kRegions) return nullptr; // nested deeper than anybody does
   Region *r = &state->regions[state->masters++];
   r->level = level_of(OCCATRACE_OPENMP_parallel);
+  r->silent = occatrace_choosing && self->silent;
   const Frame *frame = frame_of(state);
   r->tid = self->tid;
   r->seq = OCCATRACE_NO_RUN;
@@ -239,6 +240,10 @@ Frame *part_begin(occatrace_thread *self, State *state, Region *region, uint32_t
   f->region_seq = region ? region->seq : OCCATRACE_NO_RUN;
   f->thread_num = thread_num;
   state->late.region = nullptr;
+  if (__builtin_expect(region && region->silent, 0)) {
+    f->silent = 1;
+    if (self->silent++ == 0) self->silent_for = OCCATRACE_BY_KERNEL;
+  }
   const uint8_t level = level_of(OCCATRACE_OPENMP_implicit_task);
   if (level == OCCATRACE_EVENT) f->start = occatrace_now();
   else if (level == OCCATRACE_TALLY) f->ticks = occatrace_ticks();
@@ -249,8 +254,7 @@ void part_arrived(occatrace_thread *self, State *state) {
   Frame *f = frame_of(state);
   if (!f || f->arrived) return;
   f->arrived = 1;
-  const uint8_t level = level_of(OCCATRACE_OPENMP_implicit_task);
-  if (level == OCCATRACE_EVENT && f->start) {
+  if (f->start) {
     occatrace_openmp_implicit_task e{};
     e.tid = self->tid;
     e.seq = self->next_seq++;
@@ -270,7 +274,7 @@ void part_arrived(occatrace_thread *self, State *state) {
       e.task_ns = ticks_to_ns(f->task);
     }
     events->implicit_task(&e);
-  } else if (level == OCCATRACE_TALLY && f->ticks) {
+  } else if (f->ticks) {
     tally(self, OCCATRACE_OPENMP_implicit_task, occatrace_ticks() - f->ticks);
   }
   if (f->region) {
@@ -281,6 +285,7 @@ void part_arrived(occatrace_thread *self, State *state) {
 }
 
 void part_end(State *state) {
+  if (const Frame *f = frame_of(state); f && f->silent && occatrace_tls->silent) occatrace_tls->silent--;
   if (state->depth > 0) state->depth--;
 }
 
@@ -297,7 +302,7 @@ uint64_t wait_end(State *state, const Span &span) {
 
 template <class Event, unsigned function, class Write>
 void wait_event(occatrace_thread *self, State *state, const Span &span, uint64_t tasks, const void *caller, Write write) {
-  const uint8_t level = level_of(function);
+  const uint8_t level = level_since(function, span.start);
   if (level == OCCATRACE_EVENT) {
     Event e{};
     e.tid = self->tid;
@@ -371,7 +376,7 @@ void task_end(occatrace_thread *self, State *state, const Span &span, uint32_t s
     f->tasks++;
     if (state->tasks == 0) f->task += ticks;
   }
-  const uint8_t level = level_of(OCCATRACE_OPENMP_task);
+  const uint8_t level = level_since(OCCATRACE_OPENMP_task, span.start);
   if (level == OCCATRACE_EVENT) {
     occatrace_openmp_task e{};
     e.tid = self->tid;
@@ -386,7 +391,7 @@ void task_end(occatrace_thread *self, State *state, const Span &span, uint32_t s
 
 void task_created(occatrace_thread *self, State *state, const Span &span, const void *caller, bool undeferred, bool dependences) {
   const uint64_t tasks = wait_end(state, span);
-  const uint8_t level = level_of(OCCATRACE_OPENMP_task_create);
+  const uint8_t level = level_since(OCCATRACE_OPENMP_task_create, span.start);
   if (level == OCCATRACE_EVENT) {
     occatrace_openmp_task_create e{};
     e.tid = self->tid;
@@ -408,7 +413,7 @@ namespace {
 // The event of a function without more to it than what `fill` says.
 template <class Event, unsigned function, class Fill>
 void plain(occatrace_thread *self, State *state, uint64_t start, uint64_t ticks, const void *caller, Fill fill, uint64_t end_ticks = 0) {
-  const uint8_t level = level_of(function);
+  const uint8_t level = level_since(function, start);
   if (level == OCCATRACE_EVENT) {
     Event e{};
     e.tid = self->tid;

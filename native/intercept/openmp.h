@@ -30,6 +30,7 @@ struct Region {
   uint32_t threads;
   uint32_t parent_tid, parent_seq, run_seq, target_seq, site, requested;
   uint8_t kind, runtime, level;
+  uint8_t silent; // of work that was not chosen: nor is what the threads of the team do in it
   uint64_t start, ticks;
   LateTasks *late; // by thread number, from calloc, made by whoever first runs a task at the last barrier
   struct { Region *region; uint64_t id; uint32_t thread_num; } outer_late;
@@ -39,7 +40,7 @@ struct Region {
 struct Frame {
   Region *region;
   uint32_t region_tid, region_seq, thread_num;
-  uint8_t arrived;
+  uint8_t arrived, silent;
   uint64_t start, ticks;
   uint64_t barrier, wait, mutex, task; // ticks
   uint32_t barriers, waits, mutexes, worksharing, tasks;
@@ -87,7 +88,14 @@ Site &site_entry(State *state, const void *address); // not yet resolved when it
 bool start();
 uint64_t ticks_to_ns(uint64_t ticks);
 
-inline uint8_t level_of(unsigned function) { return occatrace_capture ? levels[function] : static_cast<uint8_t>(OCCATRACE_OFF); }
+inline uint8_t level_of(unsigned function) { return occatrace_level_now(levels[function]); }
+// The time, where something that begins now will be an event; else 0.
+inline uint64_t event_now(unsigned function) { return level_of(function) == OCCATRACE_EVENT ? occatrace_now() : 0; }
+// The level of what began at such a time.
+inline uint8_t level_since(unsigned function, uint64_t start) {
+  if (start != 0) return OCCATRACE_EVENT;
+  return level_of(function) == OCCATRACE_TALLY ? OCCATRACE_TALLY : OCCATRACE_OFF;
+}
 inline void tally(occatrace_thread *self, unsigned function, uint64_t ticks) { occatrace_tally_add(self, first_tally + function, ticks, 0); }
 
 // ---- regions ----
@@ -101,7 +109,7 @@ inline Frame *frame_of(State *state) { return state->depth > 0 && state->depth <
 // ---- spans ----
 // `function`: what it will be; the time is only needed for an event of it.
 inline void span_begin(State *state, Span &span, unsigned function) {
-  span.start = levels[function] == OCCATRACE_EVENT ? occatrace_now() : 0;
+  span.start = event_now(function);
   span.ticks = occatrace_ticks();
   span.saved = state->inner;
   state->inner = 0;

@@ -113,7 +113,7 @@ void close_work(occatrace_thread *self, State *state) {
 
 void open_work(State *state, uint8_t what, Schedule schedule, uint64_t count, const void *caller) {
   const unsigned function = what == LoopWork ? OCCATRACE_OPENMP_loop : OCCATRACE_OPENMP_sections;
-  gomp(state).work = {what, schedule, levels[function] == OCCATRACE_EVENT ? occatrace_now() : 0, occatrace_ticks(), count, caller};
+  gomp(state).work = {what, schedule, event_now(function), occatrace_ticks(), count, caller};
 }
 
 // ---- teams ----
@@ -157,7 +157,7 @@ void member(void *pointer) {
 template <class Run>
 void team(Library &library, ParallelKind kind, Outlined function, void *data, uint32_t requested, uint8_t what, Schedule schedule, uint64_t count,
           Run run) {
-  if (!occatrace_capture || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return run(function, data);
+  if (!occatrace_running() || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return run(function, data);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   Region *region = region_begin(self, state, reinterpret_cast<const void *>(function), kind, Libgomp, requested);
@@ -202,7 +202,7 @@ void parallel_sections(Outlined function, void *data, unsigned threads, unsigned
 unsigned parallel_reductions(Outlined function, void *data, unsigned threads, unsigned flags) {
   Library &library = library_for(reinterpret_cast<const void *>(function));
   const auto call = real<unsigned (*)(Outlined, void *, unsigned, unsigned)>(library, SLOT(GOMP_parallel_reductions));
-  if (!occatrace_capture || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return call(function, data, threads, flags);
+  if (!occatrace_running() || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return call(function, data, threads, flags);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   Region *region = region_begin(self, state, reinterpret_cast<const void *>(function), Parallel, Libgomp, threads);
@@ -216,7 +216,7 @@ unsigned parallel_reductions(Outlined function, void *data, unsigned threads, un
 void teams(Outlined function, void *data, unsigned count, unsigned limit, unsigned flags) {
   Library &library = library_for(reinterpret_cast<const void *>(function));
   const auto call = real<void (*)(Outlined, void *, unsigned, unsigned, unsigned)>(library, SLOT(GOMP_teams_reg));
-  if (!occatrace_capture || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return call(function, data, count, limit, flags);
+  if (!occatrace_running() || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return call(function, data, count, limit, flags);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   // The teams run one after the other on this thread: no waits, nothing to balance.
@@ -235,7 +235,7 @@ struct Here {
   State *state;
 };
 bool here(const Library &library, Here &here) {
-  if (!occatrace_capture || !library.traced) return false;
+  if (!occatrace_running() || !library.traced) return false;
   here.self = occatrace_self();
   here.state = state_of(here.self);
   return true;
@@ -319,7 +319,7 @@ std::mutex &task_lock = *new std::mutex;
 
 template <unsigned N> void thunk(void *data) {
   const Outlined function = __atomic_load_n(&task_functions[N], __ATOMIC_ACQUIRE);
-  if (!occatrace_capture) return function(data);
+  if (!occatrace_running()) return function(data);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   Span span;
@@ -426,7 +426,7 @@ template <unsigned Slot, MutexKind kind, class... A> struct Enter {
     const auto call = real<void (*)(A...)>(library, Slot);
     Here at;
     if (!here(library, at)) return call(args...);
-    const bool timed = levels[OCCATRACE_OPENMP_critical_wait] == OCCATRACE_EVENT;
+    const bool timed = level_of(OCCATRACE_OPENMP_critical_wait) == OCCATRACE_EVENT;
     const uint64_t start = timed ? occatrace_now() : 0, ticks = occatrace_ticks();
     call(args...);
     Word mutex = 0;
@@ -548,7 +548,7 @@ template <class F> F device_function(const char *symbol, const void *caller, boo
   void *function = occatrace_next_symbol(symbol);
   if (!function) function = occatrace_find_symbol(symbol, caller);
   const Library *library = library_of(function);
-  traced = library && library->traced && events && occatrace_capture;
+  traced = library && library->traced && events && occatrace_running();
   return reinterpret_cast<F>(function);
 }
 
@@ -556,7 +556,7 @@ void *target_alloc(size_t bytes, int device) {
   const void *caller = CALLER;
   bool traced;
   const auto call = device_function<void *(*)(size_t, int)>("omp_target_alloc", caller, traced);
-  const uint8_t level = levels[OCCATRACE_OPENMP_target_alloc];
+  const uint8_t level = level_of(OCCATRACE_OPENMP_target_alloc);
   if (!traced || level == OCCATRACE_OFF) return call(bytes, device);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
@@ -583,7 +583,7 @@ void target_free(void *memory, int device) {
   const void *caller = CALLER;
   bool traced;
   const auto call = device_function<void (*)(void *, int)>("omp_target_free", caller, traced);
-  const uint8_t level = levels[OCCATRACE_OPENMP_target_free];
+  const uint8_t level = level_of(OCCATRACE_OPENMP_target_free);
   if (!traced || level == OCCATRACE_OFF || !memory) return call(memory, device);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
@@ -605,7 +605,7 @@ int target_memcpy(void *to, const void *from, size_t bytes, size_t to_offset, si
   const void *caller = CALLER;
   bool traced;
   const auto call = device_function<int (*)(void *, const void *, size_t, size_t, size_t, int, int)>("omp_target_memcpy", caller, traced);
-  const uint8_t level = levels[OCCATRACE_OPENMP_target_transfer];
+  const uint8_t level = level_of(OCCATRACE_OPENMP_target_transfer);
   if (!traced || level == OCCATRACE_OFF) return call(to, from, bytes, to_offset, from_offset, to_device, from_device);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);

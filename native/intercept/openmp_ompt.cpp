@@ -66,7 +66,7 @@ template <class T, size_t N> T *pop(T (&stack)[N], uint32_t &depth) { return dep
 
 void parallel_begin(ompt::Data *, const void *, ompt::Data *parallel, unsigned requested, int flags, const void *caller) {
   parallel->pointer = nullptr;
-  if (!occatrace_capture) return;
+  if (!occatrace_running()) return;
   const Here at = here();
   const void *site = caller ? static_cast<const char *>(caller) - 1 : nullptr;
   const bool league = static_cast<unsigned>(flags) & ompt::ParallelLeague;
@@ -84,7 +84,7 @@ void parallel_end(ompt::Data *parallel, ompt::Data *, int, const void *) {
 void implicit_task(int endpoint, ompt::Data *parallel, ompt::Data *task, unsigned threads, unsigned index, int flags) {
   if (endpoint == ompt::ScopeBegin) {
     task->value = 0;
-    if (!occatrace_capture) return;
+    if (!occatrace_running()) return;
     // The initial task of the process is no part of a region; those of a league are.
     if (!parallel || ((flags & ompt::TaskInitial) && !parallel->pointer)) return;
     const Here at = here();
@@ -136,7 +136,7 @@ void work(int type, int endpoint, ompt::Data *, ompt::Data *, uint64_t count, co
   if (type == ompt::WorkSingleOther) return;
   const Here at = here();
   if (endpoint == ompt::ScopeBegin) {
-    if (Work *w = push(at.ompt.work, at.ompt.works)) *w = {levels[OCCATRACE_OPENMP_loop] == OCCATRACE_EVENT ? occatrace_now() : 0, occatrace_ticks(), count};
+    if (Work *w = push(at.ompt.work, at.ompt.works)) *w = {event_now(OCCATRACE_OPENMP_loop), occatrace_ticks(), count};
     return;
   }
   const Work *w = pop(at.ompt.work, at.ompt.works);
@@ -161,7 +161,7 @@ constexpr uint64_t kExplicit = UINT64_C(1) << 32, kBegun = UINT64_C(1) << 33;
 
 void task_create(ompt::Data *, const void *, ompt::Data *task, int flags, int dependences, const void *caller) {
   task->value = 0;
-  if (!occatrace_capture || !(flags & (ompt::TaskExplicit | ompt::TaskTarget))) return;
+  if (!occatrace_running() || !(flags & (ompt::TaskExplicit | ompt::TaskTarget))) return;
   const Here at = here();
   const bool named = levels[OCCATRACE_OPENMP_task] == OCCATRACE_EVENT;
   task->value = kExplicit | (named ? site_of_return(at.state, caller) : 0);
@@ -207,7 +207,7 @@ bool mutex_kind(int kind, MutexKind &out) {
   }
 }
 
-uint64_t timed_now() { return levels[OCCATRACE_OPENMP_critical] == OCCATRACE_EVENT ? occatrace_now() : 0; }
+uint64_t timed_now() { return event_now(OCCATRACE_OPENMP_critical); }
 
 void mutex_acquire(int kind, unsigned, unsigned, uint64_t id, const void *caller) {
   here().ompt.acquiring = {id, timed_now(), occatrace_ticks(), caller, static_cast<uint8_t>(kind)};
@@ -257,7 +257,7 @@ Devices &devices = *new Devices;
 uint64_t context_of(int number) { return (UINT64_C(1) << 32) + static_cast<uint32_t>(number); }
 
 void device_initialize(int number, const char *type, void *, ompt::Lookup, const char *) {
-  if (!occatrace_capture) return;
+  if (!occatrace_running()) return;
   const std::lock_guard<std::mutex> guard(devices.lock);
   Device &device = devices.known[number];
   if (device.id || !type) return;

@@ -29,7 +29,9 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "doctor": "say what is installed, what is missing, and what each missing thing costs",
         "paths": "say where the installed libraries and plugins are",
         "start": "record whatever a shell runs, until `stop`",
-        "stop": "end what `start` began, and print its summary",
+        "stop": "end what `start` began, and print its summary; or end the recording of a run whose program goes on",
+        "pause": "pause the recording of a run, on all its nodes",
+        "resume": "go on with it",
         "env": "say what a profiled program gets in its environment",
     }
 )
@@ -128,7 +130,8 @@ def _subcommand(name: str, words: list[str]) -> int:
     module.prepare_parser(parser)
     if getattr(module, "TAKES_PROGRAM", False):
         words, program = split_program(parser, words)
-        args = parser.parse_args(words)
+        parse = getattr(module, "parse", None) or argparse.ArgumentParser.parse_args
+        args = parse(parser, words)
         args.program = program
     else:
         args = parser.parse_args(words)

@@ -210,6 +210,7 @@ class Node:
             started=runs.now(),
             mode=self.args.mode,
             traced=choice.names_of(self.args.traced),
+            choice=self.args.choosing.values,
             id=run_id,
             version=__version__,
             session=runs.buffers_in(self.args.shm_path),
@@ -237,6 +238,7 @@ class Node:
         try:
             from occatrace import session
             from occatrace.daemon import DaemonError
+            from occatrace.switch import Switch
 
             started = session.Session(
                 run_id=f"{self.run.info.id}{os.urandom(2).hex()}",
@@ -244,8 +246,12 @@ class Node:
                 mode=self.args.mode,
                 shm_path=self.args.shm_path,
                 traced=self.args.traced,
+                choosing=self.args.choosing,
+                switch=Switch(self.run.path, self.host, self.args.choosing.plan),
             )
             started.start()
+            if started.switch:
+                started.switch.start()
         except (ImportError, OSError, DaemonError) as error:
             if started:
                 started.close()
@@ -353,6 +359,8 @@ class Node:
             if self.meeting and (now - told > SIGN_OF_LIFE_S or self.changed):
                 told = now
                 self._tell()
+            if self.meeting and self.session and self.session.switch:
+                self.session.switch.obey()
             idle_since = None if self.open else idle_since or now
             if idle_since is not None:
                 limit = self.patience if self.local is not None or self.expected is not None else QUIET_S
@@ -389,6 +397,7 @@ class Node:
             if outcome.problem:
                 self.state.notes.append(f"{self.host} was not traced: {outcome.problem}")
             self.state.session = describe(outcome)
+            self.state.captures = outcome.captures
             self.state.processes = list(dict.fromkeys(p.pid for p in outcome.processes))
         if self.meeting is None:
             self.state.ranks = [m.state for m in self.members.values()]
@@ -456,6 +465,7 @@ class Node:
             ended=runs.now(),
             exit_status=max(statuses, default=None),
             session=next((n.session for n in nodes if n.session), {}),
+            captures={n.host: n.captures for n in nodes if n.captures is not None},
             processes=tuple(processes),
             notes=tuple(notes),
             job=dict(self.run.info.job) | {"nodes": [n.host for n in nodes], "ranks": [dict(vars(r)) for r in states]},

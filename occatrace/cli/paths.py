@@ -11,7 +11,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """One path per option; all of them without one."""
     parser.description = "Say where the installed libraries and plugins are."
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--include", action="store_true", help="folder of occatrace.h")
+    which.add_argument("--include", action="store_true", help="folder of occatrace.h and occatrace.f90")
     which.add_argument("--lib", action="store_true", help="folder of the libraries for traced programs")
     which.add_argument(
         "--plugins", action="store_true", help="folder of the babeltrace2 plugins, for BABELTRACE_PLUGIN_PATH"

@@ -17,6 +17,7 @@ from occatrace.cli import program
 from occatrace.cli.dispatch import complain
 from occatrace.ranks import JOB_VARIABLE, Place
 from occatrace.run import again, near
+from occatrace.switch import VARIABLE as SWITCH_VARIABLE
 
 REPORT_TIMEOUT_S = 600.0
 
@@ -102,6 +103,9 @@ def _environment(args: argparse.Namespace, answer: dict[str, str]) -> dict[str, 
     from occatrace.session import program_environment
 
     environment = program_environment(os.environ, args.mode, Path(answer["home"]), args.traced)
+    environment |= args.choosing.values
+    if answer.get("switch"):
+        environment[SWITCH_VARIABLE] = answer["switch"]
     environment["OCCATRACE_SOCKET"] = answer["socket"]
     environment["OCCATRACE_RUN"] = answer["run"]
     environment[JOB_VARIABLE] = answer["job"]

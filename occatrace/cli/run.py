@@ -12,12 +12,13 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from occatrace import __version__, events, install, ranks
 from occatrace import run as runs
-from occatrace.cli import choice, program
+from occatrace.cli import choice, options, program
 from occatrace.cli.dispatch import UsageError, complain
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="of Python programs: functions[:PATTERN,...] times their functions; lines notes the line behind each launch, "
         "copy, allocation and build; logging keeps what they log; off: not even imports and calls from C (docs/python-programs.md)",
     )
+    options.add_choosing(parser)
     record.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
     show = parser.add_argument_group("what is printed at the end")
     show.add_argument(
@@ -94,8 +96,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     show.add_argument("-q", "--quiet", action="store_true", help="record only: no summary, no remarks")
 
 
+def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """The options, also those of the environment and of files."""
+    args = options.parse(parser, words)
+    if args.show_config:
+        names = {action.dest: options.name_of(action) for action in parser._actions}
+        sys.stdout.write(options.show(names, args))
+    return args
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the program; returns its status."""
+    if args.show_config:
+        options.choosing_of(args)
+        return 0
     if not args.program:
         raise UsageError("which program? usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]")
     try:
@@ -113,6 +127,7 @@ def run(args: argparse.Namespace) -> int:
     if args.python:
         os.environ["OCCATRACE_PYTHON"] = "off" if "off" in args.python else ";".join(args.python)
     args.traced = choice.traced_of(args.trace)
+    args.choosing = options.choosing_of(args)
     together = place.joins and place.size != 1
     if "%" in f"{args.output}{args.log_file}":
         from occatrace.cli import names
@@ -138,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
         started=runs.now(),
         mode=args.mode,
         traced=choice.names_of(args.traced),
+        choice=args.choosing.values,
         id=run_id,
         version=__version__,
         session=runs.buffers_in(args.shm_path),
@@ -178,6 +194,8 @@ class Recording:
         guard = program.SignalGuard.block()
         self._start_session()
         environment = self.session.environment(os.environ) if self.session else dict(os.environ)
+        if self.session and self.session.switch:
+            self.session.switch.start()
         try:
             pid = program.spawn(path, self.args.program, environment, guard)
         except program.ProgramError as error:
@@ -210,6 +228,7 @@ class Recording:
         try:
             from occatrace import session
             from occatrace.daemon import DaemonError
+            from occatrace.switch import Switch
         except ImportError as error:
             self._no_session(f"occatrace is not built completely ({error})")
             return
@@ -223,6 +242,8 @@ class Recording:
                 mode=self.args.mode,
                 shm_path=self.args.shm_path,
                 traced=self.args.traced,
+                choosing=self.args.choosing,
+                switch=Switch(self.run.path, self.run.info.host, self.args.choosing.plan),
             )
             started.start()
         except ImportError as error:
@@ -258,6 +279,7 @@ class Recording:
             ended=runs.now(),
             exit_status=self.status,
             session=describe(outcome),
+            captures={} if outcome.captures is None else {self.run.info.host: outcome.captures},
             processes=tuple(dict.fromkeys(p.pid for p in outcome.processes)),
             notes=tuple(notes),
         )

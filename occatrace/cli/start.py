@@ -18,6 +18,8 @@ from occatrace import run as runs
 from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.job import host_name
+from occatrace.switch import VARIABLE as SWITCH_VARIABLE
+from occatrace.switch import Plan, Switch, is_running
 
 ANSWER_S = 60.0
 
@@ -29,7 +31,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "Record whatever this shell runs from now on, until `occa_prof stop NAME`. Prints lines for the shell:\n"
         'eval "$(occa_prof start NAME)"; ./first; ./second; eval "$(occa_prof stop NAME)"'
     )
-    parser.add_argument("name", metavar="NAME", help="name of the session")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="name of the session; or the folder of a run that is paused: then as `occa_prof resume`",
+    )
     parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="what is recorded")
     choice.add_trace(parser)
     parser.add_argument(
@@ -51,6 +57,10 @@ def control_path(name: str) -> Path:
 
 def run(args: argparse.Namespace) -> int:
     """Start the session and print the environment."""
+    if is_running(Path(args.name)):
+        from occatrace.cli import resume
+
+        return resume.run(argparse.Namespace(run=Path(args.name)))
     from occatrace import session
     from occatrace.cli.run import user, working_folder
 
@@ -101,6 +111,8 @@ def run(args: argparse.Namespace) -> int:
     environment = session.program_environment(os.environ, args.mode, Path(answer["home"]), args.traced)
     environment["OCCATRACE_SOCKET"] = answer["socket"]
     environment["OCCATRACE_RUN"] = run_id
+    if answer.get("switch"):
+        environment[SWITCH_VARIABLE] = answer["switch"]
     if answer.get("lttng_home"):
         environment["LTTNG_HOME"] = answer["lttng_home"]
     print_environment(environment)
@@ -156,6 +168,7 @@ def _hold(
         mode=args.mode,
         shm_path=args.shm_path,
         traced=args.traced,
+        switch=Switch(made.path, made.info.host, Plan()),
     )
     client: socket.socket | None = None
     try:
@@ -172,6 +185,7 @@ def _hold(
         made.updated(
             ended=runs.now(),
             session=describe(outcome),
+            captures={} if outcome.captures is None else {made.info.host: outcome.captures},
             processes=tuple(dict.fromkeys(p.pid for p in outcome.processes)),
             notes=(*outcome.notes, *([f"not traced: {outcome.problem}"] if outcome.problem else [])),
         )

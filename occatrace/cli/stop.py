@@ -33,13 +33,23 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "End a session of `occa_prof start NAME` and print its summary to standard error. What it prints to\n"
         "standard output gives the shell its environment back."
     )
-    parser.add_argument("name", metavar="NAME", help="name of the session")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="name of the session; or the folder of a run: its program goes on, nothing more of it is recorded",
+    )
     parser.add_argument("--report", action="append", metavar="NAME", default=[], help="this report, not the summary")
     parser.add_argument("-q", "--quiet", action="store_true", help="no summary")
 
 
 def run(args: argparse.Namespace) -> int:
     """Stop, analyse, print."""
+    from occatrace.switch import is_running
+
+    if is_running(Path(args.name)) and not control_path(Path(args.name).name).exists():
+        from occatrace.cli import pause
+
+        return pause.turn(Path(args.name), "stop")
     from occatrace.cli.run import check_reports
 
     check_reports(args.report)

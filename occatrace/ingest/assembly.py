@@ -51,6 +51,7 @@ class Assembly:
         self._objects()
         self._calls()
         self._losses()
+        self._choices()
         self._gathered()
 
     def _records(self, record: str) -> Iterator[tuple[Host, dict[str, Any]]]:
@@ -305,6 +306,40 @@ class Assembly:
                 if lost > 0:
                     rows.append((self._process_of[slot], slot + 1, expected, seen, unfinished, lost))
         self._fill("losses", rows)
+
+    def _choices(self) -> None:
+        """When processes recorded, and what they left out."""
+        turns: dict[int, list[tuple[int, int]]] = {}
+        for _, r in self._records("capture"):
+            turns.setdefault(self._process_of[r["slot"]], []).append((int(r["ts"]), int(r["state"])))
+        spans: list[tuple[int, int, int]] = []
+        off, on = 0, 1  # the third state: off from the begin
+        if turns:
+            lives = {
+                row[0]: row[1:]
+                for row in self._con.execute("SELECT process, start_ns, end_ns FROM processes").fetchall()
+            }
+            for process, changes in turns.items():
+                begin, end = lives[process]
+                since: int | None = begin if changes[0][1] == off else None
+                for time, state in changes:
+                    if state == on and since is None:
+                        since = time
+                    elif state != on and since is not None:
+                        spans.append((process, since, time))
+                        since = None
+                if since is not None:
+                    spans.append((process, since, max(since, end)))
+                elif not spans or spans[-1][0] != process:
+                    spans.append((process, begin, begin))  # it never did
+        self._fill("captures", spans)
+        latest: dict[tuple[int, int, int], tuple[int, str, str, int]] = {}
+        reasons = self._model.texts("process", "excluded_reason")
+        for _, r in self._records("excluded"):
+            process = self._process_of[r["slot"]]
+            key = (process, r["reason"], r["name"])
+            latest[key] = (process, reasons.get(r["reason"], ""), self._name(process, r["name"]), r["count"])
+        self._fill("excluded", list(latest.values()))
 
     def _gathered(self) -> None:
         slots = np.array(sorted(self._process_of), np.int32)

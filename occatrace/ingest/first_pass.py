@@ -20,7 +20,20 @@ from occatrace.ingest.reading import Columns, HostTrace, Reader, Slots, text_of,
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
 
-_SMALL_RECORDS = ("process", "thread", "name", "kernel", "exit", "device", "queue", "clock", "clock_warning", "failure")
+_SMALL_RECORDS = (
+    "process",
+    "thread",
+    "name",
+    "kernel",
+    "exit",
+    "device",
+    "queue",
+    "clock",
+    "clock_warning",
+    "failure",
+    "capture",
+    "excluded",
+)
 
 
 class FirstPass:

@@ -29,6 +29,8 @@ void occatrace_activity(const struct occatrace_activity *activity) {
 void occatrace_clock(uint32_t, uint64_t, uint64_t, uint64_t) {}
 void occatrace_clock_warning(uint32_t, uint64_t clamped, uint64_t) { warnings = clamped; }
 void occatrace_want_harvest(void) {}
+uint8_t occatrace_choosing;
+int occatrace_choose_queue(uint32_t, const char *, uint32_t) { return 1; }
 }
 
 static void expect(bool holds, const char *what, long long got = 0) {

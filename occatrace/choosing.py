@@ -1,0 +1,263 @@
+"""What a run records: when, which of the work, how much. Options as people write them, checked, and as the program gets them.
+
+The options stand once, in `OPTIONS`: the command line, the environment, files of --config and docs/choosing.md have them from
+there. What the words mean to a traced process is in native/emit/choice.c.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fnmatch
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from occatrace.events import LOGLEVELS, MODES
+from occatrace.switch import Plan
+
+PREFIX = "OCCATRACE_"
+
+
+class ChoiceError(ValueError):
+    """A value that cannot be meant; one line that says what could be."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. `native`: the traced process reads it, under the name of its environment variable."""
+
+    name: str
+    metavar: str | None  # None: a switch without a value
+    help: str
+    group: str
+    native: bool = True
+
+    @property
+    def key(self) -> str:
+        """As an attribute."""
+        return self.name.replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        """In the environment."""
+        return PREFIX + self.key.upper()
+
+
+WHEN, WHAT, HOW_MUCH = "when", "what", "how much"
+OPTIONS: tuple[Option, ...] = (
+    Option("start-paused", None, "record nothing until `occa_prof resume RUN`, from another shell", WHEN, native=False),
+    Option("delay", "SECONDS", "record nothing for so long (seconds, or 500ms, 2m)", WHEN, native=False),
+    Option("duration", "SECONDS", "record for so long, from the begin or the end of --delay", WHEN, native=False),
+    Option(
+        "collect",
+        "DELAY:TIME:REPEAT",
+        "record in periods: not for DELAY, then for TIME, REPEAT times (0: to the end)",
+        WHEN,
+        native=False,
+    ),
+    Option(
+        "capture-range",
+        "WHAT",
+        "record only in ranges that the program marks: cudaProfilerApi (cuProfilerStart to cuProfilerStop), hipProfilerApi,"
+        " api (occatrace_capture_start to _stop, occatrace.start() to stop()), range:NAME (annotations of this name,"
+        " whichever library they come from), or none",
+        WHEN,
+    ),
+    Option(
+        "capture-range-end",
+        "END",
+        "stop: only the first such range (the default); repeat: each; repeat:N: the first N",
+        WHEN,
+    ),
+    Option(
+        "kernels",
+        "REGEX",
+        "of kernels, only those in whose name this is found (as grep -E finds it); by the names that people wrote, or"
+        " _occa_… ones; what an OCCA kernel launches belongs to it",
+        WHAT,
+    ),
+    Option("exclude-kernels", "REGEX", "not those", WHAT),
+    Option(
+        "kernel-iterations",
+        "LIST",
+        "of each kernel and process, only these launches, counted from 1 while recording: 10-20,50,100-",
+        WHAT,
+    ),
+    Option(
+        "devices",
+        "LIST",
+        "only work on these devices: numbers from 0 in the order in which a process meets them, or patterns of names",
+        WHAT,
+    ),
+    Option(
+        "streams", "LIST", "only work in these queues or streams: numbers from 0 in the order of their making", WHAT
+    ),
+    Option("threads", "PATTERNS", "only these threads: main, or patterns of names, as in main,worker*", WHAT),
+    Option(
+        "functions",
+        "PATTERNS",
+        "of calls, only those of these functions, as in 'clEnqueue*,MPI_Send,occa::memory::*'",
+        WHAT,
+    ),
+    Option("exclude-functions", "PATTERNS", "not those", WHAT),
+    Option(
+        "only-tagged",
+        None,
+        'of OCCA, only kernels, memory and devices whose properties say {"occatrace": {"trace": true}}, and what they call',
+        WHAT,
+    ),
+    Option("labels", "PATTERNS", 'only those with such a label: {"occatrace": {"label": "…"}}', WHAT),
+    Option("level", "LIST", "another mode for some APIs, as in opencl=full,mpi=tally", HOW_MUCH),
+    Option(
+        "max-size",
+        "SIZE",
+        "when the trace has this size (as in 500M, 2G), record no more events and go on counting",
+        HOW_MUCH,
+        native=False,
+    ),
+)
+
+_RANGES = ("none", "cudaProfilerApi", "hipProfilerApi", "api")
+_LIST = re.compile(r"\d+(-\d*)?(,\d+(-\d*)?)*")
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """The options of a run, checked."""
+
+    plan: Plan = field(default_factory=Plan)
+    values: Mapping[str, str] = field(default_factory=dict)  # of those for the process, by variable
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Choosing:
+        """From options by their keys; what is None or False was not given. Raises a ChoiceError."""
+        values = {o: given[o.key] for o in OPTIONS if given.get(o.key) not in (None, False, "")}
+        texts = {o.key: str(value) for o, value in values.items()}
+        for key, check in _CHECKS.items():
+            if key in texts:
+                check(texts[key])
+        if "capture_range_end" in texts and texts.get("capture_range", "none") == "none":
+            raise ChoiceError("--capture-range-end says how --capture-range ends: give that one too")
+        plan = Plan(
+            paused="start_paused" in texts,
+            delay=_seconds("--delay", texts.get("delay", "0")),
+            duration=_seconds("--duration", texts["duration"]) if "duration" in texts else None,
+            collect=_periods(texts["collect"]) if "collect" in texts else None,
+            max_size=_size(texts["max_size"]) if "max_size" in texts else None,
+        )
+        return cls(plan, {o.variable: "1" if v is True else str(v) for o, v in values.items() if o.native})
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The environment with this choice, and with no other."""
+        ours = {o.variable for o in OPTIONS}
+        return {name: value for name, value in inherited.items() if name not in ours} | dict(self.values)
+
+    def loglevel(self, mode: str) -> int:
+        """What the session has to let through."""
+        modes = [mode, *_levels(self.values.get(PREFIX + "LEVEL", "")).values()]
+        return max(LOGLEVELS[m] for m in modes)
+
+
+def _seconds(option: str, text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)", text.strip())
+    if not match or match[2] not in _UNITS:
+        raise ChoiceError(f"{option} {text}: write a time, as in 2, 0.5, 500ms or 3m")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _periods(text: str) -> tuple[float, float, int]:
+    parts = text.split(":")
+    if len(parts) != 3 or not parts[2].isdigit():
+        raise ChoiceError(f"--collect {text}: write DELAY:TIME:REPEAT, as in 10:1:3 or 500ms:100ms:0")
+    delay, length = (_seconds("--collect", part) for part in parts[:2])
+    if length <= 0 or (delay <= 0 and int(parts[2]) != 1):
+        raise ChoiceError(f"--collect {text}: periods need a length, and time between them")
+    return delay, length, int(parts[2])
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match or not float(match[1]):
+        raise ChoiceError(f"--max-size {text}: write a size, as in 500M or 2G")
+    return int(float(match[1]) * _SIZES[match[2].upper()])
+
+
+def _levels(text: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def _check_level(text: str) -> None:
+    from occatrace.traced import ALWAYS, read_model
+
+    apis = [api for api in read_model()["apis"] if api not in ALWAYS]
+    for part in text.split(","):
+        api, _, mode = part.partition("=")
+        if api not in apis:
+            raise ChoiceError(f"--level {text}: no API {api!r} is traced; there are: {', '.join(apis)}")
+        if mode not in MODES:
+            raise ChoiceError(f"--level {text}: {api} takes one of {', '.join(MODES)}, as in {api}=full")
+
+
+def _regex(option: str) -> Any:
+    def check(text: str) -> None:
+        # By the very function that will use it: what it takes differs from Python's.
+        libc = ctypes.CDLL(None)
+        compiled = ctypes.create_string_buffer(512)
+        code = libc.regcomp(compiled, text.encode(), 1)
+        if code:
+            why = ctypes.create_string_buffer(200)
+            libc.regerror(code, compiled, why, len(why))
+            raise ChoiceError(f"{option} {text}: no regular expression ({why.value.decode(errors='replace')})")
+        libc.regfree(compiled)
+
+    return check
+
+
+def _list(option: str, first: int) -> Any:
+    def check(text: str) -> None:
+        wrong = not _LIST.fullmatch(text)
+        for part in () if wrong else text.split(","):
+            low, _, high = part.partition("-")
+            wrong = wrong or int(low) < first or bool(high and int(high) < int(low))
+        if wrong:
+            raise ChoiceError(f"{option} {text}: write numbers from {first}, as in {first},10-20 or 100-")
+
+    return check
+
+
+def _functions(option: str) -> Any:
+    def check(text: str) -> None:
+        from occatrace.model import load
+
+        names = {name for f in load().by_event.values() for name in (f.name, f.event.partition(":")[2])}
+        for pattern in text.split(","):
+            if not any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in names):
+                raise ChoiceError(f"{option} {text}: no traced function is called {pattern!r} (docs/events lists them)")
+
+    return check
+
+
+def _check_range(text: str) -> None:
+    if text not in _RANGES and not (text.startswith("range:") and len(text) > 6):
+        raise ChoiceError(f"--capture-range {text}: there are {', '.join(_RANGES)} and range:NAME")
+
+
+def _check_end(text: str) -> None:
+    if not re.fullmatch(r"stop|repeat(:[1-9]\d*)?", text):
+        raise ChoiceError(f"--capture-range-end {text}: there are stop, repeat and repeat:N")
+
+
+_CHECKS = {
+    "capture_range": _check_range,
+    "capture_range_end": _check_end,
+    "kernels": _regex("--kernels"),
+    "exclude_kernels": _regex("--exclude-kernels"),
+    "kernel_iterations": _list("--kernel-iterations", 1),
+    "streams": _list("--streams", 0),
+    "functions": _functions("--functions"),
+    "exclude_functions": _functions("--exclude-functions"),
+    "level": _check_level,
+}

@@ -1,0 +1,42 @@
+"""`occa_prof pause RUN`: nothing is recorded until `occa_prof resume RUN`; the program goes on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from occatrace import switch
+from occatrace.cli.dispatch import UsageError, complain
+from occatrace.job import host_name
+
+_DONE = {
+    "pause": "paused",
+    "resume": "recording",
+    "stop": "recording has ended; the report comes when the program ends",
+}
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.description = (
+        "Record nothing of a running program, on all nodes, until `occa_prof resume RUN`. Calls that are in flight are\n"
+        "recorded to their end, and the device work of launches that were."
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run (of `occa_prof -o RUN PROGRAM`)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Pause."""
+    return turn(args.run, "pause")
+
+
+def turn(run: Path, what: str) -> int:
+    """Turn the switch of a run."""
+    try:
+        others = switch.command(run, what, host_name())
+    except switch.SwitchError as error:
+        raise UsageError(str(error)) from None
+    later = f" (within a second or two on {', '.join(others)})" if others else ""
+    complain(f"{os.path.relpath(run)}: {_DONE[what]}{later}")
+    return 0

@@ -1,0 +1,19 @@
+"""`occa_prof resume RUN`: recording goes on, after `occa_prof pause RUN` or --start-paused."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from occatrace.cli.pause import turn
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.description = "Go on recording a run that was paused, or begun with --start-paused."
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run (of `occa_prof -o RUN PROGRAM`)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Resume."""
+    return turn(args.run, "resume")
