@@ -93,7 +93,7 @@ inline uint8_t level_of(unsigned function) { return occatrace_level_now(levels[f
 inline uint64_t event_now(unsigned function) { return level_of(function) == OCCATRACE_EVENT ? occatrace_now() : 0; }
 // The level of what began at such a time.
 inline uint8_t level_since(unsigned function, uint64_t start) {
-  if (start != 0) return OCCATRACE_EVENT;
+  if (start != 0 && levels[function] == OCCATRACE_EVENT) return OCCATRACE_EVENT;
   return level_of(function) == OCCATRACE_TALLY ? OCCATRACE_TALLY : OCCATRACE_OFF;
 }
 inline void tally(occatrace_thread *self, unsigned function, uint64_t ticks) { occatrace_tally_add(self, first_tally + function, ticks, 0); }
