@@ -91,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
         report = replace(report, rows=rows, definition=nothing)
     if args.format in ("table", "markdown") and not args.all_columns:
         report = _brief(report, list(variants))
+    elif args.format == "html":
+        report = _foremost(report)
     if args.format in ("csv", "tsv"):
         for note in report.notes:
             print(f"! {note}", file=sys.stderr)
@@ -151,6 +153,20 @@ def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[s
     if len(levels) > 1:
         remarks.append(f"recorded at different levels ({', '.join(sorted(levels))}): calls of functions differ")
     return out, remarks
+
+
+def _foremost(report: Report) -> Report:
+    """All columns, first those that tell what became of each name: the others may be beyond the edge of the screen."""
+    wanted = ("kind", "name", "med_ns", "verdict", "ratio", "difference_ns", "noise", "total_ns", "calls")
+
+    def order(place: int) -> int:
+        name = report.columns[place].name.rstrip("0123456789").removesuffix("_")
+        return wanted.index(name) if name in wanted else len(wanted)
+
+    places = sorted(range(len(report.columns)), key=order)
+    columns = tuple(report.columns[place] for place in places)
+    rows = [tuple(row[place] for place in places) for row in report.rows]
+    return replace(report, definition=replace(report.definition, columns=columns), rows=rows)
 
 
 def _brief(report: Report, labels: Sequence[str]) -> Report:

@@ -69,7 +69,7 @@ def memory(found: Memory, width: int = WIDE) -> Spec:
     color = {
         "field": "g", "type": "nominal",
         "scale": {"domain": list(range(len(names))), "range": list(GROUPS[: len(names)])},
-        "legend": {"labelExpr": f"{_texts(names)}[datum.value]", "columns": 1, "labelLimit": width - 60},
+        "legend": {"labelExpr": f"{_texts(names)}[datum.value]", "columns": 1, "labelLimit": width - 100},
     }  # fmt: skip
     x = _time_axis(found.begin / time, found.end / time, time_unit)
     y = {

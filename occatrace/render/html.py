@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -94,7 +95,11 @@ def _page(document: Document) -> Iterator[str]:
     program = " ".join(map(str, document.run.get("program", ()))) or "a run"
     script, wholes = asset("html_script.js"), Wholes()
     yield head(f"occatrace: {program}", asset("html_style.css") + _dark_plots(document), script)
-    tables = [(title, rows, report) for report in document.reports for title, rows in sections(report)]
+    tables = [
+        (title, rows, replace(report, notes=()) if part else report)
+        for report in document.reports
+        for part, (title, rows) in enumerate(sections(report))
+    ]
     links = [("figures", "Plots")] if document.figures else []
     links += [(f"t{number}", title) for number, (title, _, _) in enumerate(tables)]
     links += [("facts", "The run")] if document.facts else []

@@ -1,4 +1,4 @@
--- title: MPI calls
+-- title: MPI calls over the ranks
 -- about: MPI calls of all ranks, by function, and how evenly they are spread over the ranks
 -- share: of the time in MPI calls
 -- column: share percent Time

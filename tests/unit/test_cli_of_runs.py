@@ -109,6 +109,10 @@ def test_compare(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {r["name"] for r in report["rows"] if r["kind"] == "kernels"} == {"addVectors", "scale"}
     out, _ = say(capsys, "compare", run, run)
     assert "no difference" in out
+    # A page has all columns; what became of each name is in sight, before what is only to be looked up.
+    page, _ = say(capsys, "compare", run, run, "--format", "html")
+    heads = re.findall(r'<th scope="col"[^>]*><span>([^<]*)', page)
+    assert heads[:4] == ["Name", "Med A", "Med B", "Verdict"] and {"Min A", "First B", "Total B"} <= set(heads)
 
 
 def test_trace(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
