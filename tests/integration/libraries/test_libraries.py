@@ -50,7 +50,7 @@ def profile(folder: Path, run: Path, *words: object) -> subprocess.CompletedProc
         capture_output=True,
         text=True,
         env=dict(os.environ),
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -180,7 +180,7 @@ def test_launchers_by_their_variables(one_job: Job, launcher: str, variables: st
     # MPICH itself would look for the process manager that the variables speak of.
     program = f"/usr/bin/env -u PMI_RANK -u PMI_SIZE {job.program}"
     command = f"seq 0 2 | xargs -P3 -I{{}} env {given} {' '.join(OCCA_PROF)} -o {job.folder / 'run'} {program}"
-    done = job.person.run(["sh", "-c", command], env=job.environment(), cwd=job.folder, timeout=120)
+    done = job.person.run(["sh", "-c", command], env=job.environment(), cwd=job.folder, timeout=300)
     assert done.returncode == 0 and done.stdout == "1 ranks, sum 0\n" * 3, done.stderr
     assert done.stderr.count(END) == 1, done.stderr
     assert (job.facts["job"]["launcher"], job.facts["job"]["size"]) == (launcher, 3)
