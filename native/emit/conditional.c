@@ -41,7 +41,8 @@ static int is_defined(const struct object *o, uint32_t index, const char *name) 
   return s->st_shndx != SHN_UNDEF && s->st_value != 0 && strcmp(o->texts + s->st_name, name) == 0;
 }
 
-static int defines(const struct object *o, const char *name) {
+/* Its number, 0: there is none of this name. */
+static uint32_t index_of(const struct object *o, const char *name) {
   if (o->symbols == NULL || o->texts == NULL) return 0;
   if (o->gnu_hash != NULL) {
     uint32_t h = 5381;
@@ -53,16 +54,18 @@ static int defines(const struct object *o, const char *name) {
     if (buckets == 0 || !((word >> (h % bits)) & (word >> ((h >> shift) % bits)) & 1)) return 0;
     const uint32_t *bucket = (const uint32_t *)(bloom + words), *chain = bucket + buckets;
     for (uint32_t i = bucket[h % buckets]; i >= first && i != 0; i++) {
-      if (((chain[i - first] ^ h) >> 1) == 0 && is_defined(o, i, name)) return 1;
+      if (((chain[i - first] ^ h) >> 1) == 0 && is_defined(o, i, name)) return i;
       if (chain[i - first] & 1) break;
     }
     return 0;
   }
   if (o->hash != NULL)
     for (uint32_t i = 1; i < o->hash[1]; i++)
-      if (is_defined(o, i, name)) return 1;
+      if (is_defined(o, i, name)) return i;
   return 0;
 }
+
+static int defines(const struct object *o, const char *name) { return index_of(o, name) != 0; }
 
 /* Number of symbols: behind the last chain of the hash table. */
 static uint32_t symbol_count(const struct object *o) {
@@ -77,6 +80,14 @@ static uint32_t symbol_count(const struct object *o) {
   return last + 1;
 }
 
+enum { FEW = 64 }; /* symbols that are looked up one by one; more of them by a walk over all */
+
+static void make_indirect(ElfW(Sym) *s, ElfW(Addr) begin, ElfW(Addr) size) {
+  if (s->st_value - begin >= size || s->st_shndx == SHN_UNDEF) return;
+  s->st_value += OCCATRACE_LOOKUP_OFFSET;
+  s->st_info = ELF64_ST_INFO(ELF64_ST_BIND(s->st_info), STT_GNU_IFUNC);
+}
+
 void occatrace_make_conditional(const struct occatrace_conditional *c) {
   struct object o;
   const ElfW(Addr) base = (ElfW(Addr))__ehdr_start;
@@ -88,11 +99,10 @@ void occatrace_make_conditional(const struct occatrace_conditional *c) {
   /* Refused: they stay what they are, which only those notice who ask for what is not there. */
   if (mprotect((void *)from, to - from, PROT_READ | PROT_WRITE) != 0) return;
   const ElfW(Addr) begin = (ElfW(Addr))c->begin - base, size = (ElfW(Addr))(c->end - c->begin);
-  for (uint32_t i = 1; i < count; i++) {
-    ElfW(Sym) *s = &o.symbols[i];
-    if (s->st_value - begin >= size || s->st_shndx == SHN_UNDEF) continue;
-    s->st_value += OCCATRACE_LOOKUP_OFFSET;
-    s->st_info = ELF64_ST_INFO(ELF64_ST_BIND(s->st_info), STT_GNU_IFUNC);
+  if (c->count < FEW && o.gnu_hash != NULL) {
+    for (uint32_t k = 0; k < c->count; k++) make_indirect(&o.symbols[index_of(&o, c->symbols[k])], begin, size);
+  } else {
+    for (uint32_t i = 1; i < count; i++) make_indirect(&o.symbols[i], begin, size);
   }
   mprotect((void *)from, to - from, PROT_READ);
 }
@@ -131,20 +141,23 @@ static int counters(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 const void *occatrace_conditional_lookup(const struct occatrace_conditional *c, uint32_t index) {
-  /* One API uses this so far: one place to remember where its library is. */
+  /* Where the library of each API is. One more API than there is room for only takes longer. */
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static struct search last;
+  static struct search known[4];
   pthread_mutex_lock(&lock);
-  last.same = 0;
-  if (last.anchor != c->anchor) last = (struct search){.anchor = c->anchor, .adds = ~0ull};
-  struct search next = last;
+  size_t place = 0;
+  while (place + 1 < sizeof known / sizeof *known && known[place].anchor != NULL && known[place].anchor != c->anchor) place++;
+  struct search *const last = &known[place];
+  last->same = 0;
+  if (last->anchor != c->anchor) *last = (struct search){.anchor = c->anchor, .adds = ~0ull};
+  struct search next = *last;
   next.there = 0;
   dl_iterate_phdr(look, &next);
   if (!next.same) {
     dl_iterate_phdr(counters, &next);
-    last = next;
+    *last = next;
   }
-  const int found = last.there && defines(&last.found, c->symbols[index]);
+  const int found = last->there && defines(&last->found, c->symbols[index]);
   pthread_mutex_unlock(&lock);
   return found ? c->begin + (size_t)index * OCCATRACE_TRAMPOLINE_SIZE : NULL;
 }

@@ -515,6 +515,8 @@ static int find_functions(void) {
   if (py.Py_GetVersion == NULL || py.none == NULL || py.PyCode_Addr2Line == NULL || py.PyFrame_GetCode == NULL ||
       py.PyCFunction_NewEx == NULL || py.PySys_AddAuditHook == NULL)
     return 0;
+  /* Objects of these have other heads. */
+  if (strstr(py.Py_GetVersion(), "free-threading") != NULL || dlsym(python_home, "_Py_PrintReferences") != NULL) return 0;
   if (sscanf(py.Py_GetVersion(), "%d.%d", &major, &py.minor) != 2 || major != 3 || py.minor < 10) return 0;
   return 1;
 }

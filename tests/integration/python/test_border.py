@@ -63,6 +63,15 @@ def test_known_times_in_fortran_c_and_python(border: Path, profile: Profile) -> 
     assert whole["total_ns"] == sum(row["ns"] for row in run.calls("border"))
 
 
+def test_a_python_that_is_loaded_later(border: Path, profile: Profile) -> None:
+    program = border.with_name("late")
+    subprocess.run(["gcc", "-O1", PROGRAMS / "late.c", "-o", program, "-ldl"], check=True)
+    run = profile(program, border.with_name("libspins.so"))
+    assert run.stdout == "01\n"  # no program is told of a Python that it does not have
+    names = [row["name"] for row in run.calls("border")]
+    assert names.count("spins.define.<locals>.spin_in_python") == 3 and len(run.calls("start")) == 1
+
+
 def test_every_way_to_call(embed: Callable[..., Path], profile: Profile) -> None:
     program = embed("direct.c")
     run = profile(program)
