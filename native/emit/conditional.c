@@ -89,10 +89,14 @@ static void make_indirect(ElfW(Sym) *s, ElfW(Addr) begin, ElfW(Addr) size) {
 }
 
 void occatrace_make_conditional(const struct occatrace_conditional *c) {
-  struct object o;
+  /* The same for every API; constructors run one after another. */
+  static struct object o;
+  static uint32_t count;
   const ElfW(Addr) base = (ElfW(Addr))__ehdr_start;
-  read_dynamic(&o, base, _DYNAMIC);
-  const uint32_t count = symbol_count(&o);
+  if (count == 0) {
+    read_dynamic(&o, base, _DYNAMIC);
+    count = symbol_count(&o);
+  }
   if (o.symbols == NULL || count == 0) return;
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t from = (uintptr_t)o.symbols & -page, to = ((uintptr_t)(o.symbols + count) + page - 1) & -page;
