@@ -1,7 +1,7 @@
 """What memory a copy reads and writes: the addresses that the call was given, looked up in the allocations of their time.
 
 Only memory that is not as its direction says is looked for: pinned, registered and managed memory. The rest is pageable on
-the host's side and plain memory of the device on the other.
+the host's side, unless the process did not record all the time, and plain memory of the device on the other.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def _insert(model: Model) -> str:
 
     def side(name: str, found_as: str, is_host: str) -> str:
         return f"""CASE c.{name}_is {fixed} ELSE CASE {found_as}.kind {kinds}
-                   ELSE CASE WHEN c.{name} = 0 THEN NULL WHEN a.kind IN ({is_host}) THEN 'pageable' ELSE 'device' END END END"""
+                   ELSE CASE WHEN c.{name} = 0 THEN NULL WHEN a.kind NOT IN ({is_host}) THEN 'device'
+                        WHEN c.process IN (SELECT process FROM captures) THEN NULL ELSE 'pageable' END END END"""
 
     return f"""
         UPDATE activities SET source = told.source, target = told.target FROM (
