@@ -1,5 +1,6 @@
 """What --python needs inside the traced program: run there by liboccatrace_python.so, never imported. It is handed `native`,
-functions of that library, and `options`, the words of --python. It imports no more than it must."""
+functions of that library, `options`, the words of --python, and `place`, the path of this file. It imports no more than it
+must."""
 
 import sys
 
@@ -10,13 +11,15 @@ if TYPE_CHECKING:
 
 native: "dict[str, Callable[..., Any]]" = globals()["native"]
 options: str = globals()["options"]
+place: str = globals()["place"]
 
 
 def _functions(patterns: str) -> None:
     """Calls and returns of Python functions; what is not wanted is told to be silent, or passed over in C."""
     import os
 
-    native["want"](patterns, os.path.dirname(os.__file__) + "/")
+    # Without patterns: neither the standard library nor ourselves.
+    native["want"](patterns, f"{os.path.dirname(os.__file__)}/:{os.path.dirname(os.path.realpath(place))}/")
     if sys.version_info < (3, 12):
         import threading
 

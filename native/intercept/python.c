@@ -216,6 +216,7 @@ static void stop_auditing(void) {
   Dl_info info;
   const void *symbol = NULL;
   if (runtime == NULL || !dladdr1(runtime, &info, (void **)&symbol, RTLD_DL_SYMENT) || symbol == NULL) return;
+  if (info.dli_saddr != (void *)runtime) return;
   const size_t size = *(const uint64_t *)((const char *)symbol + 16); /* st_size of Elf64_Sym */
   const uintptr_t heap_end = (uintptr_t)sbrk(0), most = (uintptr_t)1 << 30, heap = heap_end > most ? heap_end - most : 4096;
   for (size_t i = 0; i < size / sizeof(void *); i++) {
@@ -407,16 +408,18 @@ static void run_inside(const char *options) {
       py.PyDict_SetItemString(native, m->name, function);
       py.Py_DecRef(function);
     }
-    PyObject *words = py.PyUnicode_FromString(options);
+    PyObject *words = py.PyUnicode_FromString(options), *place = py.PyUnicode_FromString(path);
     py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins());
     py.PyDict_SetItemString(names, "native", native);
     py.PyDict_SetItemString(names, "options", words);
+    py.PyDict_SetItemString(names, "place", place);
     PyObject *code = py.Py_CompileString(source, "<occatrace>", 257); /* Py_file_input */
     PyObject *done = code != NULL ? py.PyEval_EvalCode(code, names, names) : NULL;
     if (done == NULL) py.PyErr_Print();
     if (code != NULL) py.Py_DecRef(code);
     if (done != NULL) py.Py_DecRef(done);
     py.Py_DecRef(words);
+    py.Py_DecRef(place);
     py.Py_DecRef(native);
     py.Py_DecRef(names);
   }

@@ -102,7 +102,6 @@ __attribute__((visibility("hidden"))) struct python_code *python_code(const void
 __attribute__((visibility("hidden"))) void python_line(struct occatrace_thread *self, uint32_t call_seq);
 /* The places of the thread's own stack as "address:line ...", for the check of the layout. */
 __attribute__((visibility("hidden"))) int python_stack_text(char *text, size_t room);
-__attribute__((visibility("hidden"))) int python_layout_known(void);
 __attribute__((visibility("hidden"))) void python_stack_forked(void);
 /* Which functions --python functions wants: patterns, or the program's own, which are not below these folders. */
 __attribute__((visibility("hidden"))) void python_want(const char *patterns, const char *foreign);

@@ -36,8 +36,6 @@ static const struct layout *layout(void) {
   return NULL;
 }
 
-int python_layout_known(void) { return layout() != NULL; }
-
 static void *word(const void *object, int offset) { return *(void *const *)((const char *)object + offset); }
 
 /* ---- code objects ---- */

@@ -82,6 +82,18 @@ def test_lines(profile: Profile) -> None:
     assert (copy_out["copies"], copy_out["bytes"], copy_out["name"]) == (3, amount, "step")  # blocking: without the GIL
     assert (allocation["allocations"], allocation["allocated_bytes"]) == (3, amount)
     assert all("pyopencl" in row["through"] for row in (launch, copy_in, copy_out))
+    # Where the time of the main thread went.
+    time = {row["name"]: row["total_ns"] for row in run.report("python_time_sum")}
+    (main,) = run.calls("run")
+    until, in_api = 0, 0
+    for start, end in run.sql(
+        f"SELECT start_ns, end_ns FROM calls WHERE thread = {main['thread']} ORDER BY start_ns, end_ns DESC"
+    ):
+        if start >= until:
+            until, in_api = end, in_api + end - start
+    assert time["OpenCL"] == in_api > 0 and time["in all"] == main["ns"]
+    rest = time["in all"] - time["Python and its extension modules"]
+    assert max(in_api, time["imports"]) <= rest <= in_api + time["imports"]
     # The whole stack: the launch of a thread came by threading, the others by the module.
     stacks = run.rows(
         "WITH RECURSIVE up AS (SELECT id AS leaf, id, parent, function, 0 AS n FROM python_frames UNION ALL"

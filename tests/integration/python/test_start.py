@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -26,16 +27,20 @@ def test_imports_agree_with_importtime(profile: Profile) -> None:
     for _ in range(8):  # whoever is interrupted between the two clocks tries again
         run = profile(sys.executable, "-X", "importtime", "-c", program)
         theirs = by_cpython(run.stderr)
-        ours = {row["name"]: row for row in run.calls("import")}
+        ours: Counter[str] = Counter()
+        for row in run.calls("import"):
+            ours[row["name"]] += row["ns"]
         assert len(theirs) > 40
+        known: Counter[str] = Counter()
         for _, _, total, name in theirs:
-            assert name in ours, name
-            assert ours[name]["ns"] <= total + 2000, name  # ours is inside of theirs; they cut to microseconds
-        outermost = [(total, name) for depth, _, total, name in theirs if depth == 0]
-        close = sum(ours[name]["ns"] for _, name in outermost) / sum(total for total, _ in outermost)
+            known[name] += total
+        # Ours is inside of theirs. What importlib.import_module brings is not told by CPython.
+        assert all(0 < ours[name] <= total for name, total in known.items()), (known, ours)
+        outermost = {name for depth, _, _, name in theirs if depth == 0}
+        close = sum(ours[name] for name in outermost) / sum(known[name] for name in outermost)
         if close > 0.9:
             break
-    assert 0.9 < close <= 1.01
+    assert 0.9 < close <= 1
     # The tree: self and total of each, as it stands in the report.
     tree = run.report("python_import_sum")
     assert {row["name"] for row in tree} >= {name for *_, name in theirs}
@@ -55,7 +60,7 @@ def test_start_of_the_interpreter(profile: Profile) -> None:
     program = "import sys, time; print(time.monotonic_ns()); import json; print(*sys.path, sep=';'); print(time.monotonic_ns())"
     run = profile(sys.executable, "-c", program)
     first, paths, last = run.stdout.splitlines()
-    assert paths == runs.execute([sys.executable, "-c", program], PYTHONPATH=None).stdout.splitlines()[1]
+    assert paths == runs.execute([sys.executable, "-c", program]).stdout.splitlines()[1]
     (start,), (whole,) = run.calls("start"), run.calls("run")
     version = ".".join(map(str, sys.version_info[:3]))
     assert start["name"].startswith(f"CPython {version}") and whole["name"] == "-c"
@@ -75,6 +80,12 @@ def test_start_of_the_interpreter(profile: Profile) -> None:
     assert rows["imports by the program"]["total_ns"] == sum(
         row["ns"] for row in imports if row["start_ns"] > start["end_ns"] and row["parent"] is None
     )
+
+
+def test_a_module_as_program(profile: Profile) -> None:
+    run = profile(sys.executable, "-X", "utf8", "-m", "json.tool", "--help")
+    assert [row["name"] for row in run.calls("run")] == ["-m json.tool"]
+    assert "argparse" in {row["name"] for row in run.calls("import")}
 
 
 def test_failed_imports_and_tracebacks_are_as_without_us(profile: Profile, tmp_path: Path) -> None:
