@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from occatrace import install
@@ -49,20 +50,26 @@ def private_folder(run_id: str) -> Path:
 def sweep(base: Path) -> None:
     """Remove what runs have left of which everything was killed at once, keeper and all: nobody listens there. Their last
     events go into their traces before."""
-    for folder in base.glob(f"occatrace-{os.getuid()}-*-*"):
+    for folder in deserted(base, f"occatrace-{os.getuid()}-*-*", "register", STALE_AFTER_S):
+        from occatrace import rescue
+
+        with contextlib.suppress(OSError):
+            rescue.rescue((folder / RUN_LINK).resolve())
+        shutil.rmtree(folder, ignore_errors=True)
+        for buffers in Path("/dev/shm").glob(folder.name.rpartition("-")[0]):
+            shutil.rmtree(buffers, ignore_errors=True)
+
+
+def deserted(base: Path, pattern: str, name: str, age_s: float) -> Iterator[Path]:
+    """Folders of this age at whose socket of that name nobody listens any more."""
+    for folder in base.glob(pattern):
         try:
-            if folder.is_symlink() or time.time() - folder.stat().st_mtime < STALE_AFTER_S:
+            if folder.is_symlink() or time.time() - folder.stat().st_mtime < age_s:
                 continue
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-                client.connect(str(folder / "register"))
+                client.connect(str(folder / name))
         except (ConnectionRefusedError, FileNotFoundError):
-            from occatrace import rescue
-
-            with contextlib.suppress(OSError):
-                rescue.rescue((folder / RUN_LINK).resolve())
-            shutil.rmtree(folder, ignore_errors=True)
-            for buffers in Path("/dev/shm").glob(folder.name.rpartition("-")[0]):
-                shutil.rmtree(buffers, ignore_errors=True)
+            yield folder
         except OSError:
             continue
 

@@ -175,17 +175,11 @@ def clear_lost_desk(folder: Path) -> bool:
 
 def sweep() -> None:
     """Remove what jobs have left of which everything was killed at once: nobody listens there."""
+    from occatrace.daemon import deserted
+
     for base in {os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp", "/dev/shm"} - {None, ""}:
-        for folder in Path(str(base)).glob(f"{PREFIX}-{os.getuid()}-*"):
-            try:
-                if folder.is_symlink() or time.time() - folder.stat().st_mtime < STALE_AFTER_S:
-                    continue
-                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-                    client.connect(str(folder / "node"))
-            except (ConnectionRefusedError, FileNotFoundError):
-                shutil.rmtree(folder, ignore_errors=True)
-            except OSError:
-                continue
+        for folder in deserted(Path(str(base)), f"{PREFIX}-{os.getuid()}-*", "node", STALE_AFTER_S):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---- between nodes ----

@@ -6,7 +6,6 @@ without return type, parameters and template arguments; demangled: as C++ writes
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
@@ -18,15 +17,23 @@ NAMES = ("okl", "short", "demangled", "raw")
 DEFAULT = "demangled"
 
 _LONGEST = 1 << 20  # what is longer than any compiler's names is no name
-_CPLUSPLUS = re.compile(r"[\w>]\(|\w<.*>|\boperator\b", re.DOTALL)
+_CPLUSPLUS = r"(?s)[\w>]\(|\w<.*>|\boperator\b"
 _CLOSING = {"(": ")", "<": ">", "{": "}", "[": "]"}
-_OPERATOR = re.compile(r"operator(?:\(\)|\[\]|<=>|<<=|>>=|->\*|->|<<|>>|<=|>=|<|>|\"\" ?\w+|[^\w\s(]+| [\w:]+)?")
-_CLONE = re.compile(r" \[clone [^\]]*\]")
+_OPERATOR = r"operator(?:\(\)|\[\]|<=>|<<=|>>=|->\*|->|<<|>>|<=|>=|<|>|\"\" ?\w+|[^\w\s(]+| [\w:]+)?"
+_CLONE = r" \[clone [^\]]*\]"
+
+
+# Expressions are compiled when a name is looked at: most runs of occa_prof look at none.
+@cache
+def _operator() -> re.Pattern[str]:
+    return re.compile(_OPERATOR)
 
 
 @cache
 def _demangler() -> Callable[[str], str | None] | None:
     """The C++ runtime's own, which DuckDB and our native layer have loaded anyway."""
+    import ctypes
+
     for library in ("libstdc++.so.6", "libc++abi.so.1"):
         try:
             function = ctypes.CDLL(library).__cxa_demangle
@@ -41,6 +48,8 @@ def _demangler() -> Callable[[str], str | None] | None:
 
 
 def _demangle(function: Callable[..., Any], free: Callable[..., Any], name: str) -> str | None:
+    import ctypes
+
     status = ctypes.c_int()
     address = function(name.encode("utf-8", "surrogateescape"), None, None, ctypes.byref(status))
     if not address:
@@ -67,9 +76,9 @@ def short(name: str) -> str:
     full = demangled(name)
     if full == name and name.startswith("_Z"):
         return _beginning(name) or name
-    if not _CPLUSPLUS.search(full):
+    if not re.search(_CPLUSPLUS, full):
         return full
-    return _stripped(_CLONE.sub("", full)) or full
+    return _stripped(re.sub(_CLONE, "", full)) or full
 
 
 def _beginning(mangled: str) -> str:
@@ -91,7 +100,7 @@ def _stripped(text: str) -> str:
     at = 0
     while at < len(text):
         char = text[at]
-        operator = _OPERATOR.match(text, at) if char == "o" and (at == 0 or text[at - 1] in " :") else None
+        operator = _operator().match(text, at) if char == "o" and (at == 0 or text[at - 1] in " :") else None
         if operator:
             out.append(operator[0])
             at = operator.end()

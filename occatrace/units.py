@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from occatrace.run import RunError
 
@@ -122,6 +121,8 @@ def parse_moment(text: str) -> Moment:
         scale = _INPUT[match[3]]
         ns = int(whole or "0") * scale + (round(int(behind) * scale / 10 ** len(behind)) if behind else 0)
         return Moment(ns, "end" if match[1] else "start")
+    from datetime import datetime
+
     try:
         day = datetime.fromisoformat(
             re.sub(r"(\.\d{6})\d+", r"\1", text.removesuffix("Z") + "+00:00" * text.endswith("Z"))

@@ -151,6 +151,14 @@ class EventPairs {
     if (Context *context = of(Api::scope_of(stream))) queue_of(*context, stream, self)->harvest();
   }
 
+  // A stream is about to go.
+  static void retire(Stream stream) {
+    Queue *queue = Engine::instance().queue(stream);
+    if (queue == nullptr) return;
+    queue->harvest();
+    Engine::instance().retire(*queue);
+  }
+
   // ---- hooks ----
 
   // What we keep in a scope is made when the program makes or takes it, not in the time of its first command.

@@ -11,6 +11,7 @@
 
 #include "cuda_dispatch.h"
 #include "event_pairs.h"
+#include "known_functions.h"
 #include "occatrace_core.h"
 
 namespace occatrace::cuda {
@@ -403,10 +404,7 @@ template <>
 struct Hook<OCCATRACE_CUDA_cuStreamDestroy_v2> : Always {
   template <int I>
   static void before(Call &, Args_cuStreamDestroy_v2 &a) {
-    Queue *queue = Engine::instance().queue(a.hStream);
-    if (queue == nullptr) return;
-    queue->harvest();
-    Engine::instance().retire(*queue);
+    Pairs::retire(a.hStream);
   }
 };
 template <>
@@ -493,14 +491,18 @@ struct Hook<OCCATRACE_CUDA_cuKernelGetFunction> : Always {
 
 namespace {
 
-void *translated(void *address);
+// As long as the process: destructors of other libraries may still ask.
+device::KnownFunctions &known() {
+  static auto *const all = new device::KnownFunctions;
+  return *all;
+}
 
 struct ByName : Always {
   template <int I, class Args>
   static void result(Call &, Args &a) {
     if (a.ret != 0 || a.pfn == nullptr || *a.pfn == nullptr) return;
     void *const theirs = *a.pfn;
-    *a.pfn = translated(theirs);
+    *a.pfn = known().ours(theirs);
     if (*a.pfn == theirs) untraced(a.symbol);
   }
 
@@ -554,31 +556,15 @@ namespace occatrace::cuda {
 
 namespace {
 
-struct Known {
-  void *address;
-  void *ours;
-};
-std::vector<Known> &known() {
-  static auto *const all = new std::vector<Known>;
-  return *all;
-}
-
-// Ours for an address that the driver gave; what we do not know passes through.
-void *translated(void *address) {
-  const auto &all = known();
-  const auto found = std::lower_bound(all.begin(), all.end(), address, [](const Known &k, void *a) { return k.address < a; });
-  return found != all.end() && found->address == address ? found->ours : address;
-}
-
 void bind() {
   void *library = dlopen("libcuda_real.so.1", RTLD_LAZY | RTLD_NOLOAD);
   for (const Export &e : exports) {
     void *address = dlsym(library != nullptr ? library : RTLD_NEXT, e.name);
     if (address == nullptr || address == e.ours) continue;
     std::memcpy(reinterpret_cast<char *>(&targets[e.variant]) + e.offset, &address, sizeof address);
-    known().push_back({address, e.ours});
+    known().add(address, e.ours);
   }
-  std::sort(known().begin(), known().end(), [](const Known &a, const Known &b) { return a.address < b.address; });
+  known().sort();
 }
 
 bool start() {

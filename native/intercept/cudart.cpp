@@ -1,7 +1,5 @@
 // The CUDA runtime API, by preloaded symbols: the calls only. What they make the device do is seen in the driver's calls that
 // they make (cuda.cpp).
-#include <cstring>
-
 #include "cudart_dispatch.h"
 #include "handle_map.h"
 #include "occatrace_core.h"
@@ -83,12 +81,7 @@ occatrace_backend backend{"cudart", nullptr, [] { kernel_names.unlock_after_fork
 extern "C" OCCATRACE_EXPORT void occatrace_bind_cudart(const occatrace_trampolines *t) {
   if (!load_events()) return;
   occatrace_backend_register(&backend);
-  for (const Slot &slot : slots) {
-    void *const original = t->original[slot.slot];
-    if (original == nullptr) continue;
-    std::memcpy(reinterpret_cast<char *>(&targets[slot.variant]) + slot.offset, &original, sizeof original);
-    t->slots[slot.slot] = slot.ours;
-  }
+  bind_slots(t, targets, [](void *, void *) {});
 }
 
 }  // namespace occatrace::cudart

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "event_pairs.h"
+#include "known_functions.h"
 #include "hip_dispatch.h"
 #include "occatrace_core.h"
 #include "trampoline.h"
@@ -447,10 +448,7 @@ template <>
 struct Hook<OCCATRACE_HIP_hipStreamDestroy> : Always {
   template <int I>
   static void before(Call &, Args_hipStreamDestroy &a) {
-    Queue *queue = Engine::instance().queue(a.stream);
-    if (queue == nullptr) return;
-    queue->harvest();
-    Engine::instance().retire(*queue);
+    Pairs::retire(a.stream);
   }
 };
 template <>
@@ -497,20 +495,10 @@ struct Hook<OCCATRACE_HIP_hipModuleGetFunction> : Always {
 
 namespace {
 
-struct Known {
-  void *address;
-  void *ours;
-};
-std::vector<Known> &known() {
-  static auto *const all = new std::vector<Known>;
+// As long as the process: destructors of other libraries may still ask.
+device::KnownFunctions &known() {
+  static auto *const all = new device::KnownFunctions;
   return *all;
-}
-
-// Ours for an address that HIP gave; what we do not know passes through.
-void *translated(void *address) {
-  const auto &all = known();
-  const auto found = std::lower_bound(all.begin(), all.end(), address, [](const Known &k, void *a) { return k.address < a; });
-  return found != all.end() && found->address == address ? found->ours : address;
 }
 
 }  // namespace
@@ -519,7 +507,7 @@ template <>
 struct Hook<OCCATRACE_HIP_hipGetProcAddress> : Always {
   template <int I>
   static void result(Call &, Args_hipGetProcAddress &a) {
-    if (a.ret == 0 && a.pfn != nullptr && *a.pfn != nullptr) *a.pfn = translated(*a.pfn);
+    if (a.ret == 0 && a.pfn != nullptr && *a.pfn != nullptr) *a.pfn = known().ours(*a.pfn);
   }
 };
 
@@ -538,14 +526,8 @@ occatrace_backend backend{"hip", Pairs::harvest, after_fork_child, nullptr};
 
 extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines *t) {
   if (!load_events()) return;
-  for (const Slot &slot : slots) {
-    void *const original = t->original[slot.slot];
-    if (original == nullptr) continue;
-    std::memcpy(reinterpret_cast<char *>(&targets[slot.variant]) + slot.offset, &original, sizeof original);
-    t->slots[slot.slot] = slot.ours;
-    known().push_back({original, slot.ours});
-  }
-  std::sort(known().begin(), known().end(), [](const Known &a, const Known &b) { return a.address < b.address; });
+  bind_slots(t, targets, [](void *original, void *ours) { known().add(original, ours); });
+  known().sort();
   if (real<0>().hipRuntimeGetVersion != nullptr) real<0>().hipRuntimeGetVersion(&version);
   // A runtime so old that it lacks what events need keeps its calls; they are then recorded without device time.
   const Dispatch &d = real<0>();

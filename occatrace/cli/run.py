@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from occatrace import __version__, events, install, ranks
 from occatrace import run as runs
@@ -145,19 +145,7 @@ def run(args: argparse.Namespace) -> int:
     log = open_log(args.log_file)
     run_id = runs.new_id()
     folder: Path = args.output or runs.default_folder(args.program[0], run_id)
-    info = runs.RunInfo(
-        program=tuple(args.program),
-        cwd=working_folder(),
-        host=os.uname().nodename,
-        user=user(),
-        started=runs.now(),
-        mode=args.mode,
-        traced=choice.names_of(args.traced),
-        choice=args.choosing.values,
-        id=run_id,
-        version=__version__,
-        session=runs.buffers_in(args.shm_path),
-    )
+    info = new_info(args, run_id, program=tuple(args.program), host=os.uname().nodename, choice=args.choosing.values)
     recorded = Recording(args, create(args, folder, info), log)
     try:
         return recorded.go(path)
@@ -333,6 +321,21 @@ class Recording:
 
     def _discard(self) -> None:
         shutil.rmtree(self.run.path, ignore_errors=True)
+
+
+def new_info(args: argparse.Namespace, run_id: str, **facts: Any) -> runs.RunInfo:
+    """run.json of a run that begins here and now."""
+    return runs.RunInfo(
+        cwd=working_folder(),
+        user=user(),
+        started=runs.now(),
+        mode=args.mode,
+        traced=choice.names_of(args.traced),
+        id=run_id,
+        version=__version__,
+        session=runs.buffers_in(args.shm_path),
+        **facts,
+    )
 
 
 def describe(outcome: Outcome) -> dict[str, object]:

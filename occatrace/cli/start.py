@@ -13,7 +13,7 @@ import socket
 import sys
 from pathlib import Path
 
-from occatrace import __version__, events
+from occatrace import events
 from occatrace import run as runs
 from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError, complain
@@ -62,24 +62,13 @@ def run(args: argparse.Namespace) -> int:
 
         return resume.run(argparse.Namespace(run=Path(args.name)))
     from occatrace import session
-    from occatrace.cli.run import user, working_folder
+    from occatrace.cli.run import new_info
 
     args.traced = choice.traced_of(args.trace)
     control = control_path(args.name)
     listener = _listen(control, args.name)
     run_id = runs.new_id()
-    info = runs.RunInfo(
-        program=(args.name,),
-        cwd=working_folder(),
-        host=host_name(),
-        user=user(),
-        started=runs.now(),
-        mode=args.mode,
-        traced=choice.names_of(args.traced),
-        id=run_id,
-        version=__version__,
-        session=runs.buffers_in(args.shm_path),
-    )
+    info = new_info(args, run_id, program=(args.name,), host=host_name())
     try:
         made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force)
     except runs.RunError:

@@ -5,14 +5,13 @@ Handles are used again as soon as they are free, so they are paired in the order
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.ingest.gathered.gathered import Gathered
+from occatrace.ingest.gathered.gathered import Gathered, never, nothing
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Allocates, Frees, Function, Model
@@ -105,14 +104,6 @@ def _freed(
     return rows
 
 
-def _never(event: str, function: Function | None, columns: Columns) -> bool:
-    return False
-
-
-def _nothing(threads: ThreadMap, columns: Columns) -> Mapping[str, npt.NDArray[Any]]:
-    return {}
-
-
 def _insert(model: Model) -> str:
     kinds = " ".join(f"WHEN m.kind = {at} THEN {sql_text(kind)}" for at, kind in enumerate(model.memory_kinds))
     functions = ", ".join(
@@ -153,7 +144,7 @@ GATHERED = _Allocations(
     "raw_allocations",
     """slot INTEGER, op UTINYINT, function UINTEGER, seq UINTEGER, moment UBIGINT, call UBIGINT, handle UBIGINT,
     parent UBIGINT, bytes UBIGINT, kind UTINYINT, mode UINTEGER, scope UINTEGER, context UBIGINT""",
-    _never,
-    _nothing,
+    never,
+    nothing,
     _insert,
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.ingest.gathered.gathered import Gathered
+from occatrace.ingest.gathered.gathered import Gathered, never, nothing
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
@@ -50,14 +49,6 @@ class _Builds(Gathered):
         return rows
 
 
-def _never(event: str, function: Function | None, columns: Columns) -> bool:
-    return False
-
-
-def _nothing(threads: ThreadMap, columns: Columns) -> Mapping[str, npt.NDArray[Any]]:
-    return {}
-
-
 def _insert(model: Model) -> str:
     functions = ", ".join(f"({at}, {sql_text(f.api)}, {sql_text(f.name)})" for at, f in enumerate(model.compiling))
     return f"""
@@ -77,7 +68,7 @@ GATHERED = _Builds(
     "raw_builds",
     """slot INTEGER, "of" UINTEGER, seq UINTEGER, "start" UBIGINT, "end" UBIGINT, cached UTINYINT, failed BOOLEAN,
     name UINTEGER, kernel UINTEGER, mode UINTEGER, source UINTEGER, compiler UBIGINT""",
-    _never,
-    _nothing,
+    never,
+    nothing,
     _insert,
 )

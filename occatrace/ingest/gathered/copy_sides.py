@@ -6,14 +6,13 @@ the host's side, unless the process did not record all the time, and plain memor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.ingest.gathered.gathered import Gathered
+from occatrace.ingest.gathered.gathered import Gathered, never, nothing
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
@@ -42,14 +41,6 @@ class _CopySides(Gathered):
             if known:
                 rows[f"{side}_is"][rows[side] == 0] = model.copy_sides.index("array") + 1
         return rows
-
-
-def _never(event: str, function: Function | None, columns: Columns) -> bool:
-    return False
-
-
-def _nothing(threads: ThreadMap, columns: Columns) -> Mapping[str, npt.NDArray[Any]]:
-    return {}
 
 
 def _insert(model: Model) -> str:
@@ -102,7 +93,7 @@ def _insert(model: Model) -> str:
 GATHERED = _CopySides(
     "raw_copy_sides",
     """slot INTEGER, seq UINTEGER, moment UBIGINT, source UBIGINT, target UBIGINT, source_is UTINYINT, target_is UTINYINT""",
-    _never,
-    _nothing,
+    never,
+    nothing,
     _insert,
 )

@@ -39,6 +39,16 @@ class Gathered:
         return self.columns(threads, columns) if self.takes(event, function, columns) else None
 
 
+def never(event: str, function: Function | None, columns: Columns) -> bool:
+    """`takes` of a table that overrides `take`."""
+    return False
+
+
+def nothing(threads: ThreadMap, columns: Columns) -> Columns:
+    """`columns` of a table that overrides `take`."""
+    return {}
+
+
 def kind_text(model: Model) -> str:
     """SQL: the name of the activity kind `r.kind`."""
     names = model.texts("device", "activity_kind").items()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.ingest.gathered.gathered import Gathered
+from occatrace.ingest.gathered.gathered import Gathered, never, nothing
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
@@ -89,14 +89,6 @@ def _rows(
     }
 
 
-def _never(event: str, function: Function | None, columns: Columns) -> bool:
-    return False
-
-
-def _nothing(threads: ThreadMap, columns: Columns) -> Mapping[str, npt.NDArray[Any]]:
-    return {}
-
-
 def _case(column: str, texts: Mapping[int, str]) -> str:
     whens = " ".join(f"WHEN {code} THEN {sql_text(text)}" for code, text in texts.items())
     return f"CASE {column} {whens} END" if whens else "NULL"
@@ -133,7 +125,7 @@ GATHERED = _Messages(
     "raw_messages",
     'slot INTEGER, seq UINTEGER, function UINTEGER, kind UTINYINT, state UTINYINT, begin UBIGINT, "end" UBIGINT,'
     " bytes UBIGINT, partner INTEGER, tag INTEGER, comm UINTEGER, buffer UBIGINT",
-    _never,
-    _nothing,
+    never,
+    nothing,
     _insert,
 )

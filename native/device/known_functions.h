@@ -1,0 +1,30 @@
+// Ours for functions of a vendor's library, by their addresses: for programs that ask the library for a function by name.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace occatrace::device {
+
+class KnownFunctions {
+ public:
+  void add(void *theirs, void *ours) { all_.push_back({theirs, ours}); }
+  // Once all are there, and before anybody asks.
+  void sort() {
+    std::sort(all_.begin(), all_.end(), [](const Pair &a, const Pair &b) { return a.theirs < b.theirs; });
+  }
+  // What we do not know passes through.
+  void *ours(void *address) const {
+    const auto found = std::lower_bound(all_.begin(), all_.end(), address, [](const Pair &p, void *a) { return p.theirs < a; });
+    return found != all_.end() && found->theirs == address ? found->ours : address;
+  }
+
+ private:
+  struct Pair {
+    void *theirs;
+    void *ours;
+  };
+  std::vector<Pair> all_;
+};
+
+}  // namespace occatrace::device
