@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import ROOT, Traced
+from tests.integration.cuda.conftest import ROOT, Traced, in_toolkit
 from tests.support.runs import OCCA_PROF, execute, profiled
 
 MS = 1_000_000
@@ -55,6 +56,25 @@ def test_calls_of_a_program_as_nvcc_compiles_it(ran: Traced) -> None:
     assert kernels[1][2] >= 2 * MS
     assert ran.sql("SELECT count(*), count(DISTINCT queue) FROM activities WHERE name = 'graph'") == [(1, 1)]
     assert ran.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+def test_a_static_runtime_that_refuses_the_driver_ends_as_without_us(
+    traced: Callable[..., Traced], driver: Path, nvcc: str
+) -> None:
+    # NVIDIA's own, which wants more of a driver than the fake has: it lets go of it again.
+    library = in_toolkit("lib/libcudart_static.a") or in_toolkit("lib64/libcudart_static.a")
+    if library is None:
+        pytest.skip("no libcudart_static.a")
+    output = driver / "static"
+    source = ROOT / "tests/programs/cuda/kernels.cu"
+    command = [nvcc, "-cudadevrt", "none", str(source), "-o", str(output), f"-L{library.parent}"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    alone = execute([output], LD_LIBRARY_PATH=str(driver))
+    run = traced(output)
+    assert alone.returncode == 1 and "cudaMalloc" in alone.stdout
+    assert (run.status, run.stdout) == (alone.returncode, alone.stdout), run.stderr
+    assert run.sql("SELECT function FROM call_stats WHERE function = 'cuInit'") == [("cuInit",)]
+    assert run.sql("SELECT exit FROM processes") == [("exit",)]
 
 
 def test_each_launch_lies_within_its_call_of_the_runtime(ran: Traced) -> None:
