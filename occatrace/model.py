@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.traced import MODEL, read_head
+
 _LIBRARIES = Path(__file__).with_name("libraries")
 
 V = TypeVar("V")
@@ -409,15 +411,13 @@ def from_json(data: Mapping[str, Any]) -> Model:
 @cache
 def load() -> Model:
     """The model that this installation was built from. Its file has a line for what is of all APIs and one for each."""
-    path = Path(__file__).with_name("_model.json")
 
     def read(api: str) -> Mapping[str, Any]:
-        content = path.read_bytes()
+        content = MODEL.read_bytes()
         begin = content.index(b"\n" + json.dumps(api).encode() + b":") + 1
         line: dict[str, Any] = json.loads(b"{" + content[begin : content.index(b"\n", begin)].rstrip(b",") + b"}")
         entry: Mapping[str, Any] = line[api]
         return entry
 
-    with path.open("rb") as file:
-        head = json.loads(file.readline() + b"}}")
+    head = read_head()
     return Model(head["index"], head["memory_kinds"], read, head["copy_sides"])
