@@ -2,14 +2,12 @@
 // time by pairs of events, names of kernels, and functions that are asked for by name.
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "event_pairs.h"
-#include "known_functions.h"
 #include "hip_dispatch.h"
+#include "known_functions.h"
 #include "occatrace_core.h"
 #include "trampoline.h"
 
@@ -22,50 +20,15 @@ const Dispatch &real() {
   return targets[I];
 }
 
-// HIP's library calls some of its own functions by their symbols: those calls are its own business.
-static thread_local bool inside __attribute__((tls_model("initial-exec"))) = false;
-
-template <auto Wrap, auto Real, int I>
-struct Outer;
-template <class R, class... A, R (*Wrap)(A...), R (*Dispatch::*Real)(A...), int I>
-struct Outer<Wrap, Real, I> {
-  static R call(A... a) {
-    if (inside) return (real<I>().*Real)(a...);
-    inside = true;
-    struct Leave {
-      ~Leave() { inside = false; }
-    } leave;
-    return Wrap(a...);
-  }
-};
-
-}  // namespace occatrace::hip
-
-#define OCCATRACE_ENTRY(wrapper, function, variant) (&Outer<&wrapper<variant>, &Dispatch::function, variant>::call)
-#include "hip_slots.h"
-
-namespace occatrace::hip {
-
-namespace {
-
-using device::copy_kind;
-using device::Engine;
-using device::HandleMap;
-using device::Queue;
-using device::Work;
-
-const hipStream_t kPerThread = reinterpret_cast<hipStream_t>(uintptr_t{2});
 constexpr int kVersion6 = 60000000;
-
-int version = 0;         // of the runtime, as it says
-HandleMap kernel_names;  // hipFunction_t, host function → interned name
+static int version = 0;  // of the runtime, as it says
 
 // ---- structures of the headers, as far as they are read ----
 
 struct Dim3 {
   uint32_t x, y, z;
 };
-const Dim3 &dim(const dim3 &d) { return reinterpret_cast<const Dim3 &>(d); }
+inline const Dim3 &dim(const dim3 &d) { return reinterpret_cast<const Dim3 &>(d); }
 
 struct Extent {
   size_t width, height, depth;
@@ -121,39 +84,154 @@ struct PointerAttributes {
   char room[64];  // for what newer versions add
 };
 
-// ---- device time ----
+struct ArrayDescriptor {
+  size_t width, height;
+  unsigned format, channels;
+};
+struct Array3DDescriptor {
+  size_t width, height, depth;
+  unsigned format, channels;
+};
+struct ChannelDescriptor {
+  int x, y, z, w;  // bits
+};
+
+// A device is known by a place of its own.
+struct Mark {
+  char room[16];
+};
+inline const Mark *mark_of(int device) {
+  static constexpr int most = 256;
+  static const Mark marks[most] = {};
+  return device >= 0 && device < most ? &marks[device] : nullptr;
+}
 
 // Until HIP 6 every call leaves its code as the thread's last error, ours too; what the program did last went well.
-hipError_t quietly(hipError_t code) {
+inline hipError_t quietly(hipError_t code) {
   if (code != 0 && real<0>().hipPeekAtLastError() == code) real<0>().hipGetLastError();
   return code;
 }
+
+// What the model asks of arguments.
+inline const void *current_device() {
+  int device = -1;
+  return real<0>().hipGetDevice != nullptr && real<0>().hipGetDevice(&device) == 0 ? mark_of(device) : nullptr;
+}
+inline const Extent &extent_of(const hipExtent &extent) { return reinterpret_cast<const Extent &>(extent); }
+inline size_t elements(size_t width, size_t height, size_t depth, size_t each) {
+  return width * (height == 0 ? 1 : height) * (depth == 0 ? 1 : depth) * each;
+}
+inline size_t element_bytes(unsigned format, unsigned channels) {
+  constexpr unsigned kHalf = 0x10, kFloat = 0x20, kShort = 2, kInt = 3, kSigned = 8;
+  const unsigned plain = format & ~kSigned;
+  return channels * (format == kFloat || plain == kInt ? 4 : format == kHalf || plain == kShort ? 2 : 1);
+}
+inline size_t array_bytes(const hipChannelFormatDesc *given, size_t width, size_t height, size_t depth) {
+  if (given == nullptr) return 0;
+  const auto &bits = *reinterpret_cast<const ChannelDescriptor *>(given);
+  return elements(width, height, depth, static_cast<size_t>(bits.x + bits.y + bits.z + bits.w) / 8);
+}
+inline size_t array_bytes(const HIP_ARRAY_DESCRIPTOR *given) {
+  if (given == nullptr) return 0;
+  const auto &a = *reinterpret_cast<const ArrayDescriptor *>(given);
+  return elements(a.width, a.height, 1, element_bytes(a.format, a.channels));
+}
+inline size_t array_bytes(const HIP_ARRAY3D_DESCRIPTOR *given) {
+  if (given == nullptr) return 0;
+  const auto &a = *reinterpret_cast<const Array3DDescriptor *>(given);
+  return elements(a.width, a.height, a.depth, element_bytes(a.format, a.channels));
+}
+
+// The structure that describes a copy, whichever it is, to a visitor; nothing where there is none.
+template <class Visit>
+void visit(const hipMemcpy3DParms *copy, Visit with) {
+  if (copy != nullptr) with(*reinterpret_cast<const Copy3D *>(copy));
+}
+template <class Visit>
+void visit(const hip_Memcpy2D *copy, Visit with) {
+  if (copy != nullptr) with(*reinterpret_cast<const CopyParam2D *>(copy));
+}
+template <class Visit>
+void visit(const HIP_MEMCPY3D *copy, Visit with) {
+  if (copy == nullptr) return;
+  if (version < kVersion6) {
+    with(*reinterpret_cast<const DriverCopy3D<unsigned> *>(copy));
+  } else {
+    with(*reinterpret_cast<const DriverCopy3D<size_t> *>(copy));
+  }
+}
+inline const void *address_of(const PitchedPtr &end) { return end.at; }
+template <class End>
+const void *address_of(const End &end) {
+  if (end.array != nullptr && end.host == nullptr && end.device == nullptr) return nullptr;
+  return end.type == (version < kVersion6 ? 0 : 1) ? end.host : end.device;
+}
+template <class Copy>
+const void *from_of(const Copy *copy) {
+  const void *found = nullptr;
+  visit(copy, [&found](const auto &c) { found = address_of(c.from); });
+  return found;
+}
+template <class Copy>
+const void *to_of(const Copy *copy) {
+  const void *found = nullptr;
+  visit(copy, [&found](const auto &c) { found = address_of(c.to); });
+  return found;
+}
+
+// HIP's library calls some of its own functions by their symbols: those calls are its own business.
+static thread_local bool inside __attribute__((tls_model("initial-exec"))) = false;
+
+template <auto Wrap, auto Real, int I>
+struct Outer;
+template <class R, class... A, R (*Wrap)(A...), R (*Dispatch::*Real)(A...), int I>
+struct Outer<Wrap, Real, I> {
+  static R call(A... a) {
+    if (inside) return (real<I>().*Real)(a...);
+    inside = true;
+    struct Leave {
+      ~Leave() { inside = false; }
+    } leave;
+    return Wrap(a...);
+  }
+};
+
+}  // namespace occatrace::hip
+
+#define OCCATRACE_ENTRY(wrapper, function, variant) (&Outer<&wrapper<variant>, &Dispatch::function, variant>::call)
+#include "hip_slots.h"
+
+namespace occatrace::hip {
+
+namespace {
+
+using device::copy_kind;
+using device::Engine;
+using device::HandleMap;
+using device::Queue;
+using device::Work;
+
+const hipStream_t kPerThread = reinterpret_cast<hipStream_t>(uintptr_t{2});
+HandleMap kernel_names;  // hipFunction_t, host function → interned name
+
+// ---- device time ----
 
 // What pairs of events need of the runtime.
 struct Runtime {
   static constexpr const char *kName = "HIP";
   static constexpr const char *kVendor = "AMD";
   static constexpr hipError_t kNotReady = 600;
-  // A device is known by a place of its own.
-  struct Mark {
-    char room[16];
-  };
   using Scope = const Mark *;
   using Stream = hipStream_t;
   using Event = hipEvent_t;
 
-  static Scope scope(int device) {
-    static constexpr int most = 256;
-    static const Mark marks[most] = {};
-    return device >= 0 && device < most ? &marks[device] : nullptr;
-  }
   static Scope current() {
     int device = -1;
-    return quietly(real<0>().hipGetDevice(&device)) == 0 ? scope(device) : nullptr;
+    return quietly(real<0>().hipGetDevice(&device)) == 0 ? mark_of(device) : nullptr;
   }
   static Scope scope_of(hipStream_t stream) {
     if (reinterpret_cast<uintptr_t>(stream) <= 2 || real<0>().hipGetStreamDeviceId == nullptr) return current();
-    return scope(real<0>().hipGetStreamDeviceId(stream));
+    return mark_of(real<0>().hipGetStreamDeviceId(stream));
   }
   static bool enter(Scope scope, Scope *before) {
     *before = current();
@@ -197,7 +275,7 @@ struct Runtime {
 
  private:
   static bool select(Scope scope) {
-    return scope != nullptr && quietly(real<0>().hipSetDevice(static_cast<int>(scope - Runtime::scope(0)))) == 0;
+    return scope != nullptr && quietly(real<0>().hipSetDevice(static_cast<int>(scope - mark_of(0)))) == 0;
   }
 };
 
@@ -271,24 +349,23 @@ bool end_on_device(const End &end) {
   const int host = version < kVersion6 ? 0 : 1;
   return end.type == unified ? on_device(end.device) : end.type > host;
 }
-template <class Copy>
-void copy_of(Work &work, const Copy *copy, size_t depth) {
-  work.kind = copy_kind(end_on_device(copy->from), end_on_device(copy->to));
-  work.bytes = static_cast<size_t>(copy->width) * copy->height * depth;
+template <class Size>
+size_t depth_of(const DriverCopy3D<Size> &copy) {
+  return copy.depth;
 }
-void driver_copy(Work &work, const HIP_MEMCPY3D *parameters) {
-  if (version < kVersion6) {
-    const auto *copy = reinterpret_cast<const DriverCopy3D<unsigned> *>(parameters);
-    copy_of(work, copy, copy->depth);
-  } else {
-    const auto *copy = reinterpret_cast<const DriverCopy3D<size_t> *>(parameters);
-    copy_of(work, copy, copy->depth);
-  }
+inline size_t depth_of(const CopyParam2D &) { return 1; }
+template <class Parameters>
+void copy_of(Work &work, const Parameters *parameters) {
+  visit(parameters, [&work](const auto &copy) {
+    work.kind = copy_kind(end_on_device(copy.from), end_on_device(copy.to));
+    work.bytes = static_cast<size_t>(copy.width) * copy.height * depth_of(copy);
+  });
 }
-void copy_3d(Work &work, const void *parameters) {
-  const auto *copy = static_cast<const Copy3D *>(parameters);
-  work.kind = kind_of(copy->kind, copy->to.at, copy->from.at);
-  work.bytes = copy->extent.volume();
+void copy_of(Work &work, const hipMemcpy3DParms *parameters) {
+  visit(parameters, [&work](const Copy3D &copy) {
+    work.kind = kind_of(copy.kind, copy.to.at, copy.from.at);
+    work.bytes = copy.extent.volume();
+  });
 }
 
 template <class Args>
@@ -311,6 +388,18 @@ template <class Args>
 hipStream_t stream_of(const Args &, long) {
   return nullptr;
 }
+// The kernel of a launch, by whatever the call names it.
+inline uint32_t name_by(hipFunction_t function, hipStream_t) { return kernel_name(function); }
+inline uint32_t name_by(const void *function, hipStream_t stream) { return kernel_name(function, stream); }
+template <class Args>
+auto name_of(const Args &a, int) -> decltype(name_by(a.f, a.stream)) {
+  return name_by(a.f, a.stream);
+}
+template <class Args>
+auto name_of(const Args &a, int) -> decltype(name_by(a.function_address, a.stream)) {
+  return name_by(a.function_address, a.stream);
+}
+inline uint32_t name_of(const Args_hipLaunchByPtr &a, int) { return name_by(a.func, configured.stream); }
 template <int I>
 hipStream_t meant(hipStream_t stream) {
   return I == 1 && stream == nullptr ? kPerThread : stream;
@@ -320,12 +409,27 @@ hipStream_t meant(hipStream_t stream) {
 template <bool Waits>
 struct Enqueue : Always {
   template <int I, class Args>
+  static bool chosen(Args &a) {
+    return Pairs::chosen(meant<I>(stream_of(a, 0))) && chosen_kernel(a, 0);
+  }
+  template <int I, class Args>
   static void before(Call &call, Args &a) {
     Pairs::begin(call, meant<I>(stream_of(a, 0)));
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
     Pairs::end(call, meant<I>(stream_of(a, 0)), a.ret == 0, Waits, [&a](Work &work) { describe(a, work); });
+  }
+
+ private:
+  // Below an OCCA kernel, that one is what people choose.
+  template <class Args>
+  static auto chosen_kernel(const Args &a, int) -> decltype(name_of(a, 0) != 0) {
+    return occatrace_self()->run_seq != OCCATRACE_NO_RUN || occatrace_choose_kernel(name_of(a, 0));
+  }
+  template <class Args>
+  static bool chosen_kernel(const Args &, long) {
+    return true;
   }
 };
 
@@ -384,13 +488,13 @@ OCCATRACE_COPY(hipMemcpy2DToArrayAsync, false, kind_of(a.kind, a.dst, a.src), a.
 OCCATRACE_COPY(hipMemcpy2DFromArray, true, kind_of(a.kind, a.dst, a.src), a.width * a.height)
 OCCATRACE_COPY(hipMemcpy2DFromArrayAsync, false, kind_of(a.kind, a.dst, a.src), a.width * a.height)
 OCCATRACE_COPY(hipMemcpy2DArrayToArray, false, OCCATRACE_DTOD, a.width * a.height)
-OCCATRACE_COMMAND(hipMemcpy3D, true, copy_3d(work, a.p))
-OCCATRACE_COMMAND(hipMemcpy3DAsync, false, copy_3d(work, a.p))
-OCCATRACE_COMMAND(hipMemcpyParam2D, true, copy_of(work, reinterpret_cast<const CopyParam2D *>(a.pCopy), 1))
-OCCATRACE_COMMAND(hipMemcpyParam2DAsync, false, copy_of(work, reinterpret_cast<const CopyParam2D *>(a.pCopy), 1))
-OCCATRACE_COMMAND(hipDrvMemcpy2DUnaligned, true, copy_of(work, reinterpret_cast<const CopyParam2D *>(a.pCopy), 1))
-OCCATRACE_COMMAND(hipDrvMemcpy3D, true, driver_copy(work, a.pCopy))
-OCCATRACE_COMMAND(hipDrvMemcpy3DAsync, false, driver_copy(work, a.pCopy))
+OCCATRACE_COMMAND(hipMemcpy3D, true, copy_of(work, a.p))
+OCCATRACE_COMMAND(hipMemcpy3DAsync, false, copy_of(work, a.p))
+OCCATRACE_COMMAND(hipMemcpyParam2D, true, copy_of(work, a.pCopy))
+OCCATRACE_COMMAND(hipMemcpyParam2DAsync, false, copy_of(work, a.pCopy))
+OCCATRACE_COMMAND(hipDrvMemcpy2DUnaligned, true, copy_of(work, a.pCopy))
+OCCATRACE_COMMAND(hipDrvMemcpy3D, true, copy_of(work, a.pCopy))
+OCCATRACE_COMMAND(hipDrvMemcpy3DAsync, false, copy_of(work, a.pCopy))
 
 OCCATRACE_COPY(hipMemset, false, OCCATRACE_FILL, a.sizeBytes)
 OCCATRACE_COPY(hipMemsetAsync, false, OCCATRACE_FILL, a.sizeBytes)
@@ -402,8 +506,8 @@ OCCATRACE_COPY(hipMemsetD32, false, OCCATRACE_FILL, a.count * 4)
 OCCATRACE_COPY(hipMemsetD32Async, false, OCCATRACE_FILL, a.count * 4)
 OCCATRACE_COPY(hipMemset2D, false, OCCATRACE_FILL, a.width * a.height)
 OCCATRACE_COPY(hipMemset2DAsync, false, OCCATRACE_FILL, a.width * a.height)
-OCCATRACE_COPY(hipMemset3D, false, OCCATRACE_FILL, reinterpret_cast<const Extent &>(a.extent).volume())
-OCCATRACE_COPY(hipMemset3DAsync, false, OCCATRACE_FILL, reinterpret_cast<const Extent &>(a.extent).volume())
+OCCATRACE_COPY(hipMemset3D, false, OCCATRACE_FILL, extent_of(a.extent).volume())
+OCCATRACE_COPY(hipMemset3DAsync, false, OCCATRACE_FILL, extent_of(a.extent).volume())
 OCCATRACE_COPY(hipMemPrefetchAsync, false, OCCATRACE_MIGRATE, a.count)
 
 // ---- streams, devices, captures ----
@@ -481,6 +585,21 @@ struct Hook<OCCATRACE_HIP_hipConfigureCall> : Always {
   }
 };
 
+namespace {
+// What --capture-range hipProfilerApi waits for.
+template <bool begins>
+struct Profiler : Always {
+  template <int I, class Args>
+  static void before(Call &, Args &) {
+    occatrace_capture_range(OCCATRACE_RANGE_HIP, begins);
+  }
+};
+}  // namespace
+template <>
+struct Hook<OCCATRACE_HIP_hipProfilerStart> : Profiler<true> {};
+template <>
+struct Hook<OCCATRACE_HIP_hipProfilerStop> : Profiler<false> {};
+
 // ---- names ----
 
 template <>
@@ -507,7 +626,11 @@ template <>
 struct Hook<OCCATRACE_HIP_hipGetProcAddress> : Always {
   template <int I>
   static void result(Call &, Args_hipGetProcAddress &a) {
-    if (a.ret == 0 && a.pfn != nullptr && *a.pfn != nullptr) *a.pfn = known().ours(*a.pfn);
+    if (a.ret != 0 || a.pfn == nullptr || *a.pfn == nullptr) return;
+    void *const theirs = *a.pfn;
+    *a.pfn = known().ours(theirs);
+    // A function that the model lacks works, and the run says that its calls are not there.
+    if (*a.pfn == theirs) occatrace_intern((std::string("untraced function HIP ") + a.symbol).c_str());
   }
 };
 
@@ -534,7 +657,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines 
   const bool able = d.hipGetDevice && d.hipSetDevice && d.hipDeviceGetName && d.hipStreamCreateWithFlags && d.hipEventCreateWithFlags &&
                     d.hipEventRecord && d.hipEventQuery && d.hipEventSynchronize && d.hipEventElapsedTime && d.hipDeviceSynchronize &&
                     d.hipPeekAtLastError && d.hipGetLastError && d.hipPointerGetAttributes;
-  Pairs::wanted = able && occatrace_mode() != OCCATRACE_TALLIES;
+  Pairs::wanted = able && occatrace_mode_of("hip") != OCCATRACE_TALLIES;
   occatrace_backend_register(&backend);
 }
 

@@ -63,7 +63,7 @@ _ACTIVITY = (
     (r"hipMemPrefetchAsync", "migrate"),
     (r"hipGraphLaunch", "other"),
 )
-_BYTES = ("sizeBytes", "ByteCount", "count", "size", "asked")
+_BYTES = ("sizeBytes", "ByteCount", "count", "size")
 _MOVES = re.compile(
     r"hip((Drv)?Memcpy(?!2D|3D|Param)|(Ext)?Malloc(?!3DArray|Array|Mipmapped)|Host(Malloc|Alloc|Register)|ExtHostAlloc"
     r"|Mem(AllocHost|Create|Prefetch|Advise|Map$|AddressReserve))"
@@ -84,18 +84,32 @@ _ALLOCATES = {
     "hipMallocManaged": ("dev_ptr", "size", "managed"),
     "hipMallocAsync": ("dev_ptr", "size", "device"),
     "hipMallocFromPoolAsync": ("dev_ptr", "size", "device"),
+    "hipMemCreate": ("handle", "size", "device"),
     "hipHostMalloc": ("ptr", "size", "host"),
     "hipHostAlloc": ("ptr", "size", "host"),
     "hipExtHostAlloc": ("ptr", "size", "host"),
     "hipMallocHost": ("ptr", "size", "host"),
     "hipMemAllocHost": ("ptr", "size", "host"),
     "hipHostRegister": ("hostPtr", "sizeBytes", "wrapped"),
+    "hipMallocArray": ("array", "of_array", "array"),
+    "hipMalloc3DArray": ("array", "of_array", "array"),
+    "hipArrayCreate": ("pHandle", "of_array", "array"),
+    "hipArray3DCreate": ("array", "of_array", "array"),
 }
-_EXTENT = "reinterpret_cast<const size_t *>(&extent)"
-_ASKED = {
+_EXTENT = "extent_of(extent)"
+# Sizes that the call is not given as one number.
+_SIZES = {
     "hipMallocPitch": "width * height",
     "hipMemAllocPitch": "widthInBytes * height",
-    "hipMalloc3D": f"{_EXTENT}[0] * {_EXTENT}[1] * {_EXTENT}[2]",
+    "hipMalloc3D": f"{_EXTENT}.volume()",
+    "hipMallocArray": "array_bytes(desc, width, height, 1)",
+    "hipMalloc3DArray": f"array_bytes(desc, {_EXTENT}.width, {_EXTENT}.height, {_EXTENT}.depth)",
+    "hipArrayCreate": "array_bytes(pAllocateArray)",
+    "hipArray3DCreate": "array_bytes(pAllocateArray)",
+}
+_SIZE_DOCS = {
+    "asked": "as asked for, without the padding of rows",
+    "of_array": "of the elements, without padding",
 }
 _FREES = {
     "hipFree": "ptr",
@@ -103,29 +117,59 @@ _FREES = {
     "hipHostFree": "ptr",
     "hipFreeHost": "ptr",
     "hipHostUnregister": "hostPtr",
+    "hipMemRelease": "handle",
+    "hipFreeArray": "array",
+    "hipArrayDestroy": "array",
 }
 
 
 def _memory(f: Declaration) -> list[str]:
     base = _shown(f.name)
+    lines, extra = [], []
     if base in _FREES:
-        return [f"frees: {{handle: {_FREES[base]}}}"]
+        lines += [f"frees: {{handle: {_FREES[base]}}}"]
     if base.startswith("hipModuleLoad"):
-        return ["compiles: true"]
-    if base not in _ALLOCATES:
-        return []
-    handle, size, kind = _ALLOCATES[base]
-    lines = [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope}}", "extra:"]
-    if handle == "address":
-        lines += ['- {name: address, type: "void *", value: "nullptr", doc: "of the memory, out of pitchedDevPtr"}']
-    if size == "asked":
-        lines += [
-            f'- {{name: asked, type: size_t, value: "{_ASKED[base]}", doc: "as asked for, without the padding of rows"}}'
+        lines += ["compiles: true"]
+    if base in _ALLOCATES:
+        handle, size, kind = _ALLOCATES[base]
+        lines += [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope, context: context}}"]
+        if handle == "address":
+            extra += ['- {name: address, type: "void *", value: "nullptr", doc: "of the memory, out of pitchedDevPtr"}']
+        if size in _SIZE_DOCS:
+            extra += [f'- {{name: {size}, type: size_t, value: "{_SIZES[base]}", doc: "{_SIZE_DOCS[size]}"}}']
+        extra += [
+            '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}',
+            '- {name: context, type: "const void *", value: "current_device()", doc: "a number for the calling thread\'s device"}',
         ]
-    return [
-        *lines,
-        '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}',
-    ]
+    if re.match("hip(Drv)?Memcpy", base):
+        copies, more = _copies(f)
+        lines += copies
+        extra += more
+    return [*lines, "extra:", *extra] if extra else lines
+
+
+def _copies(f: Declaration) -> tuple[list[str], list[str]]:
+    """What a copy reads and writes: arguments, places in the structure that describes it, or what its name says."""
+    if "Peer" in f.name:
+        return ["copies: {from: peer, to: peer}"], []
+    names = [p.name for p in f.parameters]
+    if names[0] in ("p", "pCopy"):
+        doc = "address; 0: an array"
+        lines = [
+            f'- {{name: {side}, type: "const void *", value: "{side}_of({names[0]})", doc: "{doc}"}}'
+            for side in ("from", "to")
+        ]
+        return ["copies: {from: from, to: to}"], lines
+
+    def side(symbol: str, *arguments: str) -> str:
+        if re.search(symbol, f.name):
+            return "device"
+        plain = {p.name for p in f.parameters if "Array" not in p.spelled and "array" not in p.spelled}
+        return next((name for name in arguments if name in plain), "array")
+
+    source = side("FromSymbol", "src", "srcHost", "srcDevice")
+    target = side("ToSymbol", "dst", "dstHost", "dstDevice")
+    return [f"copies: {{from: {source}, to: {target}}}"], []
 
 
 def _skip(f: Declaration) -> bool:
@@ -149,8 +193,9 @@ def _level(name: str) -> tuple[str, str]:
 def _bytes(f: Declaration) -> str | None:
     if not _MOVES.match(f.name):
         return None
-    names = {p.name for p in f.parameters if "*" not in p.spelled} | ({"asked"} if _shown(f.name) in _ASKED else set())
-    return next((name for name in _BYTES if name in names), None)
+    names = {p.name for p in f.parameters if "*" not in p.spelled}
+    known = next((name for name in _BYTES if name in names), None)
+    return known or (_ALLOCATES[_shown(f.name)][1] if _shown(f.name) in _SIZES else None)
 
 
 def _activity(name: str) -> str | None:

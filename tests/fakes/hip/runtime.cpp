@@ -326,6 +326,16 @@ HIP(hipMemcpyPeer, (void *to, int, const void *from, int, size_t n), return copy
 HIP(hipMemcpyPeerAsync, (void *to, int, const void *from, int, size_t n, hipStream_t s), return copy(to, from, n, hipMemcpyDeviceToDevice, s, false, false))
 HIP(hipMemcpy2D, (void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, hipMemcpyKind), return copy_rows(to, tp, from, fp, w, h, nullptr, true))
 HIP(hipMemcpy2DAsync, (void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, hipMemcpyKind, hipStream_t s), return copy_rows(to, tp, from, fp, w, h, s, false))
+HIP(hipMallocArray, (hipArray * *array, const hipChannelFormatDesc *desc, size_t width, size_t height, unsigned), {
+  NEED_DEVICE;
+  *array = new hipArray{};
+  (*array)->width = static_cast<unsigned>(width * static_cast<size_t>(desc->x + desc->y + desc->z + desc->w) / 8);
+  (*array)->height = static_cast<unsigned>(height);
+  return allocate(&(*array)->data, (*array)->width * height, {0, fake::kDevice, false});
+})
+HIP(hipFreeArray, (hipArray * array), const int code = memory.release(array->data, fake::kDevice); delete array; return code)
+HIP(hipMemcpy2DToArray, (hipArray * to, size_t, size_t, const void *from, size_t pitch, size_t width, size_t height, hipMemcpyKind),
+    return copy_rows(to->data, to->width, from, pitch, width, height, nullptr, true))
 HIP(hipMemset, (void *at, int value, size_t n), return fill(at, static_cast<unsigned char>(value), n, nullptr, false))
 HIP(hipMemsetAsync, (void *at, int value, size_t n, hipStream_t s), return fill(at, static_cast<unsigned char>(value), n, s, false))
 HIP(hipMemsetD32Async, (hipDeviceptr_t at, int value, size_t n, hipStream_t s), return fill(at, value, n, s, false))

@@ -64,21 +64,34 @@ def test_copies_and_memory(traced: Run, cases: Path) -> None:
     run = traced(cases, "copies", options=("--report", "gpu_mem_size_sum", "--report", "mem_leaks"))
     assert run.status == 0, run.stdout + run.stderr
     assert " HIP " in run.stderr and "hipMallocAsync" in run.stderr
-    assert run.sql("SELECT kind, count(*), sum(bytes) FROM activities GROUP BY kind ORDER BY kind") == [
-        ("DtoD", 2, 5000 + 70),
-        ("DtoH", 3, 300 + 400 + 7),
-        ("HtoD", 5, 1000 + 2000 + 11 + 60 + 200),
-        ("fill", 2, 800 + 4 * 900),
-        ("migrate", 1, 1000),
+    assert run.sql("SELECT kind, bytes, source, target FROM activities ORDER BY kind, bytes") == [
+        ("DtoD", 70, "peer", "peer"),
+        ("DtoD", 5000, "device", "device"),
+        ("DtoH", 7, "device", "pageable"),
+        ("DtoH", 300, "device", "pageable"),
+        ("DtoH", 400, "device", "pinned"),
+        ("HtoD", 11, "pageable", "device"),
+        ("HtoD", 21, "registered", "managed"),
+        ("HtoD", 60, "pinned", "device"),
+        ("HtoD", 200, "pageable", "device"),
+        ("HtoD", 360, "pageable", "array"),
+        ("HtoD", 1000, "pageable", "device"),
+        ("HtoD", 2000, "pinned", "device"),
+        ("fill", 800, None, None),
+        ("fill", 3600, None, None),
+        ("migrate", 1000, None, None),
     ]
     # 10 GB/s and 2 µs is what the runtime takes for a copy.
     assert run.sql("SELECT count(*) FROM activities WHERE kind != 'fill' AND end_ns - start_ns < 2000") == [(0,)]
-    assert run.sql("SELECT kind, bytes, function, free_function FROM allocations ORDER BY start_ns") == [
-        ("device", 1 << 20, "hipMalloc", "hipFree"),
-        ("device", 1 << 20, "hipMallocAsync", None),
-        ("managed", 1000, "hipMallocManaged", "hipFree"),
-        ("host", 1 << 20, "hipHostMalloc", "hipHostFree"),
-        ("wrapped", 5000, "hipHostRegister", "hipHostUnregister"),
+    assert run.sql(
+        "SELECT a.kind, bytes, function, free_function, d.name FROM allocations a LEFT JOIN devices d USING (device) ORDER BY start_ns"
+    ) == [
+        ("device", 1 << 20, "hipMalloc", "hipFree", "Fake GPU 0"),
+        ("device", 1 << 20, "hipMallocAsync", None, "Fake GPU 0"),
+        ("managed", 1000, "hipMallocManaged", "hipFree", "Fake GPU 0"),
+        ("host", 1 << 20, "hipHostMalloc", "hipHostFree", "Fake GPU 0"),
+        ("wrapped", 5000, "hipHostRegister", "hipHostUnregister", "Fake GPU 0"),
+        ("array", 30 * 40 * 4, "hipMallocArray", "hipFreeArray", "Fake GPU 0"),
     ]
 
 

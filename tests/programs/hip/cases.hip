@@ -100,6 +100,12 @@ static void copies() {
   OK(hipMemcpyAsync(y, pinned, 60, hipMemcpyDefault, s));
   OK(hipMemcpyAsync(pageable.data(), y, 7, hipMemcpyDefault, s));
   OK(hipMemcpy2D(y, 100, pageable.data(), 200, 50, 4, hipMemcpyHostToDevice));
+  OK(hipMemcpyAsync(managed, registered.data() + 100, 21, hipMemcpyDefault, s));
+  hipArray_t array;
+  const hipChannelFormatDesc format = {32, 0, 0, 0, hipChannelFormatKindFloat};
+  OK(hipMallocArray(&array, &format, 30, 40, hipArrayDefault));
+  OK(hipMemcpy2DToArray(array, 0, 0, pageable.data(), 120, 120, 3, hipMemcpyHostToDevice));
+  OK(hipFreeArray(array));
   OK(hipMemsetAsync(x, 1, 800, s));
   OK(hipMemsetD32Async(x, 1, 900, s));
   OK(hipMemPrefetchAsync(managed, 1000, 0, s));
