@@ -153,6 +153,16 @@ def test_a_streams_device_is_its_own(traced: Run, cases: Path) -> None:
     ) == [("Fake GPU 0", 1, 1), ("Fake GPU 1", 2, 2)]
 
 
+def test_choosing(traced: Run, cases: Path) -> None:
+    names = "SELECT name, count(*) FROM activities GROUP BY name"
+    run = traced(cases, "launches", options=("--kernels", "of_mod"))
+    assert (run.stdout, run.sql(names)) == ("done\n", [("of_module", 4)]), run.stderr
+    run = traced(cases, "range", options=("--capture-range", "hipProfilerApi"))
+    assert (run.stdout, run.sql(names)) == ("done\n", [("_Z4tickm", 3)]), run.stderr
+    run = traced(cases, "launches", options=("--trace", "opencl"))
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+
+
 def test_a_crash_amid_work_leaves_what_had_finished(traced: Run, cases: Path) -> None:
     run = traced(cases, "crash")
     assert run.status == 134

@@ -204,6 +204,17 @@ static void devices() {
   printf("%d\n", now);
 }
 
+// A range by HIP's own functions: three launches of twelve.
+static void range() {
+  for (int i = 0; i < 4; ++i) empty<<<1, 64>>>(0);
+  OK(hipProfilerStart());
+  for (int i = 0; i < 3; ++i) tick<<<1, 64>>>(0);
+  OK(hipDeviceSynchronize());
+  OK(hipProfilerStop());
+  for (int i = 0; i < 5; ++i) empty<<<1, 64>>>(0);
+  OK(hipDeviceSynchronize());
+}
+
 static void crash() {
   const hipStream_t s = stream();
   for (int i = 0; i < 5; ++i) tick<<<1, 64, 0, s>>>(0);
@@ -224,6 +235,7 @@ int main(int argc, char **argv) {
   else if (name == "many") many(count);
   else if (name == "threads") threads();
   else if (name == "devices") devices();
+  else if (name == "range") range();
   else if (name == "crash") crash();
   else return 2;
   puts("done");
