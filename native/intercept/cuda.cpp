@@ -420,16 +420,25 @@ struct Hook<OCCATRACE_CUDA_cuCtxSetCurrent> : Pairs::TakesScope {};
 template <>
 struct Hook<OCCATRACE_CUDA_cuCtxPushCurrent_v2> : Pairs::TakesScope {};
 
-template <>
-struct Hook<OCCATRACE_CUDA_cuCtxDestroy_v2> : Always {
-  template <int I>
-  static void before(Call &call, Args_cuCtxDestroy_v2 &a) {
+namespace {
+
+struct LeavesContext : Always {
+  template <int I, class Args>
+  static void before(Call &, Args &a) {
     Context *context = Pairs::find(a.ctx);
     if (context == nullptr) return;
     Pairs::finish(*context);
     Pairs::remove(*context);
   }
 };
+
+}  // namespace
+
+template <>
+struct Hook<OCCATRACE_CUDA_cuCtxDestroy_v2> : LeavesContext {};
+// One that is attached to more than once stays, and is met again as a new one.
+template <>
+struct Hook<OCCATRACE_CUDA_cuCtxDetach> : LeavesContext {};
 
 namespace {
 

@@ -209,6 +209,7 @@ API cuCtxDestroy_v2(CUcontext context) {
   if (current() == context) current_stack.pop_back();
   return CUDA_SUCCESS;
 }
+API cuCtxDetach(CUcontext context) { return cuCtxDestroy_v2(context); }
 API cuCtxPushCurrent_v2(CUcontext context) {
   current_stack.push_back(context);
   return CUDA_SUCCESS;
@@ -338,6 +339,8 @@ API cuFuncGetName(const char **name, CUfunction function) {
   *name = function->name.c_str();
   return CUDA_SUCCESS;
 }
+API cuFuncSetBlockShape(CUfunction, int, int, int) { return CUDA_SUCCESS; }
+API cuFuncSetSharedSize(CUfunction, unsigned) { return CUDA_SUCCESS; }
 API cuFuncGetAttribute(int *value, CUfunction_attribute, CUfunction) {
   *value = 0;
   return CUDA_SUCCESS;
