@@ -55,6 +55,8 @@ def profile(tmp_path: Path) -> Profile:
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of examples/embedding."""
     pytest.importorskip("cffi")
+    if sys.version_info >= (3, 12):
+        pytest.importorskip("setuptools")
     if not shutil.which("gfortran"):
         pytest.skip("needs gfortran")
     folder = tmp_path_factory.mktemp("embedding")

@@ -55,7 +55,7 @@ def test_known_times_in_fortran_c_and_python(border: Path, profile: Profile) -> 
     assert row["first_ns"] == calls[0]["ns"] and row["total_ns"] == sum(call["ns"] for call in calls)
     assert (row["min_ns"], row["max_ns"]) == (min(c["ns"] for c in calls), max(c["ns"] for c in calls))
     assert row["others_ns"] == pytest.approx((row["total_ns"] - row["first_ns"]) / 20)
-    assert row["source"] == f"{PROGRAMS / 'spins.py'}:7"
+    assert row["source"] == f"{PROGRAMS / 'spins.py'}:8"
     # The interpreter started at the first call: within what C saw of it.
     (start,) = run.calls("start")
     assert around[0][1] <= start["start_ns"] < start["end_ns"] < calls[0]["start_ns"]

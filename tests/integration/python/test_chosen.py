@@ -56,7 +56,7 @@ def test_functions(python: str, profile: Profile) -> None:
     )
     assert len(own) == 3 and all(row["own"] == row["whole"] for row in own)
     fibonacci = next(row for row in run.report("python_sum") if row["name"] == "fibonacci")
-    assert fibonacci["calls"] == FIBONACCI and fibonacci["source"] == f"{PROGRAMS / 'functions.py'}:9"
+    assert fibonacci["calls"] == FIBONACCI and fibonacci["source"] == f"{PROGRAMS / 'functions.py'}:10"
     assert run.rows("SELECT * FROM losses") == []
 
     chosen = profile(python, PROGRAMS / "functions.py", python=("functions:functions.fib*,raises",))

@@ -4,31 +4,32 @@ import asyncio
 import contextlib
 import json
 import threading
+from collections.abc import Iterator
 
 
-def fibonacci(n):
+def fibonacci(n: int) -> int:
     return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
 
 
-def numbers(count):
+def numbers(count: int) -> Iterator[int]:
     yield from range(count)
 
 
-def raises():
+def raises() -> None:
     raise ValueError("on purpose")
 
 
-async def waits():
+async def waits() -> int:
     await asyncio.sleep(0)
     return 1
 
 
 class Thing:
-    def method(self):
+    def method(self) -> str:
         return json.dumps([1])
 
 
-def in_thread():
+def in_thread() -> None:
     for _ in range(5):
         Thing().method()
 
@@ -40,7 +41,7 @@ for _ in range(3):
         raises()
 
 
-async def main():
+async def main() -> int:
     return sum(await asyncio.gather(*(waits() for _ in range(4))))
 
 
@@ -53,5 +54,5 @@ for thread in threads:
     thread.join()
 left = numbers(2)
 next(left)
-left.close()
+del left
 print("right")

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -11,15 +12,15 @@ queue = cl.CommandQueue(context)
 program = cl.Program(context, "kernel void twice(global float *a) { a[get_global_id(0)] *= 2; }").build()
 
 
-def copy_in(buffer, array):
+def copy_in(buffer: Any, array: Any) -> None:
     cl.enqueue_copy(queue, buffer, array)  # line: copy in
 
 
-def launch(buffer, count):
+def launch(buffer: Any, count: int) -> None:
     program.twice(queue, (count,), None, buffer)  # line: launch
 
 
-def step(count):
+def step(count: int) -> None:
     array = np.ones(count, np.float32)
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, array.nbytes)  # line: allocation
     copy_in(buffer, array)

@@ -13,7 +13,7 @@ logging.basicConfig(
 log = logging.getLogger("app.solver")
 
 
-def solve():
+def solve() -> None:
     for step in range(3):
         log.info("step %d of %s", step, "ä")
     log.debug("not wanted")

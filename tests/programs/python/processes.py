@@ -3,6 +3,7 @@
 import multiprocessing
 import sys
 import threading
+from typing import Any
 
 import occatrace
 
@@ -26,7 +27,7 @@ def work(number: int) -> int:
 
 if __name__ == "__main__":
     occatrace.mark("main")
-    context = multiprocessing.get_context(sys.argv[1])
+    context: Any = multiprocessing.get_context(sys.argv[1])
     processes = [context.Process(target=work, args=(i,)) for i in range(3)]
     for process in processes:
         process.start()
