@@ -281,7 +281,17 @@ void Engine::record_clocks(bool last) {
   }
 }
 
+void Engine::collect(bool last) {
+  const Vendor *told = nullptr;
+  for (const Queue *queue : snapshot()) {
+    if (queue->vendor.collect == nullptr || &queue->vendor == told) continue;
+    told = &queue->vendor;
+    told->collect(last);
+  }
+}
+
 void Engine::harvest(bool final) {
+  if (final || busy()) collect(final);
   if (final) busy_.store(true);
   harvest_all();
   record_clocks(final);
@@ -292,6 +302,7 @@ void Engine::close() {
   const uint64_t begin = occatrace_now();
   for (uint64_t now = begin, worked = begin; now - begin < kLastWait && now - worked < kLastPause;) {
     busy_.store(true);
+    collect(false);
     harvest_all();
     if (!busy()) break;
     now = occatrace_now();

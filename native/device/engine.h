@@ -37,6 +37,8 @@ struct Vendor {
   int32_t (*poll)(void *event, Times *times);
   // Gives up the engine's hold on the event; may run callbacks of the program.
   void (*release)(void *event);
+  // Where times are brought by somebody else: has those of what has finished brought; `last`: all that there is.
+  void (*collect)(bool last) = nullptr;
 };
 
 // One enqueued command.
@@ -194,6 +196,7 @@ class Engine {
   Engine() = default;
   Device &add_device(const char *api, const void *handle, const DeviceNames &names);
   std::vector<Queue *> snapshot();
+  void collect(bool last);
   void record_clocks(bool last);
 
   std::mutex mutex_;

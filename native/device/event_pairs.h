@@ -159,6 +159,25 @@ class EventPairs {
     Engine::instance().retire(*queue);
   }
 
+  // Streams by a number that is theirs alone: the default streams are small numbers, the same in every scope.
+  static Queue *queue_of(const Context &context, Stream stream, const occatrace_thread *self, const Vendor &vendor = vendor_) {
+    const auto number = reinterpret_cast<uintptr_t>(stream);
+    const void *key = stream;
+    if (number == 2) key = reinterpret_cast<const char *>(self) + 2;
+    if (number < 2) key = reinterpret_cast<const char *>(context.handle) + 1;
+    Queue *known = Engine::instance().queue(key);
+    if (known != nullptr && known->context == context.handle) return known;
+    static std::mutex mutex;
+    std::lock_guard<std::mutex> guard(mutex);
+    known = Engine::instance().queue(key);
+    if (known != nullptr && known->context == context.handle) return known;
+    // The driver registers its exit handler when it is initialized, so ours comes after it.
+    Engine::be_first_at_exit();
+    return &Engine::instance().add_queue(vendor, *context.device, key, context.handle, 0);
+  }
+
+  static bool captured(Stream stream) { return captures_.load(std::memory_order_relaxed) > 0 && Api::capturing(stream); }
+
   // ---- hooks ----
 
   // What we keep in a scope is made when the program makes or takes it, not in the time of its first command.
@@ -231,6 +250,16 @@ class EventPairs {
     return *all;
   }
 
+  // An API may have more to say of itself than its name.
+  template <class A>
+  static auto platform(int) -> decltype(A::platform()) {
+    return A::platform();
+  }
+  template <class A>
+  static std::string platform(long) {
+    return A::kName;
+  }
+
   static Context *add(Scope handle) {
     auto *context = new Context;
     {
@@ -244,7 +273,7 @@ class EventPairs {
       const int device = Api::device();
       const auto *key = reinterpret_cast<const void *>(static_cast<uintptr_t>(device) + 1);
       context->device = &Engine::instance().device(
-          Api::kName, key, [device] { return DeviceNames{Api::kName, Api::name(device), Api::kVendor}; });
+          Api::kName, key, [device] { return DeviceNames{platform<Api>(0), Api::name(device), Api::kVendor}; });
       contexts().push_back(context);
       map().set(handle, reinterpret_cast<uint64_t>(context));
     }
@@ -338,25 +367,6 @@ class EventPairs {
   }
 
   static constexpr Vendor vendor_{poll, release};
-
-  // Streams by a number that is theirs alone: the default streams are small numbers, the same in every scope.
-  static Queue *queue_of(const Context &context, Stream stream, const occatrace_thread *self) {
-    const auto number = reinterpret_cast<uintptr_t>(stream);
-    const void *key = stream;
-    if (number == 2) key = reinterpret_cast<const char *>(self) + 2;
-    if (number < 2) key = reinterpret_cast<const char *>(context.handle) + 1;
-    Queue *known = Engine::instance().queue(key);
-    if (known != nullptr && known->context == context.handle) return known;
-    static std::mutex mutex;
-    std::lock_guard<std::mutex> guard(mutex);
-    known = Engine::instance().queue(key);
-    if (known != nullptr && known->context == context.handle) return known;
-    // The driver registers its exit handler when it is initialized, so ours comes after it.
-    Engine::be_first_at_exit();
-    return &Engine::instance().add_queue(vendor_, *context.device, key, context.handle, 0);
-  }
-
-  static bool captured(Stream stream) { return captures_.load(std::memory_order_relaxed) > 0 && Api::capturing(stream); }
 
   static inline std::mutex mutex_;
   static inline std::atomic<int> captures_{0};

@@ -97,6 +97,15 @@ enum occatrace_mode occatrace_mode_named(const char *name, size_t length) {
   return OCCATRACE_DEFAULT;
 }
 
+enum occatrace_device_time occatrace_device_time(void) {
+  const char *how = getenv("OCCATRACE_DEVICE_TIME");
+  if (how == NULL) return OCCATRACE_TIME_AUTO;
+  if (strcmp(how, "off") == 0) return OCCATRACE_TIME_OFF;
+  if (strcmp(how, "events") == 0) return OCCATRACE_TIME_EVENTS;
+  if (strcmp(how, "cupti") == 0) return OCCATRACE_TIME_CUPTI;
+  return OCCATRACE_TIME_AUTO;
+}
+
 /* ---- the process's own part of the switch ---- */
 
 static int own_on(void) { return !capture_stopped && (range_kind == OCCATRACE_RANGE_NONE || range_open > 0); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_dispatch.h"
+#include "cupti.h"
 #include "event_pairs.h"
 #include "known_functions.h"
 #include "occatrace_core.h"
@@ -181,6 +182,9 @@ struct Driver {
     const auto ask = real<0>().cuEventElapsedTime_v2 != nullptr ? real<0>().cuEventElapsedTime_v2 : real<0>().cuEventElapsedTime;
     return ask(ms, from, to);
   }
+  static std::string platform() {
+    return cupti::on() ? "CUDA, device times by CUPTI " + std::to_string(cupti::version()) : kName;
+  }
   static void synchronize_all() { real<0>().cuCtxSynchronize(); }
   static bool capturing(CUstream stream) {
     CUstreamCaptureStatus status = 0;
@@ -190,6 +194,53 @@ struct Driver {
 
 using Pairs = device::EventPairs<Driver>;
 using Context = Pairs::Context;
+
+// Times by CUPTI's records instead of pairs of events.
+struct Tickets {
+  static void calibrate(Context &context) {
+    const uint64_t now = occatrace_now();
+    context.calibrated.store(now, std::memory_order_relaxed);
+    const uint64_t stamp = cupti::stamp();
+    Engine::instance().calibrate(*context.device, stamp, now, occatrace_now());
+  }
+  static void begin(Call &call, CUstream stream) {
+    if (!occatrace_capturing() || Pairs::captured(stream)) return;
+    Context *context = Pairs::current();
+    if (context == nullptr) return;
+    if (context->calibrated.load(std::memory_order_relaxed) == 0) {
+      for (int time = 0; time < 4; ++time) calibrate(*context);
+    }
+    call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
+    call.own = reinterpret_cast<uint64_t>(cupti::take(Pairs::queue_of(*context, stream, call.self, cupti::vendor)));
+  }
+  template <class Describe>
+  static void end(const Call &call, CUstream stream, bool succeeded, Describe describe) {
+    auto *ticket = reinterpret_cast<void *>(call.own);
+    if (ticket == nullptr) return;
+    cupti::given();
+    Context *context = Pairs::current();
+    Work work = device::work_of(call, ticket);
+    if (succeeded) describe(work);
+    // Of what moves nothing there is no record.
+    const bool moves = work.kind != OCCATRACE_KERNEL && work.kind != OCCATRACE_OTHER;
+    if (!succeeded || context == nullptr || (moves && work.bytes == 0)) {
+      cupti::drop(ticket);
+      return;
+    }
+    Pairs::queue_of(*context, stream, call.self, cupti::vendor)->push(work);
+  }
+  static void start() {
+    static std::atomic<bool> tried{false};
+    const auto wanted = occatrace_device_time();
+    if (!Pairs::wanted || wanted == OCCATRACE_TIME_EVENTS || tried.exchange(true)) return;
+    const char *why = nullptr;
+    if (cupti::start(&why)) {
+      Pairs::wanted = false;
+    } else if (wanted == OCCATRACE_TIME_CUPTI) {
+      occatrace_say("device work is timed by events: %s", why);
+    }
+  }
+};
 
 // ---- what each command is ----
 
@@ -261,11 +312,14 @@ struct Enqueue : Always {
 
   template <int I, class Args>
   static void before(Call &call, Args &a) {
-    Pairs::begin(call, target<I>(a));
+    if (cupti::on()) Tickets::begin(call, target<I>(a));
+    else Pairs::begin(call, target<I>(a));
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
-    Pairs::end(call, target<I>(a), a.ret == 0, Waits, [&a](Work &work) { describe(a, work); });
+    const auto described = [&a](Work &work) { describe(a, work); };
+    if (cupti::on()) Tickets::end(call, target<I>(a), a.ret == 0, described);
+    else Pairs::end(call, target<I>(a), a.ret == 0, Waits, described);
   }
 
  private:
@@ -391,6 +445,14 @@ struct Hook<OCCATRACE_CUDA_cuProfilerStart> : Profiler<true> {};
 template <>
 struct Hook<OCCATRACE_CUDA_cuProfilerStop> : Profiler<false> {};
 
+// CUPTI is taken when the driver stands and no context does.
+template <>
+struct Hook<OCCATRACE_CUDA_cuInit> : Always {
+  template <int I>
+  static void after(Call &, Args_cuInit &a) {
+    if (a.ret == 0) Tickets::start();
+  }
+};
 template <>
 struct Hook<OCCATRACE_CUDA_cuCtxSynchronize> : Pairs::Synchronizes {};
 template <>
@@ -539,11 +601,19 @@ namespace {
 // ---- begin ----
 
 void after_fork_child() {
+  cupti::after_fork_child();
   Pairs::after_fork_child();
   kernel_names.unlock_after_fork();
 }
 
-occatrace_backend backend{"cuda", Pairs::harvest, after_fork_child, nullptr};
+void harvest(int final) {
+  if (cupti::on()) {
+    for (Context *context : Pairs::all()) Tickets::calibrate(*context);
+  }
+  Pairs::harvest(final);
+}
+
+occatrace_backend backend{"cuda", harvest, after_fork_child, nullptr};
 
 enum State { kUnbound, kUntraced, kTraced };
 std::atomic<int> state{kUnbound};
@@ -578,7 +648,7 @@ void bind() {
 
 bool start() {
   if (!load_events()) return false;
-  Pairs::wanted = occatrace_mode_of("cuda") != OCCATRACE_TALLIES;
+  Pairs::wanted = occatrace_mode_of("cuda") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF;
   occatrace_backend_register(&backend);
   return true;
 }

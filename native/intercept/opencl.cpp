@@ -970,7 +970,7 @@ void keep_loaded(const void *address) {
 bool start() {
   static const bool started = [] {
     if (!load_events()) return false;
-    device_time = occatrace_mode_of("opencl") != OCCATRACE_TALLIES;
+    device_time = occatrace_mode_of("opencl") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF;
     occatrace_backend_register(&backend);
     keep_loaded(reinterpret_cast<const void *>(&harvest));
     return true;

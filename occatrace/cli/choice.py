@@ -12,13 +12,15 @@ from occatrace.cli.dispatch import UsageError
 from occatrace.run import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from occatrace.reports import Report
     from occatrace.reports.scope import Scoped
     from occatrace.tables import Store
     from occatrace.traced import Traced
 
+DEVICE_TIMES = ("auto", "cupti", "events", "off")
+DEVICE_TIME_VARIABLE = "OCCATRACE_DEVICE_TIME"
 BY = ("rank", "thread", "device", "stream")
 
 
@@ -59,6 +61,22 @@ def add_trace(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None
         help="trace only these APIs, as in cuda,opencl,mpi,nvtx; default: all that the program can use; default,cublas: these"
         " and cuBLAS's calls; none; a wrong name lists what there is",
     )
+
+
+def add_device_time(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """--device-time."""
+    parser.add_argument(
+        "--device-time",
+        choices=DEVICE_TIMES,
+        default=DEVICE_TIMES[0],
+        help="by what device work is timed: auto: CUPTI where it is found and free, else events; off: not at all, and queues"
+        " and streams are left alone",
+    )
+
+
+def with_device_time(inherited: Mapping[str, str], how: str) -> dict[str, str]:
+    """The environment with what --device-time chose."""
+    return {**inherited} if how == DEVICE_TIMES[0] else {**inherited, DEVICE_TIME_VARIABLE: how}
 
 
 def traced_of(value: str | None) -> Traced | None:

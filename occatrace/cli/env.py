@@ -26,11 +26,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="recording mode")
     choice.add_trace(parser)
+    choice.add_device_time(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print `export` lines."""
-    environment = program_environment(os.environ, args.mode, Path("/nonexistent"), choice.traced_of(args.trace))
+    inherited = choice.with_device_time(os.environ, args.device_time)
+    environment = program_environment(inherited, args.mode, Path("/nonexistent"), choice.traced_of(args.trace))
     for name in sorted(environment):
         if environment[name] != os.environ.get(name):
             print(f"export {name}={shlex.quote(environment[name])};")

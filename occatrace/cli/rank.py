@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from occatrace import job
-from occatrace.cli import program
+from occatrace.cli import choice, program
 from occatrace.cli.dispatch import complain
 from occatrace.ranks import JOB_VARIABLE, Place
 from occatrace.run import again, near
@@ -102,7 +102,9 @@ def leave_untraced(path: Path, words: Sequence[str]) -> int:
 def _environment(args: argparse.Namespace, answer: dict[str, str]) -> dict[str, str]:
     from occatrace.session import program_environment
 
-    environment = program_environment(os.environ, args.mode, Path(answer["home"]), args.traced)
+    environment = program_environment(
+        choice.with_device_time(os.environ, args.device_time), args.mode, Path(answer["home"]), args.traced
+    )
     environment |= args.choosing.values
     if answer.get("switch"):
         environment[SWITCH_VARIABLE] = answer["switch"]

@@ -47,6 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "tally: exact counts and times, no single calls (for long production runs)",
     )
     choice.add_trace(record)
+    choice.add_device_time(record)
     record.add_argument(
         "-o",
         "--output",
@@ -181,7 +182,8 @@ class Recording:
         """Start, wait, analyse, report."""
         guard = program.SignalGuard.block()
         self._start_session()
-        environment = self.session.environment(os.environ) if self.session else dict(os.environ)
+        inherited = choice.with_device_time(os.environ, self.args.device_time)
+        environment = self.session.environment(inherited) if self.session else dict(os.environ)
         if self.session and self.session.switch:
             self.session.switch.start()
         try:

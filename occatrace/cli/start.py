@@ -38,6 +38,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="what is recorded")
     choice.add_trace(parser)
+    choice.add_device_time(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="folder of the run (default: occatrace-NAME-DATE-ID)"
     )
@@ -97,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
         made.path.joinpath(runs.FILE).unlink()
         made.path.rmdir()
         raise UsageError(f"no session: {answer.get('error', 'its process does not answer')}. Try `occa_prof doctor`")
-    environment = session.program_environment(os.environ, args.mode, Path(answer["home"]), args.traced)
+    inherited = choice.with_device_time(os.environ, args.device_time)
+    environment = session.program_environment(inherited, args.mode, Path(answer["home"]), args.traced)
     environment["OCCATRACE_SOCKET"] = answer["socket"]
     environment["OCCATRACE_RUN"] = run_id
     if answer.get("switch"):

@@ -117,6 +117,8 @@ const struct {
 // ---- for the tests themselves ----
 extern "C" __attribute__((visibility("default"))) long fake_cuda_live_events() { return fake::live_events; }
 extern "C" __attribute__((visibility("default"))) long fake_cuda_captured_events() { return fake::captured_events; }
+// For tests/fakes/cuda/cupti.cpp.
+extern "C" __attribute__((visibility("default"))) void fake_cuda_observe(const fake::Observer *observer) { fake::observer = observer; }
 
 // ---- the driver itself, devices ----
 API cuInit(unsigned flags) {

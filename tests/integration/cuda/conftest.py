@@ -106,7 +106,7 @@ def traced(driver: Path, tmp_path: Path) -> Run:
     """Runs a program under occa_prof with the fake driver on the library path."""
 
     def run(*command: str | Path, options: tuple[str, ...] = (), env: Mapping[str, str] | None = None) -> Traced:
-        changes = {"LD_LIBRARY_PATH": str(driver), **(env or {})}
+        changes = {"LD_LIBRARY_PATH": str(driver), "OCCATRACE_DEVICE_TIME": "events", **(env or {})}
         return runs.profiled(Traced, tmp_path / "run", command, "--force", *options, **changes)
 
     return run

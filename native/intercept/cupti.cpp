@@ -1,0 +1,426 @@
+// CUPTI's activity records: see cupti.h.
+#include "cupti.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "occatrace_core.h"
+
+namespace occatrace::cupti {
+
+namespace {
+
+using device::Times;
+
+// ---- facts of CUPTI's headers, the same in versions 11 to 13 ----
+
+using Result = int;
+constexpr Result kTaken = 39;  // CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+constexpr int kCustom = 3;     // CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0
+constexpr uint32_t kForced = 1;
+
+enum Kind : uint32_t {
+  kMemcpy = 1,
+  kMemset = 2,
+  kDriver = 5,
+  kConcurrentKernel = 10,
+  kMemcpyPeer = 22,
+  kExternal = 39,
+  kGraph = 51,
+};
+
+// Where a record has its times and its correlation: what every version of its structure begins with.
+struct Layout {
+  uint32_t kind;
+  uint16_t start, end, correlation;
+};
+constexpr Layout layouts[] = {
+    {kConcurrentKernel, 16, 24, 92},  // CUpti_ActivityKernel4 to 10
+    {kMemcpy, 16, 24, 44},            // CUpti_ActivityMemcpy3 to 7
+    {kMemcpyPeer, 16, 24, 60},        // CUpti_ActivityMemcpyPtoP2 to 4
+    {kMemset, 16, 24, 44},            // CUpti_ActivityMemset to 5
+    {kGraph, 8, 16, 4},               // CUpti_ActivityGraphTrace, 2
+};
+constexpr uint16_t kExternalKind = 4, kExternalId = 8, kExternalCorrelation = 16;
+
+// The driver's functions that give commands, both variants: only of their calls a record is wanted, because CUPTI tells the
+// external id before such a record. (CUPTI_DRIVER_TRACE_CBID_…)
+constexpr uint16_t commands[] = {216, 218, 220, 222, 224, 226, 249, 250, 251, 252, 253, 254, 276, 277, 278, 279,
+                                 280, 281, 282, 283, 284, 285, 286, 287, 288, 289, 290, 291, 292, 293, 305, 306,
+                                 307, 318, 319, 320, 321, 397, 398, 399, 400, 401, 402, 403, 404, 405, 406, 407,
+                                 408, 409, 410, 411, 412, 413, 414, 415, 416, 418, 419, 420, 421, 422, 423, 424,
+                                 425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 477, 478, 514, 515, 652, 653};
+
+struct Functions {
+  Result (*version)(uint32_t *);
+  Result (*subscribe)(void **, void (*)(void *, int, uint32_t, const void *), void *);
+  Result (*unsubscribe)(void *);
+  Result (*enable)(uint32_t);
+  Result (*disable)(uint32_t);
+  Result (*register_callbacks)(void (*)(uint8_t **, size_t *, size_t *), void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
+  Result (*next_record)(uint8_t *, size_t, void **);
+  Result (*dropped)(void *, uint32_t, size_t *);
+  Result (*flush_all)(uint32_t);
+  Result (*push)(int, uint64_t);
+  Result (*pop)(int, uint64_t *);
+  // Not in every version.
+  Result (*register_clock)(uint64_t (*)());
+  Result (*enable_driver_api)(uint32_t, uint8_t);
+  Result (*timestamp)(uint64_t *);
+};
+Functions cupti;
+
+template <class F>
+bool bind(void *library, const char *name, F *function) {
+  *function = reinterpret_cast<F>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+// ---- tickets ----
+
+// The commands of a queue, by number: one that later ones have overtaken for long gets no record any more.
+struct Lane {
+  std::atomic<uint64_t> next{0};
+  std::atomic<uint64_t> settled{0};
+};
+device::HandleMap &lanes() {
+  static auto *const all = new device::HandleMap;
+  return *all;
+}
+
+struct Ticket {
+  std::atomic<bool> done{false};
+  uint64_t start = 0, end = 0;
+  Lane *lane = nullptr;
+  uint64_t number = 0;
+  uint64_t overtaken = 0;  // when that was noticed
+};
+
+std::mutex tickets_mutex;
+std::vector<Ticket *> &free_tickets() {
+  static auto *const all = new std::vector<Ticket *>;
+  return *all;
+}
+
+constexpr uint64_t kGone = 300'000'000;
+std::atomic<uint64_t> missing{0};
+std::atomic<uint64_t> unmatched{0};
+std::atomic<bool> working{false};
+uint32_t api_version = 0;
+bool own_clock = false;  // CUPTI stamps by our clock
+
+// ---- records ----
+
+constexpr size_t kBuffer = 256 << 10;
+constexpr size_t kOrphans = 1 << 16;
+constexpr size_t kExpected = 1 << 20;
+
+std::mutex records_mutex;
+struct Span {
+  uint64_t start, end;
+};
+// Correlation → ticket, until the record with the times is there; and the other way round.
+std::unordered_map<uint32_t, Ticket *> &expected() {
+  static auto *const all = new std::unordered_map<uint32_t, Ticket *>;
+  return *all;
+}
+std::unordered_map<uint32_t, Span> &orphans() {
+  static auto *const all = new std::unordered_map<uint32_t, Span>;
+  return *all;
+}
+std::deque<uint32_t> &orphan_order() {
+  static auto *const all = new std::deque<uint32_t>;
+  return *all;
+}
+std::deque<uint32_t> &expected_order() {
+  static auto *const all = new std::deque<uint32_t>;
+  return *all;
+}
+std::vector<uint8_t *> &free_buffers() {
+  static auto *const all = new std::vector<uint8_t *>;
+  return *all;
+}
+
+template <class T>
+T field(const void *record, size_t at) {
+  T value;
+  std::memcpy(&value, static_cast<const char *>(record) + at, sizeof value);
+  return value;
+}
+
+void settle(Ticket *ticket, const Span &span) {
+  ticket->start = span.start;
+  ticket->end = span.end;
+  // One thread at a time settles, under the lock.
+  if (ticket->lane->settled.load(std::memory_order_relaxed) < ticket->number) ticket->lane->settled.store(ticket->number);
+  ticket->done.store(true, std::memory_order_release);
+}
+
+void take_external(const void *record) {
+  if (field<uint32_t>(record, kExternalKind) != kCustom) return;
+  auto *ticket = reinterpret_cast<Ticket *>(field<uint64_t>(record, kExternalId));
+  const auto correlation = field<uint32_t>(record, kExternalCorrelation);
+  if (ticket == nullptr) return;
+  const auto waiting = orphans().find(correlation);
+  if (waiting == orphans().end()) {
+    expected()[correlation] = ticket;
+    expected_order().push_back(correlation);
+    // Of calls that failed no work is told. Bounded.
+    while (expected_order().size() > kExpected) {
+      expected().erase(expected_order().front());
+      expected_order().pop_front();
+    }
+    return;
+  }
+  settle(ticket, waiting->second);
+  orphans().erase(waiting);
+}
+
+void take_work(const void *record, const Layout &layout) {
+  const Span span{field<uint64_t>(record, layout.start), field<uint64_t>(record, layout.end)};
+  const auto correlation = field<uint32_t>(record, layout.correlation);
+  const auto found = expected().find(correlation);
+  if (found != expected().end()) {
+    settle(found->second, span);
+    expected().erase(found);
+    return;
+  }
+  // What no call of ours launched: of libraries that reach the driver in another way. Bounded.
+  if (orphans().emplace(correlation, span).second) orphan_order().push_back(correlation);
+  while (orphan_order().size() > kOrphans) {
+    unmatched += orphans().erase(orphan_order().front());
+    orphan_order().pop_front();
+  }
+}
+
+void buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
+  *most = 0;
+  *size = kBuffer;
+  {
+    std::lock_guard<std::mutex> guard(records_mutex);
+    if (!free_buffers().empty()) {
+      *buffer = free_buffers().back();
+      free_buffers().pop_back();
+      return;
+    }
+  }
+  *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBuffer));
+  if (*buffer == nullptr) *size = 0;
+}
+
+void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t, size_t valid) {
+  std::lock_guard<std::mutex> guard(records_mutex);
+  void *record = nullptr;
+  while (valid != 0 && cupti.next_record(buffer, valid, &record) == 0) {
+    const auto kind = field<uint32_t>(record, 0);
+    if (kind == kExternal) take_external(record);
+    for (const Layout &layout : layouts) {
+      if (layout.kind == kind) take_work(record, layout);
+    }
+  }
+  free_buffers().push_back(buffer);
+  size_t dropped = 0;
+  if (cupti.dropped(context, stream, &dropped) == 0 && dropped != 0)
+    occatrace_say("CUPTI had no room for %zu records: as many pieces of device work have no times", dropped);
+}
+
+uint64_t our_clock() { return occatrace_now(); }
+
+void nobody(void *, int, uint32_t, const void *) {}
+
+// ---- start ----
+
+// The program's own, where it has one: then it is its tool's.
+const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so"};
+
+// Where CUPTI may be: as the loader finds it, or in a toolkit.
+std::vector<std::string> candidates() {
+  if (const char *given = std::getenv("OCCATRACE_CUPTI"); given != nullptr && *given != '\0') return {given};
+  std::vector<std::string> all(std::begin(names), std::end(names));
+  for (const char *variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    const char *folder = std::getenv(variable);
+    if (folder != nullptr && *folder != '\0') all.push_back(std::string(folder) + "/extras/CUPTI/lib64/libcupti.so");
+  }
+  all.push_back("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so");
+  return all;
+}
+
+bool is_loaded() {
+  for (const char *name : names) {
+    if (dlopen(name, RTLD_NOW | RTLD_NOLOAD) != nullptr) return true;
+  }
+  return false;
+}
+
+bool bind_all(void *library) {
+  bind(library, "cuptiActivityRegisterTimestampCallback", &cupti.register_clock);
+  bind(library, "cuptiActivityEnableDriverApi", &cupti.enable_driver_api);
+  return bind(library, "cuptiGetVersion", &cupti.version) && bind(library, "cuptiSubscribe", &cupti.subscribe) &&
+         bind(library, "cuptiUnsubscribe", &cupti.unsubscribe) && bind(library, "cuptiActivityEnable", &cupti.enable) &&
+         bind(library, "cuptiActivityDisable", &cupti.disable) &&
+         bind(library, "cuptiActivityRegisterCallbacks", &cupti.register_callbacks) &&
+         bind(library, "cuptiActivityGetNextRecord", &cupti.next_record) &&
+         bind(library, "cuptiActivityGetNumDroppedRecords", &cupti.dropped) &&
+         bind(library, "cuptiActivityFlushAll", &cupti.flush_all) && bind(library, "cuptiGetTimestamp", &cupti.timestamp) &&
+         bind(library, "cuptiActivityPushExternalCorrelationId", &cupti.push) &&
+         bind(library, "cuptiActivityPopExternalCorrelationId", &cupti.pop);
+}
+
+bool enable_all() {
+  for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kExternal}) {
+    if (cupti.enable(kind) != 0) return false;
+  }
+  // Where these are missing only such work has no times.
+  cupti.enable(kMemcpyPeer);
+  cupti.enable(kGraph);
+  bool some = cupti.enable_driver_api != nullptr;
+  if (some) {
+    some = false;
+    for (const uint16_t command : commands) some |= cupti.enable_driver_api(command, 1) == 0;
+  }
+  return some || cupti.enable(kDriver) == 0;
+}
+
+void disable_all() {
+  for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kExternal, kMemcpyPeer, kGraph, kDriver}) cupti.disable(kind);
+}
+
+int32_t poll(void *handle, Times *times) {
+  auto *ticket = static_cast<Ticket *>(handle);
+  *times = {};
+  if (ticket->done.load(std::memory_order_acquire)) {
+    times->start = ticket->start;
+    times->end = ticket->end;
+    return 0;
+  }
+  if (ticket->lane->settled.load(std::memory_order_relaxed) <= ticket->number) return device::kWorking;
+  const uint64_t now = occatrace_now();
+  if (ticket->overtaken == 0) ticket->overtaken = now;
+  if (now - ticket->overtaken < kGone) return device::kWorking;
+  ++missing;
+  return 0;  // complete, without stamps
+}
+
+void release(void *handle) {
+  auto *ticket = static_cast<Ticket *>(handle);
+  // One that never got its record may still get it: it is left alone.
+  if (!ticket->done.load(std::memory_order_acquire)) return;
+  std::lock_guard<std::mutex> guard(tickets_mutex);
+  free_tickets().push_back(ticket);
+}
+
+}  // namespace
+
+const device::Vendor vendor{poll, release, flush};
+
+bool on() { return working.load(std::memory_order_acquire); }
+
+uint32_t version() { return api_version; }
+
+bool start(const char **why) {
+  if (is_loaded()) {
+    *why = "the program has loaded CUPTI itself";
+    return false;
+  }
+  *why = "libcupti was not found";
+  bool ours = false;
+  for (const std::string &path : candidates()) {
+    void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    *why = "this libcupti lacks functions";
+    if (!bind_all(library)) continue;
+    // Held only for a moment, to know whether another tool has it: a program's own profiler may still come.
+    void *subscriber = nullptr;
+    const Result taken = cupti.subscribe(&subscriber, nobody, nullptr);
+    if (taken == 0) {
+      cupti.unsubscribe(subscriber);
+      ours = true;
+      break;
+    }
+    // One of another version than the driver's refuses; there may be one that fits.
+    *why = taken == kTaken ? "another tool has CUPTI" : "CUPTI refuses (is it of the driver's version?)";
+    if (taken == kTaken) break;
+  }
+  if (!ours) return false;
+  own_clock = cupti.register_clock != nullptr && cupti.register_clock(our_clock) == 0;
+  if (cupti.register_callbacks(buffer_wanted, buffer_full) != 0 || !enable_all()) {
+    disable_all();
+    *why = "CUPTI refuses to record";
+    return false;
+  }
+  cupti.version(&api_version);
+  working.store(true, std::memory_order_release);
+  return true;
+}
+
+uint64_t stamp() {
+  uint64_t now = 0;
+  return own_clock || cupti.timestamp(&now) != 0 ? occatrace_now() : now;
+}
+
+void *take(const device::Queue *queue) {
+  auto *lane = reinterpret_cast<Lane *>(lanes().get(queue));
+  if (lane == nullptr) {
+    std::lock_guard<std::mutex> guard(tickets_mutex);
+    lane = reinterpret_cast<Lane *>(lanes().get(queue));
+    if (lane == nullptr) lanes().set(queue, reinterpret_cast<uint64_t>(lane = new Lane));
+  }
+  Ticket *ticket = nullptr;
+  {
+    std::lock_guard<std::mutex> guard(tickets_mutex);
+    if (!free_tickets().empty()) {
+      ticket = free_tickets().back();
+      free_tickets().pop_back();
+    }
+  }
+  if (ticket == nullptr) ticket = new Ticket;
+  ticket->done.store(false, std::memory_order_relaxed);
+  ticket->lane = lane;
+  ticket->number = ++lane->next;
+  ticket->overtaken = 0;
+  if (cupti.push(kCustom, reinterpret_cast<uint64_t>(ticket)) == 0) return ticket;
+  std::lock_guard<std::mutex> guard(tickets_mutex);
+  free_tickets().push_back(ticket);
+  return nullptr;
+}
+
+void given() {
+  uint64_t last = 0;
+  cupti.pop(kCustom, &last);
+}
+
+void drop(void *ticket) {
+  std::lock_guard<std::mutex> guard(tickets_mutex);
+  free_tickets().push_back(static_cast<Ticket *>(ticket));
+}
+
+void flush(bool all) {
+  if (!on()) return;
+  cupti.flush_all(all ? kForced : 0);
+  if (!all) return;
+  std::lock_guard<std::mutex> guard(records_mutex);
+  if (const uint64_t others = unmatched.exchange(0) + orphans().size())
+    occatrace_say("CUPTI tells of %llu pieces of device work that no traced call launched", static_cast<unsigned long long>(others));
+  if (const uint64_t none = missing.exchange(0))
+    occatrace_say("CUPTI did not tell when device work ran: of %llu pieces", static_cast<unsigned long long>(none));
+  orphans().clear();
+  orphan_order().clear();
+}
+
+void after_fork_child() {
+  working.store(false);
+  new (&tickets_mutex) std::mutex;
+  new (&records_mutex) std::mutex;
+  lanes().unlock_after_fork();
+}
+
+}  // namespace occatrace::cupti

@@ -1,0 +1,106 @@
+"""Device times by CUPTI's activity records, on a stand-in for CUPTI that the driver for tests drives; and --device-time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cuda.conftest import ROOT, Traced, compiled
+
+Run = Callable[..., Traced]
+MS = 1_000_000
+WORK = "SELECT kind, name, count(*), coalesce(sum(bytes), 0)::INTEGER FROM activities GROUP BY ALL ORDER BY ALL"
+PLATFORM = "SELECT DISTINCT platform FROM devices"
+
+
+@pytest.fixture(scope="module")
+def cupti(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of the stand-in."""
+    folder = tmp_path_factory.mktemp("cupti")
+    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcupti.so.12", "-lpthread", "-ldl"]
+    compiled(ROOT / "tests/fakes/cuda/cupti.cpp", folder / "libcupti.so.12", options)
+    return str(folder)
+
+
+@pytest.fixture
+def timed(traced: Run, cupti: str) -> Run:
+    """Runs a program with this CUPTI. `as_`: how CUPTI behaves."""
+
+    def run(*command: str | Path, as_: str = "", options: tuple[str, ...] = ()) -> Traced:
+        env = {"OCCATRACE_CUPTI": f"{cupti}/libcupti.so.12", "OCCATRACE_DEVICE_TIME": "", "FAKE_CUPTI": as_}
+        return traced(*command, options=options, env=env)
+
+    return run
+
+
+@pytest.mark.parametrize("as_", ["", "old"])
+def test_a_series_of_kernels_lies_end_to_end(timed: Run, by_name: Path, as_: str) -> None:
+    run = timed(by_name, "series", "300", as_=as_)
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+    assert run.sql(PLATFORM) == [("CUDA, device times by CUPTI 28",)]
+    rows = run.sql(
+        "SELECT a.start_ns, a.end_ns, gx, lx, queued_ns, c.function FROM activities a"
+        " LEFT JOIN calls c ON c.thread = a.thread AND c.seq = a.seq WHERE kind = 'kernel' AND name = 'tick' ORDER BY 1"
+    )
+    assert len(rows) == 300
+    assert all(end - start >= MS for start, end, *_ in rows)
+    assert all(row[2:4] == (256, 64) and row[5] == "cuLaunchKernel" for row in rows)
+    assert all(later[0] >= earlier[1] for earlier, later in zip(rows, rows[1:], strict=False))
+    assert all(row[0] >= row[4] for row in rows)
+
+
+def test_the_same_work_as_by_events(timed: Run, linked: Path) -> None:
+    for case in ("copies", "graphs", "threads", "devices"):
+        found = []
+        for how in ("cupti", "events"):
+            run = timed(linked, case, options=("--device-time", how))
+            assert run.status == 0, run.stderr
+            assert "timed by events" not in run.stderr
+            found.append(run.sql(WORK))
+        assert found[0] == found[1]
+    # None of our events is in the program's streams.
+    assert timed(linked, "many", "500").stdout.splitlines()[0] == "0 0"
+
+
+def test_many_and_none_is_lost(timed: Run, linked: Path) -> None:
+    run = timed(linked, "many", "20000")
+    assert run.sql("SELECT count(*) FROM activities WHERE name = 'empty'") == [(40000,)]
+    assert run.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+def test_records_that_never_come(timed: Run, linked: Path) -> None:
+    """The tenth and the twentieth: the one is known to be done, but not when; of the other nothing is told any more."""
+    run = timed(linked, "series", "20", as_="losing")
+    assert run.status == 0
+    assert run.sql("SELECT sum(calls)::INTEGER FROM call_stats WHERE function = 'cuLaunchKernel'") == [(20,)]
+    assert run.sql("SELECT count(*) FROM activities WHERE name = 'tick' AND end_ns - start_ns >= 1000000") == [(18,)]
+    assert "CUPTI did not tell when device work ran: of 1 pieces" in run.stderr
+
+
+def test_taken_or_missing(timed: Run, traced: Run, linked: Path) -> None:
+    told = "occatrace: device work is timed by events: "
+    run = timed(linked, "series", "20", as_="taken", options=("--device-time", "cupti"))
+    assert f"{told}another tool has CUPTI\n" in run.stderr
+    assert run.sql(PLATFORM) == [("CUDA",)]
+    assert run.sql(WORK) == [("kernel", "tick", 20, 0)]
+    run = timed(linked, "series", "20", as_="taken")
+    assert told not in run.stderr
+    assert run.sql(WORK) == [("kernel", "tick", 20, 0)]
+    run = traced(linked, "series", "20", options=("--device-time", "cupti"), env={"OCCATRACE_CUPTI": "/nowhere"})
+    assert f"{told}libcupti was not found\n" in run.stderr
+
+
+def test_off(timed: Run, linked: Path) -> None:
+    run = timed(linked, "many", "500", options=("--device-time", "off"))
+    assert run.stdout.splitlines()[0] == "0 0"
+    assert run.sql("SELECT sum(calls)::INTEGER FROM call_stats WHERE function = 'cuLaunchKernel'") == [(1000,)]
+    assert run.sql("SELECT count(*) FROM activities") == [(0,)]
+
+
+def test_a_crash_amid_work_leaves_what_had_finished(timed: Run, linked: Path) -> None:
+    run = timed(linked, "crash")
+    assert run.status == 134
+    ((count,),) = run.sql("SELECT count(*) FROM activities WHERE name = 'tick'")
+    assert 5 <= count < 1005
