@@ -195,9 +195,15 @@ static PyObject *eval_Code(PyObject *code, PyObject *globals, PyObject *locals) 
   CROSS(NULL, "PyEval_EvalCode", REAL(PyEval_EvalCode, three)(code, globals, locals))
 }
 static PyObject *import_ImportModule(const char *name) {
-  CROSS(NULL, "PyImport_ImportModule", REAL(PyImport_ImportModule, PyObject * (*)(const char *))(name))
+  char text[256];
+  snprintf(text, sizeof text, "import %.240s", name);
+  CROSS(NULL, text, REAL(PyImport_ImportModule, PyObject * (*)(const char *))(name))
 }
-static PyObject *import_Import(PyObject *name) { CROSS(NULL, "PyImport_Import", REAL(PyImport_Import, one)(name)) }
+static PyObject *import_Import(PyObject *name) {
+  char text[256];
+  snprintf(text, sizeof text, "import %.240s", method_name(name));
+  CROSS(NULL, text, REAL(PyImport_Import, one)(name))
+}
 
 /* ---- start and end ---- */
 

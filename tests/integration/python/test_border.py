@@ -81,7 +81,7 @@ def test_every_way_to_call(embed: Callable[..., Path], profile: Profile) -> None
         counts[row["name"]] = counts.get(row["name"], 0) + 1
     assert counts == {
         "PyRun_SimpleString": 1,
-        "PyImport_ImportModule": 1,
+        "import mine": 1,
         "mine.total": 4,
         "module.total": 1 + 4 * 10,
         "module.Thing": 1,
