@@ -53,7 +53,7 @@ def _insert(model: Model) -> str:
             SELECT l.* EXCLUDE (place), h.handle AS place FROM look{n} l
             ASOF JOIN handles h ON h.process = l.process AND h.handle <= l.place
         ),
-        tried{n} AS (
+        tried{n} AS MATERIALIZED (
             SELECT b.*, CASE WHEN m.end_ns > b.moment AND b.address < m.handle + m.bytes THEN m.kind END AS kind FROM below{n} b
             ASOF LEFT JOIN memory m ON m.process = b.process AND m.handle = b.place AND m.start_ns <= b.moment
         ),
@@ -69,19 +69,21 @@ def _insert(model: Model) -> str:
 
     return f"""
         UPDATE activities SET source = told.source, target = told.target FROM (
-        WITH copies AS (
+        WITH copies AS MATERIALIZED (
             SELECT s.process, r.slot + 1 AS thread, r.* EXCLUDE (slot) FROM raw_copy_sides r JOIN slots s USING (slot)
         ),
-        memory AS (
+        memory AS MATERIALIZED (
             SELECT process, handle, bytes, start_ns, coalesce(end_ns, 18446744073709551615) AS end_ns, kind FROM allocations
             WHERE kind IN ({", ".join(map(sql_text, _KINDS))}) AND api != 'occa' AND bytes > 0
         ),
-        handles AS (SELECT DISTINCT process, handle FROM memory),
-        look1 AS (
-            SELECT DISTINCT process, source AS address, source AS place, moment FROM copies WHERE source_is = 0 AND source != 0
-            UNION SELECT DISTINCT process, target, target, moment FROM copies WHERE target_is = 0 AND target != 0
+        handles AS MATERIALIZED (SELECT DISTINCT process, handle FROM memory),
+        bounds AS (SELECT min(handle) AS low, max(handle + bytes) AS high FROM memory),
+        look1 AS MATERIALIZED (
+            SELECT process, source AS address, source AS place, moment FROM copies, bounds
+            WHERE source_is = 0 AND source >= low AND source < high
+            UNION SELECT process, target, target, moment FROM copies, bounds WHERE target_is = 0 AND target >= low AND target < high
         ),{rounds}
-        found AS ({found})
+        found AS MATERIALIZED ({found})
         SELECT a.rowid AS row, {side("source", "f", "'HtoD', 'HtoH'")} AS source, {side("target", "t", "'DtoH', 'HtoH'")} AS target
         FROM copies c JOIN activities a ON a.thread = c.thread AND a.seq = c.seq
         LEFT JOIN found f ON f.process = c.process AND f.address = c.source AND f.moment = c.moment AND c.source_is = 0
