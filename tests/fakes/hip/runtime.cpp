@@ -205,6 +205,11 @@ HIP(hipDeviceSynchronize, (), NEED_DEVICE; fake::finish(here); return here->erro
 HIP(hipDeviceReset, (), NEED_DEVICE; fake::finish(here); return 0)
 HIP(hipDeviceCanAccessPeer, (int *can, int, int), *can = 1; return 0)
 HIP(hipDeviceEnablePeerAccess, (int, unsigned), return 0)
+// A context is its device's; making one makes the device the thread's.
+HIP(hipCtxCreate, (hipCtx_t * context, unsigned, hipDevice_t ordinal), current_device = ordinal; *context = reinterpret_cast<hipCtx_t>(device(ordinal)); return 0)
+HIP(hipCtxSetCurrent, (hipCtx_t context), current_device = reinterpret_cast<Device *>(context)->device; return 0)
+HIP(hipCtxDestroy, (hipCtx_t context), fake::finish(reinterpret_cast<Device *>(context)); return 0)
+HIP(hipCtxEnablePeerAccess, (hipCtx_t, unsigned), return 0)
 HIP(hipMemGetInfo, (size_t * free, size_t *total), *total = memory.size(); *free = *total - memory.used(); return 0)
 EXPORT int hipGetStreamDeviceId(hipStream_t stream) {
   return reinterpret_cast<uintptr_t>(stream) <= 2 ? current_device : stream->context->device;
@@ -220,6 +225,15 @@ HIP(hipModuleLoadData, (hipModule_t * module, const void *image), {
   *module = made.release();
   return 0;
 })
+HIP(hipModuleLoad, (hipModule_t * module, const char *path), {
+  std::string text;
+  FILE *file = fopen(path, "r");
+  if (file == nullptr) return hipErrorFileNotFound;
+  for (int c; (c = fgetc(file)) != EOF;) text += static_cast<char>(c);
+  fclose(file);
+  return hipModuleLoadData(module, text.c_str());
+})
+HIP(hipFuncGetAttribute, (int *value, hipFunction_attribute, hipFunction_t), *value = 1024; return 0)
 HIP(hipModuleUnload, (hipModule_t module), delete module; return 0)
 HIP(hipModuleGetFunction, (hipFunction_t * function, hipModule_t module, const char *name), {
   const auto found = module->functions.find(name);
