@@ -1,0 +1,77 @@
+"""What CUDA calls cost on the driver for tests: native and traced in turn, the differences beside their budgets.
+
+`getter` is a cheap call with three arguments, tallied in mode default; `launch` has its share of a synchronization. By
+`events` the driver for tests itself has three commands to queue in place of one, each through a lock and an allocation, which
+is most of what that row shows; `off` is the call alone, `cupti` the call and its ticket (and the stand-in's record).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FAKES = HERE.parent / "fakes" / "cuda"
+ROUNDS = 3
+WAYS = {
+    "tally": ("-m", "tally"),
+    "off": ("--device-time", "off"),
+    "events": ("--device-time", "events"),
+    "cupti": ("--device-time", "cupti"),
+}
+BUDGETS = {("tally", "getter"): 20, ("tally", "launch"): 20, ("off", "launch"): 150, ("events", "launch"): 400}
+
+
+def headers() -> Path:
+    """The folder of cuda.h."""
+    found = importlib.util.find_spec("nvidia")
+    folders = [Path(p) / "cu13" / "include" for p in (found.submodule_search_locations or ())] if found else []
+    return next(f for f in [*folders, Path("/usr/local/cuda/include")] if (f / "cuda.h").exists())
+
+
+def compiled(source: Path, output: Path, *options: str) -> None:
+    """A library or program of the fakes."""
+    subprocess.run(["g++", "-std=c++17", "-O2", f"-I{headers()}", source, "-o", output, *options], check=True)
+
+
+def measure(command: list[str], folder: Path) -> dict[str, float]:
+    """Smallest ns per call of each kind of call."""
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "OCCATRACE_CUPTI": str(folder / "libcupti.so.12")}
+    out = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+    return {line.split()[0]: float(line.split()[1]) for line in out.splitlines()}
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shared = ("-shared", "-fPIC", "-fvisibility=hidden", "-lpthread", "-ldl")
+        compiled(FAKES / "driver.cpp", folder / "libcuda.so.1", *shared, "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1")
+        compiled(FAKES / "cupti.cpp", folder / "libcupti.so.12", *shared, "-Wl,-soname,libcupti.so.12")
+        program = folder / "calls"
+        compiled(HERE / "programs" / "cuda_calls.cpp", program, str(folder / "libcuda.so.1"))
+        found: dict[str, list[dict[str, float]]] = {}
+        for turn in range(ROUNDS):
+            found.setdefault("native", []).append(measure([str(program)], folder))
+            for way, options in WAYS.items():
+                run = folder / f"{way}{turn}"
+                traced = [sys.executable, "-m", "occatrace.cli", "-q", *options, "-o", str(run), str(program)]
+                found.setdefault(way, []).append(measure(traced, folder))
+        print(f"{'way':<10}{'call':<10}{'native ns':>12}{'traced ns':>12}{'difference':>12}{'ratio':>8}{'budget':>10}")
+        for way in WAYS:
+            for call in ("getter", "launch"):
+                native = statistics.median(turn[call] for turn in found["native"])
+                traced_ns = statistics.median(turn[call] for turn in found[way])
+                budget = BUDGETS.get((way, call))
+                print(
+                    f"{way:<10}{call:<10}{native:>12.1f}{traced_ns:>12.1f}{traced_ns - native:>+12.1f}"
+                    f"{traced_ns / native:>8.2f}{f'+{budget}' if budget else '':>10}"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Known answers on a real CUDA device; skipped as a whole where there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cuda.conftest import ROOT, Traced, compiled
+from tests.support import runs
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program; without a device nothing here can run."""
+    program = tmp_path_factory.mktemp("gpu") / "known"
+    compiled(ROOT / "tests/programs/cuda/known.cpp", program, ["-ldl"])
+    if subprocess.run([program, "probe"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no CUDA device here")
+    return program
+
+
+@pytest.fixture(params=["cupti", "events"])
+def how(request: pytest.FixtureRequest) -> str:
+    """By what device work is timed."""
+    result: str = request.param
+    return result
+
+
+def profiled(folder: Path, how: str, *command: object) -> Traced:
+    """The program under occa_prof."""
+    return runs.profiled(Traced, folder / "run", [str(word) for word in command], "--device-time", how)
+
+
+def test_durations_are_those_of_the_programs_own_events(known: Path, tmp_path: Path, how: str) -> None:
+    run = profiled(tmp_path, how, known, "series", 200, 1_000_000)
+    assert run.status == 0, run.stdout
+    # The program's events are recorded around each kernel: what lies between them is more, by little.
+    own = [int(line) for line in run.stdout.split()]
+    ours = [end - start for start, end in run.sql(
+        "SELECT start_ns, end_ns FROM activities WHERE kind = 'kernel' AND name = 'spin' ORDER BY start_ns"
+    )][1:]  # fmt: skip
+    assert len(ours) == len(own) == 200
+    assert min(ours) >= 990_000
+    middle = sorted(abs(a - b) for a, b in zip(ours, own, strict=True))[100]
+    assert middle <= max(1_000, 0.02 * 1_000_000)
+
+
+def test_no_kernel_is_missing(known: Path, tmp_path: Path, how: str) -> None:
+    run = profiled(tmp_path, how, known, "many", 100_000)
+    assert run.sql("SELECT count(*) FROM activities WHERE name = 'empty'") == [(100_000,)]
+    assert run.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+def test_what_a_launch_costs(known: Path, tmp_path: Path, how: str) -> None:
+    """Told, not judged: `-s` shows it."""
+    native = subprocess.run([known, "many", "100000"], capture_output=True, text=True, check=True, env=dict(os.environ))
+    run = profiled(tmp_path, how, known, "many", 100_000)
+    print(f"\nns per launch, {how}: {native.stdout.strip()} untraced, {run.stdout.strip()} traced")
+    assert run.status == 0
