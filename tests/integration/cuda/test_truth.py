@@ -195,6 +195,16 @@ def test_work_pending_when_a_context_goes_is_kept(traced: Run, cases: Path) -> N
     ) == [("Fake GPU 0", 1), ("Fake GPU 1", 2)]
 
 
+def test_contexts_of_one_device_have_queues_of_their_own(traced: Run, linked: Path) -> None:
+    run = traced(linked, "contexts")
+    assert run.status == 0, run.stdout + run.stderr
+    assert run.sql(
+        "SELECT count(*), count(DISTINCT device), min(status) FROM activities WHERE kind = 'kernel' GROUP BY queue ORDER BY 1"
+    ) == [(3, 1, 0), (4, 1, 0), (5, 1, 0)]
+    # What was pending when a context went has its time.
+    assert run.sql("SELECT count(*) FROM activities WHERE end_ns - start_ns < 1000000") == [(0,)]
+
+
 def test_a_crash_amid_work_leaves_what_had_finished(traced: Run, linked: Path) -> None:
     run = traced(linked, "crash")
     assert run.status == 134

@@ -274,6 +274,23 @@ static void devices() {
   }
 }
 
+// Two contexts of one device, each with its own legacy default stream, destroyed while work is pending; then a third.
+static void contexts() {
+  begin();
+  for (const int count : {3, 4, 5}) {
+    CUcontext context;
+    CUdevice device;
+    OK(CU(cuDeviceGet)(&device, 0));
+    OK(CU(cuCtxCreate)(&context, nullptr, 0, device));
+    CUmodule module;
+    CUfunction f;
+    OK(CU(cuModuleLoadData)(&module, image));
+    OK(CU(cuModuleGetFunction)(&f, module, "tick"));
+    for (int i = 0; i < count; ++i) launch(f, nullptr);
+    OK(CU(cuCtxDestroy)(context));
+  }
+}
+
 static void crash() {
   begin();
   const CUstream s = stream();
@@ -296,6 +313,7 @@ int main(int argc, char **argv) {
   else if (name == "many") many(count);
   else if (name == "threads") threads();
   else if (name == "devices") devices();
+  else if (name == "contexts") contexts();
   else if (name == "crash") crash();
   else return 2;
   puts("done");
