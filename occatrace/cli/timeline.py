@@ -123,9 +123,9 @@ def run(args: argparse.Namespace) -> int:
     for path in earlier:
         if path not in written.files:
             path.unlink(missing_ok=True)
-    if not written.slices and not written.counter_values:
+    if not written.slices:
         why = "nothing was recorded" if options == Options() else "nothing is left after these filters"
-        complain(f"{why}: the timeline is empty")
+        complain(f"{why}: the timeline {'has only counters' if written.counter_values else 'is empty'}")
     if written.ranks_missing:
         missing = ", ".join(map(str, written.ranks_missing))
         complain(f"--ranks: rank {missing} is not in this run; there are {written.ranks or 'none'}")

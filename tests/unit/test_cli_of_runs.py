@@ -166,3 +166,5 @@ def test_progress_of_a_timeline(run: Path, tmp_path: Path, capsys: pytest.Captur
     assert rest.startswith(str(file)[:60]) and file.stat().st_size > 0
     out, err = say(capsys, "timeline", run, "-o", file, "--force")
     assert out.startswith(str(file)) and err == ""
+    _, err = say(capsys, "timeline", run, "-o", file, "--force", "--filter-name", "no such name")
+    assert err == "occa_prof: nothing is left after these filters: the timeline has only counters\n"
