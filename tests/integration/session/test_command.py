@@ -284,7 +284,7 @@ def test_all_killed_at_once(user: Person, folder: Path, probe: Path, later: str)
         for pid in (running.pid, *processes_of(run["id"])):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, sent)
-    running.communicate(timeout=30)
+    running.communicate(timeout=300)
     assert left_of(run["id"]), "the buffers, and the folder of the sockets"
     if later == "run":
         for path in Path("/tmp").glob(f"occatrace-*-{run['id']}-*"):
