@@ -116,7 +116,7 @@ class EventPairs {
   // Before a command: the first event. Hooks keep the pair in `call.own`, and the begin in `call.host`.
   template <class Call>
   static void begin(Call &call, Stream stream) {
-    if (!wanted || !occatrace_capturing() || captured(stream)) return;
+    if (!wanted || !call.work || captured(stream)) return;
     Context *context = of(Api::scope_of(stream));
     if (context == nullptr) return;
     Pair *pair = take(*context);

@@ -233,6 +233,11 @@ int occatrace_choose_kernel(uint32_t name) {
   return 0;
 }
 
+void occatrace_exclude_kernel(uint32_t name) {
+  struct kernel *k = kernel_of(name);
+  if (k != NULL) __atomic_add_fetch(&k->excluded, 1, __ATOMIC_RELAXED);
+}
+
 int occatrace_only_tagged(void) { return choice.only_tagged; }
 int occatrace_label_wanted(const char *label) { return choice.labels == NULL || (label != NULL && fits(choice.labels, label)); }
 

@@ -114,6 +114,15 @@ static void apply_switch(void) {
   __atomic_store_n(&occatrace_own_switch, state == READY && own_on() ? occatrace_own_mask() : 0, __ATOMIC_RELEASE);
 }
 
+void occatrace_start_choosing(void) {
+  pthread_mutex_lock(&start_lock);
+  if (!occatrace_choosing) {
+    occatrace_choosing = 1;
+    apply_switch();
+  }
+  pthread_mutex_unlock(&start_lock);
+}
+
 /* 0: off, 1: on, 2: off from the begin. */
 static void write_capture(struct occatrace_thread *self, int state_now) {
   const struct occatrace_process_capture r = {self->tid, self->next_seq++, occatrace_pid, (uint8_t)state_now};

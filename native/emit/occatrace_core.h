@@ -109,6 +109,10 @@ extern OCCATRACE_EXPORT const char *occatrace_captured_name;
 enum occatrace_reason { OCCATRACE_BY_KERNEL, OCCATRACE_BY_FUNCTION, OCCATRACE_BY_THREAD, OCCATRACE_BY_TAG, OCCATRACE_BY_QUEUE, OCCATRACE_REASONS };
 /* Whether a launch of the kernel with this (interned) name is wanted; the launch counts as one of its iterations. */
 OCCATRACE_EXPORT int occatrace_choose_kernel(uint32_t name);
+/* One that is not wanted, whatever its name. */
+OCCATRACE_EXPORT void occatrace_exclude_kernel(uint32_t name);
+/* From now on there is a choice: the program has made one. */
+OCCATRACE_EXPORT void occatrace_start_choosing(void);
 /* Whether work in a queue is. */
 OCCATRACE_EXPORT int occatrace_choose_queue(uint32_t device, const char *device_name, uint32_t queue);
 /* Only what is tagged is wanted; and whether this label is among the wanted ones (NULL: tagged without one). */

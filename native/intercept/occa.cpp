@@ -64,6 +64,7 @@ struct {
   Text kernel_name, kernel_source, kernel_binary, kernel_mode, memory_mode, device_mode;
   const void *(*current_device)();
   bool (*json_bool)(const void *json, const char *key, const bool &otherwise);
+  std::string (*json_text)(const void *json, const char *key, const std::string &otherwise);
   uint64_t (*memory_size)(const Probe *);
 } ask;
 
@@ -164,6 +165,56 @@ uint32_t current_error() noexcept {
   }
 }
 
+// ---- tags: what programs say of their objects in the properties "occatrace" ----
+
+struct Tag {
+  bool given = false;   // anything at all
+  bool wanted = false;  // trace: true, or a label among the wanted ones
+  bool refused = false; // trace: false
+  std::string label;
+};
+
+struct Tags {
+  std::shared_mutex lock;
+  std::unordered_map<const void *, Tag> objects; // of the modes: kernels, memory, devices
+  std::atomic<bool> any{false};
+};
+Tags &tags = *new Tags;
+
+Tag tag_in(const void *properties) {
+  Tag tag;
+  if (!properties || !ask.json_bool || !ask.json_text) return tag;
+  const bool trace = ask.json_bool(properties, "occatrace/trace", false);
+  tag.refused = !trace && !ask.json_bool(properties, "occatrace/trace", true);
+  tag.label = ask.json_text(properties, "occatrace/label", std::string());
+  tag.given = trace || tag.refused || !tag.label.empty();
+  tag.wanted = tag.given && !tag.refused && occatrace_label_wanted(tag.label.empty() ? nullptr : tag.label.c_str());
+  return tag;
+}
+
+Tag tag_of(const void *object) {
+  if (!object || !tags.any.load(std::memory_order_relaxed)) return {};
+  const std::shared_lock<std::shared_mutex> guard(tags.lock);
+  const auto found = tags.objects.find(object);
+  return found == tags.objects.end() ? Tag() : found->second;
+}
+
+void remember_tag(const void *object, const Tag &tag) {
+  if (!object || (!tag.given && !tags.any.load(std::memory_order_relaxed))) return;
+  const std::unique_lock<std::shared_mutex> guard(tags.lock);
+  tags.objects.erase(object); // of an earlier object at this address
+  if (!tag.given) return;
+  tags.objects.emplace(object, tag);
+  tags.any.store(true);
+  if (tag.refused) occatrace_start_choosing();
+}
+
+// Of an object's own properties, or of what it is made on.
+Tag tag_in(const void *properties, const void *of) {
+  const Tag own = tag_in(properties);
+  return own.given ? own : tag_of(of);
+}
+
 // ---- kernels as their authors named them ----
 
 struct Kernels {
@@ -250,14 +301,14 @@ void check_layout(const void *kernel) {
 }
 
 // Announces the kernel and remembers its object. `source` is the name id of the file, `text` what to look for the line in.
-uint32_t remember_kernel(State *state, const void *kernel, const std::string &name, uint32_t source, const std::string &text) {
+uint32_t remember_kernel(State *state, const void *kernel, const std::string &name, const std::string &label, uint32_t source, const std::string &text) {
   check_layout(kernel);
-  const std::array<uint32_t, 5> record{intern(name), mode_of(state, ask.kernel_mode, kernel), source, line_of(text, name),
+  const std::array<uint32_t, 5> record{intern(label.empty() ? name : label), mode_of(state, ask.kernel_mode, kernel), source, line_of(text, name),
                                        intern(ask_kernel(ask.kernel_binary, kernel))};
   const std::unique_lock<std::shared_mutex> guard(kernels.lock);
   uint32_t &id = kernels.records[record];
   if (id == 0) id = occatrace_kernel(record[0], record[1], record[2], record[3], record[4]);
-  kernels.names[id] = record[0];
+  kernels.names[id] = intern(name);
   uint32_t &known = kernels.ids[kernel];
   if (known != 0 && known != id) kernels.generation.fetch_add(1, std::memory_order_release);
   known = id;
@@ -267,7 +318,7 @@ uint32_t remember_kernel(State *state, const void *kernel, const std::string &na
 // An object whose building was not seen: inlined into something else, or from before the tracer looked.
 uint32_t remember_unknown_kernel(State *state, const void *kernel) {
   const std::string name = ask_kernel(ask.kernel_name, kernel), source = ask_kernel(ask.kernel_source, kernel);
-  return remember_kernel(state, kernel, name, intern(absolute(source)), read_file(source));
+  return remember_kernel(state, kernel, name, tag_of(kernel).label, intern(absolute(source)), read_file(source));
 }
 
 uint32_t known_kernel(const void *kernel) {
@@ -321,6 +372,8 @@ struct Function {
   // Whether the work of a call is among what the person chose, and what it is left out for; asked only where there is a choice.
   static constexpr occatrace_reason reason = OCCATRACE_BY_TAG;
   template <class... A> static bool chosen(State *, const A &...) { return true; }
+  // Whether it is of a tagged object; asked only where nothing else is wanted.
+  template <class... A> static bool tagged(const A &...) { return false; }
   template <class... A> static void nested(State *, const A &...) {}
 };
 
@@ -380,9 +433,33 @@ template <class P> struct Call : Frame {
 };
 
 // What is not chosen is silent, with all that it calls.
-template <class P, class... A> bool wanted(occatrace_thread *self, State *state, const A &...args) {
-  return !occatrace_choosing || self->silent || !occatrace_running() || P::chosen(state, args...);
+enum class Voice { Same, Silent, Heard };
+template <class Chosen, class Tagged> Voice voice_of(occatrace_thread *self, Chosen chosen, Tagged tagged) {
+  if (!occatrace_choosing || !occatrace_running()) return Voice::Same;
+  if (!self->silent) return chosen() ? Voice::Same : Voice::Silent;
+  // With --only-tagged a thread is silent but for what is tagged.
+  const bool by_tag = self->silent == 1 && self->silent_for == OCCATRACE_BY_TAG;
+  return by_tag && tagged() && chosen() ? Voice::Heard : Voice::Same;
 }
+template <class P, class... A> Voice voice(occatrace_thread *self, State *state, const A &...args) {
+  return voice_of(self, [&] { return P::chosen(state, args...); }, [&] { return P::tagged(args...); });
+}
+
+class Voiced {
+ public:
+  Voiced(occatrace_thread *self, Voice voice, occatrace_reason reason) : silence_(self, voice != Voice::Silent, reason), self_(voice == Voice::Heard ? self : nullptr) {
+    if (self_) self_->silent = 0;
+  }
+  ~Voiced() {
+    if (self_) self_->silent = 1;
+  }
+  Voiced(const Voiced &) = delete;
+  Voiced &operator=(const Voiced &) = delete;
+
+ private:
+  Silence silence_;
+  occatrace_thread *self_;
+};
 
 // Calls the real function; an exception is noted and goes on its way.
 template <class C, class F> auto guarded(C &call, F function) -> decltype(function()) {
@@ -396,7 +473,7 @@ template <class C, class F> auto guarded(C &call, F function) -> decltype(functi
 
 // Results that are objects are built where the caller wants them: one variable, returned by name, nothing else returned.
 template <class P, unsigned Slot, class R, class... A> R traced(occatrace_thread *self, State *state, A... args) {
-  const Silence silence(self, wanted<P>(self, state, args...), P::reason);
+  const Voiced voiced(self, voice<P>(self, state, args...), P::reason);
   Call<P> call(self, state);
   P::enter(call, args...);
   R result = guarded(call, [&]() -> R { return reinterpret_cast<R (*)(A...)>(original[Slot])(args...); });
@@ -404,7 +481,7 @@ template <class P, unsigned Slot, class R, class... A> R traced(occatrace_thread
   return result;
 }
 template <class P, unsigned Slot, class... A> void traced_void(occatrace_thread *self, State *state, A... args) {
-  const Silence silence(self, wanted<P>(self, state, args...), P::reason);
+  const Voiced voiced(self, voice<P>(self, state, args...), P::reason);
   Call<P> call(self, state);
   P::enter(call, args...);
   guarded(call, [&] { reinterpret_cast<void (*)(A...)>(original[Slot])(args...); });
@@ -475,7 +552,33 @@ struct KernelRun : Function {
   static constexpr Kind kind = Kind::Run;
   static constexpr occatrace_reason reason = OCCATRACE_BY_KERNEL;
   template <class... A> static bool chosen(State *state, const void *kernel, const A &...) { return kernel_chosen(state, object(kernel)); }
-  static bool kernel_chosen(State *state, const void *mode_kernel) { return occatrace_choose_kernel(cached_kernel(state, mode_kernel).name); }
+  static bool kernel_chosen(State *state, const void *mode_kernel) {
+    const uint32_t name = cached_kernel(state, mode_kernel).name;
+    if (!tag_of(mode_kernel).refused) return occatrace_choose_kernel(name);
+    occatrace_exclude_kernel(name);
+    return false;
+  }
+  // Its own tag, or that of memory which it is given: what operator() passes on are vectors of arguments.
+  static bool tagged(const void *kernel) { return kernel_tagged(object(kernel)); }
+  template <class... A> static bool tagged(const void *kernel, const A *...arguments) {
+    if (tag_of(object(kernel)).wanted) return true;
+    const bool taken[] = {takes_tagged(static_cast<const char *>(static_cast<const void *>(arguments)))...};
+    return std::find(std::begin(taken), std::end(taken), true) != std::end(taken);
+  }
+  static bool kernel_tagged(const void *mode_kernel) {
+    if (tag_of(mode_kernel).wanted) return true;
+    return layout.arguments && mode_kernel && takes_tagged(static_cast<const char *>(mode_kernel) + layout.arguments);
+  }
+  static bool takes_tagged(const char *arguments) {
+    if (!layout.arguments || !arguments || !tags.any.load(std::memory_order_relaxed)) return false;
+    const char *const *vector = reinterpret_cast<const char *const *>(arguments);
+    const char *const first = vector[0], *const last = vector[1];
+    const size_t length = static_cast<size_t>(last - first);
+    if (first > last || last > vector[2] || length % layout.element != 0 || length / layout.element > 512) return false;
+    for (const char *at = first; at < last; at += layout.element)
+      if (tag_of(*reinterpret_cast<const void *const *>(at + layout.memory)).wanted) return true;
+    return false;
+  }
   template <class... A> static void enter(Call<KernelRun> &call, const void *kernel, A...) { of(call, object(kernel)); }
   static void of(Call<KernelRun> &call, const void *mode_kernel) {
     call.object = mode_kernel;
@@ -499,8 +602,8 @@ template <unsigned Slot> void run_kernel(const void *mode_kernel) {
   if (self->occa_depth) return real(mode_kernel);
   State *state = state_of(self);
   if (!state) return real(mode_kernel);
-  const bool chosen = !occatrace_choosing || self->silent || KernelRun::kernel_chosen(state, mode_kernel);
-  const Silence silence(self, chosen, OCCATRACE_BY_KERNEL);
+  const Voice voice = voice_of(self, [&] { return KernelRun::kernel_chosen(state, mode_kernel); }, [&] { return KernelRun::kernel_tagged(mode_kernel); });
+  const Voiced voiced(self, voice, OCCATRACE_BY_KERNEL);
   Call<KernelRun> call(self, state);
   KernelRun::of(call, mode_kernel);
   guarded(call, [&] { real(mode_kernel); });
@@ -576,6 +679,8 @@ template <class E, Source source> struct Build : Function {
     call.event.cached = children.faults == call.bytes ||
                         (call.event.start && older_than(ask_kernel(ask.kernel_binary, kernel), occatrace_now() - call.event.start));
   }
+  static bool tagged(const void *device, const std::string &, const std::string &, const void *props) { return tag_in(props, object(device)).wanted; }
+  static bool tagged(const std::string &, const std::string &, const void *props) { return tag_in(props).wanted; }
   template <class C> static void enter(C &call, const void *device, const std::string &, const std::string &name, const void *) {
     begin_build(call);
     call.event.device = handle(device);
@@ -586,16 +691,18 @@ template <class E, Source source> struct Build : Function {
     if (source == Source::File && state->outer) state->built_from = intern(file);
   }
   template <class C>
-  static void leave(C &call, const Object &result, const void *, const std::string &given, const std::string &name, const void *) {
+  static void leave(C &call, const Object &result, const void *device, const std::string &given, const std::string &name, const void *props) {
     if (!result.object) return;
     end_build(call, result.object);
+    const Tag tag = tag_in(props, object(device));
+    remember_tag(result.object, tag);
     if (source != Source::Text)
       call.event.source = intern(absolute(given));
     else if (call.state->built_from)
       call.event.source = call.state->built_from;
     else
       call.event.source = intern(ask_kernel(ask.kernel_source, result.object));
-    call.event.kernel = remember_kernel(call.state, result.object, name, call.event.source,
+    call.event.kernel = remember_kernel(call.state, result.object, name, tag.label, call.event.source,
                                         source == Source::Text ? given : source == Source::File ? read_file(given) : nothing);
   }
   static void finish(Event &, Frame &) {}
@@ -653,13 +760,24 @@ template <class E> struct Copy : Function {
   template <class C, class... A> static void leave(C &, A...) {}
 };
 
+// A tagged memory object at either end.
+template <class... A> bool tagged_end(const void *handle, const A &...) { return tag_of(object(handle)).wanted; }
+template <class... A> bool tagged_end(const void *handle, Object *const &other, const A &...) {
+  return tag_of(object(handle)).wanted || tag_of(object(other)).wanted;
+}
+bool tagged_object(Object *const &handle) { return tag_of(object(handle)).wanted; }
+template <class T> bool tagged_object(const T &) { return false; }
+
 struct CopyFrom : Copy<occatrace_occa_memory_copyFrom> {
+  template <class... A> static bool tagged(const void *memory, const A &...args) { return tagged_end(memory, args...); }
   OCCA_FUNCTION(memory_copyFrom)
 };
 struct CopyTo : Copy<occatrace_occa_memory_copyTo> {
+  template <class... A> static bool tagged(const void *memory, const A &...args) { return tagged_end(memory, args...); }
   OCCA_FUNCTION(memory_copyTo)
 };
 struct Memcpy : Copy<occatrace_occa_memcpy> {
+  template <class A, class B, class... C> static bool tagged(const A &to, const B &from, const C &...) { return tagged_object(to) || tagged_object(from); }
   OCCA_FUNCTION(memcpy)
 };
 
@@ -763,6 +881,12 @@ template <class E> struct Alloc : Function {
   using Event = E;
   static constexpr Kind kind = Kind::Alloc;
   static constexpr bool always = true; // what is allocated unseen is freed without a size
+  template <class... A> static const void *last(const A &...args) {
+    const void *const all[] = {reinterpret_cast<const void *>(args)...};
+    return all[sizeof...(A) - 1];
+  }
+  template <class... A> static bool tagged(const void *device, int64_t bytes, const A &...args) { return tag_in(last(bytes, args...), object(device)).wanted; }
+  template <class... A> static bool tagged(int64_t bytes, const A &...args) { return tag_in(last(bytes, args...)).wanted; }
   template <class C, class... A> static void enter(C &call, const void *device, A...) {
     call.event.device = handle(device);
   }
@@ -811,6 +935,7 @@ template <unsigned Slot, bool on_host> void *allocate(void *device, uint64_t byt
     frame.mode = mode_of(state, ask.device_mode, device);
     if (!on_host) frame.memory_kind = kind_of_memory(props);
     remember_allocation(memory, bytes);
+    remember_tag(memory, tag_in(props, device));
   };
   Frame *outer = state->outer;
   if (outer && outer->kind == Kind::Alloc && !outer->filled) {
@@ -844,6 +969,7 @@ struct WrapMemory : Function {
 struct MemoryFree : Function {
   OCCA_FUNCTION(memory_free)
   static constexpr Kind kind = Kind::Free;
+  static bool tagged(const void *memory) { return tag_of(object(memory)).wanted; }
   static void enter(Call<MemoryFree> &call, const void *memory) { of(call, object(memory)); }
   static void of(Call<MemoryFree> &call, const void *memory) {
     call.object = memory;
@@ -879,6 +1005,7 @@ template <unsigned Slot> void delete_memory(void *memory) {
 
 struct Slice : Function {
   OCCA_FUNCTION(memory_slice)
+  template <class... A> static bool tagged(const void *memory, const A &...) { return tag_of(object(memory)).wanted; }
   static void enter(Call<Slice> &call, const void *memory, int64_t offset, int64_t count) {
     enter(call, memory, offset);
     call.event.count = count;
@@ -888,8 +1015,9 @@ struct Slice : Function {
     call.event.offset = offset;
     call.event.count = -1;
   }
-  template <class... A> static void leave(Call<Slice> &call, const Object &result, A...) {
+  template <class... A> static void leave(Call<Slice> &call, const Object &result, const void *memory, A...) {
     call.event.slice = address(result.object);
+    remember_tag(result.object, tag_of(object(memory)));
     if (call.level != OCCATRACE_EVENT) return;
     call.event.bytes = size_of(result.object);
     call.event.mode = mode_of(call.state, ask.memory_mode, result.object);
@@ -945,8 +1073,14 @@ template <class E> struct OfDevice : Function {
 struct Setup : OfDevice<occatrace_occa_device_setup> {
   OCCA_BLOCKING(device_setup)
   // Before it, the handle is empty or not even constructed.
+  static bool tagged(const void *, const void *const &props) { return tag_in(props).wanted; }
+  template <class... A> static bool tagged(const A &...) { return false; }
   template <class C, class... A> static void enter(C &, A...) {}
   template <class C, class... A> static void leave(C &call, const void *device, A...) { OfDevice::enter(call, device); }
+  template <class C> static void leave(C &call, const void *device, const void *props) {
+    remember_tag(object(device), tag_in(props));
+    OfDevice::enter(call, device);
+  }
 };
 struct Finish : OfDevice<occatrace_occa_device_finish> {
   OCCA_BLOCKING(device_finish)
@@ -1228,6 +1362,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines
   find(ask.device_mode, library, "_ZNK4occa6device4modeB5cxx11Ev");
   find(ask.current_device, library, "_ZN4occa9getDeviceEv");
   find(ask.json_bool, library, "_ZNK4occa4json3getIbEET_PKcRKS2_");
+  find(ask.json_text, library, "_ZNK4occa4json3getINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEEET_PKcRKS8_");
   // 2.0 counts entries in size().
   find(ask.memory_size, library, "_ZNK4occa6memory9byte_sizeEv");
   if (!ask.memory_size) find(ask.memory_size, library, "_ZNK4occa6memory4sizeEv");

@@ -375,7 +375,7 @@ struct Enqueue {
 
   template <int I, class Args>
   static void before(Call &call, Args &a) {
-    if (!device_time || !occatrace_capturing()) return;
+    if (!device_time || !call.work) return;
     call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
     if (EventIsOptional && a.event == nullptr && Engine::instance().queue(a.command_queue) != nullptr) {
       a.event = reinterpret_cast<cl_event *>(&call.own);

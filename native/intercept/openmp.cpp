@@ -172,6 +172,7 @@ Region *region_begin(occatrace_thread *self, State *state, const void *address, 
   Region *r = &state->regions[state->masters++];
   r->level = level_of(OCCATRACE_OPENMP_parallel);
   r->silent = occatrace_choosing && self->silent;
+  r->heard = occatrace_choosing && !self->silent;
   const Frame *frame = frame_of(state);
   r->tid = self->tid;
   r->seq = OCCATRACE_NO_RUN;
@@ -243,6 +244,9 @@ Frame *part_begin(occatrace_thread *self, State *state, Region *region, uint32_t
   if (__builtin_expect(region && region->silent, 0)) {
     f->silent = 1;
     if (self->silent++ == 0) self->silent_for = OCCATRACE_BY_KERNEL;
+  } else if (__builtin_expect(region && region->heard && self->silent == 1 && self->silent_for == OCCATRACE_BY_TAG, 0)) {
+    f->silent = 2;
+    self->silent = 0;
   }
   const uint8_t level = level_of(OCCATRACE_OPENMP_implicit_task);
   if (level == OCCATRACE_EVENT) f->start = occatrace_now();
@@ -285,7 +289,7 @@ void part_arrived(occatrace_thread *self, State *state) {
 }
 
 void part_end(State *state) {
-  if (const Frame *f = frame_of(state); f && f->silent && occatrace_tls->silent) occatrace_tls->silent--;
+  if (const Frame *f = frame_of(state); f && f->silent) occatrace_tls->silent += f->silent == 1 ? -1u : 1u;
   if (state->depth > 0) state->depth--;
 }
 

@@ -30,7 +30,7 @@ struct Region {
   uint32_t threads;
   uint32_t parent_tid, parent_seq, run_seq, target_seq, site, requested;
   uint8_t kind, runtime, level;
-  uint8_t silent; // of work that was not chosen: nor is what the threads of the team do in it
+  uint8_t silent, heard; // of work that was not chosen, or was: so is what the threads of the team do in it
   uint64_t start, ticks;
   LateTasks *late; // by thread number, from calloc, made by whoever first runs a task at the last barrier
   struct { Region *region; uint64_t id; uint32_t thread_num; } outer_late;
