@@ -1,0 +1,328 @@
+"""What is chosen is complete, what is not is absent and counted: when, which of the work, how much."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute, profiled
+
+from ..occa.conftest import MODES, Occa, occa_build
+
+PROGRAMS = ROOT / "tests" / "programs" / "choosing"
+ROUNDS = 10
+
+
+@pytest.fixture
+def gcc_occa() -> Occa:
+    return occa_build("gcc")
+
+
+@pytest.fixture(scope="session")
+def switch_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("choosing") / "switch"
+    command = [
+        "gcc",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{ROOT / 'include'}",
+        PROGRAMS / "switch.c",
+        "-o",
+        target,
+    ]
+    subprocess.run([*map(str, command), "-lOpenCL", "-lpthread"], check=True)
+    return target
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that happens for certain, however busy the machine is."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.01)
+
+
+def kernel_calls(run: Run) -> dict[str, int]:
+    rows = run.sql("SELECT k.name, count(*) FROM kernel_runs r JOIN kernels k USING (kernel) GROUP BY k.name")
+    return dict(rows)
+
+
+def excluded(run: Run) -> dict[str, int]:
+    return dict(
+        run.sql("SELECT name, sum(count)::BIGINT FROM excluded WHERE reason = 'kernel' AND name != '' GROUP BY name")
+    )
+
+
+def lost(run: Run) -> int:
+    return int(run.sql("SELECT coalesce(sum(lost), 0)::BIGINT FROM losses")[0][0])
+
+
+def chosen(occa: Occa, mode: str, folder: Path, *options: str, more: tuple[str, ...] = ()) -> Run:
+    command = [occa.programs / "choosing", mode, ROUNDS, *more]
+    run = profiled(Run, folder, command, *options, **occa.environment(mode))
+    assert run.status == 0, run.stderr
+    assert lost(run) == 0
+    return run
+
+
+# ---- what ----
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_kernels_by_name_and_iteration(gcc_occa: Occa, mode: str, tmp_path: Path) -> None:
+    """Of three kernels one is chosen, by its author's name, one left out by the generated one, and of the chosen some calls."""
+    options = ("--kernels", "^scale|^add", "--exclude-kernels", "_occa_addVectors_0", "--kernel-iterations", "3-4,9-")
+    run = chosen(gcc_occa, mode, tmp_path / "run", *options)
+    assert kernel_calls(run) == {"scaleTwice": 4}
+    label = {"addVectors": 20, "spin": 10, "scaleTwice": 6}
+    assert excluded(run) == label
+    assert "excluded: 36 calls of 3 kernels" in run.stderr
+    # What a kernel left out would have launched is not there either, in whatever mode.
+    work = dict(run.sql("SELECT name, count(*) FROM activities WHERE kind = 'kernel' GROUP BY name"))
+    assert work == ({"_occa_scaleTwice_0": 4, "_occa_scaleTwice_1": 4} if mode == "OpenCL" else {})
+    launches = run.sql(
+        "SELECT coalesce(sum(calls), 0)::BIGINT FROM call_stats WHERE function = 'clEnqueueNDRangeKernel'"
+    )
+    assert launches == [(8 if mode == "OpenCL" else 0,)]
+    if mode == "OpenMP":
+        assert run.sql("SELECT count(*) FROM omp_regions") == [(8,)]  # two loops in each of four calls
+    # Everything else is complete.
+    assert run.sql("SELECT count(*) FROM occa_copies") == [(4,)]
+    assert run.sql("SELECT count(*) FROM ranges WHERE name = 'step'") == [(ROUNDS,)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tags(gcc_occa: Occa, mode: str, tmp_path: Path) -> None:
+    """Of three memory objects one is tagged, of three kernels one has a label and one says no."""
+    run = chosen(gcc_occa, mode, tmp_path / "all")
+    assert kernel_calls(run) == {"scaleTwice": ROUNDS, "sum of two": 2 * ROUNDS}  # trace: false holds always
+    assert excluded(run) == {"spin": ROUNDS}
+    run = chosen(gcc_occa, mode, tmp_path / "tagged", "--labels", "resid*")
+    assert kernel_calls(run) == {"scaleTwice": ROUNDS}  # it takes the memory of that label
+    assert run.sql("SELECT kind, count(*) FROM occa_copies GROUP BY kind ORDER BY kind") == [("DtoH", 1), ("HtoD", 1)]
+    calls = dict(run.sql("SELECT function, sum(calls)::BIGINT FROM call_stats WHERE api = 'occa' GROUP BY function"))
+    assert calls["occa::device::malloc"] == 1 and "occa::device::finish" not in calls
+    work = dict(run.sql("SELECT name, count(*) FROM activities WHERE kind = 'kernel' GROUP BY name"))
+    twice = {"_occa_scaleTwice_0": ROUNDS, "_occa_scaleTwice_1": ROUNDS}
+    assert work == (twice if mode == "OpenCL" else {})
+    assert "without a tag" in run.stderr
+
+
+def test_functions_streams_and_levels(gcc_occa: Occa, tmp_path: Path) -> None:
+    """Functions by pattern, in the words of reports; an API that only counts; a stream that is not there."""
+    options = ("--functions", "occa::kernel::run,occa::memory::copy*,clEnqueue*", "--level", "opencl=tally")
+    run = chosen(gcc_occa, "OpenCL", tmp_path / "a", *options)
+    functions = run.sql(
+        "SELECT api || '.' || function, source, sum(calls)::BIGINT FROM call_stats GROUP BY ALL ORDER BY ALL"
+    )
+    assert [f for f in functions if f[0].startswith("occa.")] == [
+        ("occa.occa::kernel::run", "event", 3 * ROUNDS),
+        ("occa.occa::memory::copyFrom", "event", 2),
+        ("occa.occa::memory::copyTo", "event", 2),
+    ]
+    opencl = {f[0]: f for f in functions if f[0].startswith("opencl.")}
+    assert all(name.startswith("opencl.clEnqueue") and level == "tally" for name, level, _ in opencl.values())
+    assert opencl["opencl.clEnqueueNDRangeKernel"][2] == 4 * ROUNDS
+    assert run.sql("SELECT count(*) FROM activities") == [(0,)]
+    assert run.sql("SELECT sum(count) > 0 FROM excluded WHERE reason = 'function'") == [(True,)]
+    assert "calls of functions" in run.stderr
+    other = chosen(gcc_occa, "OpenCL", tmp_path / "b", "--streams", "7")
+    assert other.sql("SELECT count(*) FROM activities") == [(0,)]
+    assert kernel_calls(other)["scaleTwice"] == ROUNDS  # OCCA's own calls are of no stream
+    left = other.sql("SELECT sum(count)::BIGINT FROM excluded WHERE reason = 'queue'")[0][0]
+    assert left >= 4 * ROUNDS + 4
+
+
+def test_under_four_ranks(gcc_occa: Occa, tmp_path: Path) -> None:
+    if not shutil.which("mpirun"):
+        pytest.skip("needs mpirun")
+    command = ["mpirun", "--oversubscribe", "-n", 4, *OCCA_PROF, "-o", tmp_path / "run", "--kernels", "scale"]
+    changes = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **gcc_occa.environment("Serial")}
+    first = execute([gcc_occa.programs / "choosing", "Serial", 1], **changes)  # ranks find the kernels built
+    assert first.returncode == 0, first.stderr
+    done = execute([*command, gcc_occa.programs / "choosing", "Serial", ROUNDS], **changes)
+    assert done.returncode == 0, done.stderr
+    run = Run(tmp_path / "run", 0, done.stdout, done.stderr)
+    calls = run.sql(
+        "SELECT p.rank, k.name, count(*) FROM kernel_runs r JOIN kernels k USING (kernel) JOIN processes p ON p.process = k.process"
+        " GROUP BY ALL ORDER BY ALL"
+    )
+    assert calls == [(rank, "scaleTwice", ROUNDS) for rank in range(4)]
+    assert excluded(run) == {"addVectors": 4 * 2 * ROUNDS, "spin": 4 * ROUNDS}
+
+
+def test_after_fork(gcc_occa: Occa, tmp_path: Path) -> None:
+    """A child chooses like its parent, and counts its own iterations."""
+    options = ("--kernels", "scale", "--kernel-iterations", "2-4")
+    run = chosen(gcc_occa, "Serial", tmp_path / "run", *options, more=("fork",))
+    calls = run.sql("SELECT process, count(*) FROM kernel_runs GROUP BY process ORDER BY process")
+    assert calls == [(1, 3), (2, 3)]
+    assert excluded(run) == {"scaleTwice": 2 * 7, "addVectors": 2 * 2 * ROUNDS, "spin": 2 * ROUNDS}
+
+
+# ---- when ----
+
+
+def test_a_thousand_pauses_while_eight_threads_launch(switch_program: Path, tmp_path: Path) -> None:
+    run = profiled(Run, tmp_path / "run", [switch_program, "threads", 1000])
+    assert run.status == 0, run.stderr
+    enabled, ordered, total = map(int, run.stdout.split())
+    assert 0 < enabled < ordered < total
+    assert lost(run) == 0 and run.sql("SELECT count(*) FROM unfinished") == [(0,)]
+    # The end of the ordered part, in the trace's time: where the last of its periods ends.
+    turns = run.sql("SELECT start_ns, end_ns FROM captures ORDER BY start_ns")
+    assert len(turns) == 1000 or len(turns) == 1001
+    border = turns[500][1]
+    calls = '"opencl.clEnqueueNDRangeKernel"'
+    before = run.sql(f"SELECT count(*) FROM {calls} WHERE start_ns < {border}")[0][0]
+    assert before == enabled
+    # A call that was recorded has its device work, whenever the capture stopped; none is torn, none without its call.
+    recorded = run.sql(f"SELECT count(*) FROM {calls}")[0][0]
+    assert enabled <= recorded <= total
+    assert run.sql("SELECT count(*), count(DISTINCT (thread, seq)) FROM activities WHERE kind = 'kernel'") == [
+        (recorded, recorded)
+    ]
+    assert "captured" in run.stderr
+
+
+def test_pause_and_resume_from_another_shell(switch_program: Path, tmp_path: Path) -> None:
+    """Started paused, resumed, paused, and ended by `stop`; the program knows how far it was."""
+    run, file = tmp_path / "run", tmp_path / "steps"
+    words = [*OCCA_PROF, "--start-paused", "-o", run, switch_program, "steps", file]
+
+    def step() -> int:
+        return int(file.read_text()) if file.exists() else 0
+
+    def turn(command: str) -> tuple[int, int]:
+        at = step()
+        done = execute([*OCCA_PROF, command, run])
+        assert done.returncode == 0, done.stderr
+        after = step()
+        until(lambda: step() > after + 20, "the program goes on")
+        return at, after
+
+    process = subprocess.Popen([str(w) for w in words], stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: step() > 20, "the program begins")
+        resumed = turn("resume")
+        paused = turn("pause")
+        again = turn("start")  # a run's folder: as resume
+        stopped = turn("stop")
+        refused = execute([*OCCA_PROF, "resume", run])
+    finally:
+        Path(f"{file}.stop").touch()
+        stderr = process.communicate(timeout=PATIENCE)[1]
+    assert refused.returncode == 2 and "was ended" in refused.stderr
+    found = [
+        int(v) for (v,) in Run(run, 0, "", "").sql("SELECT value FROM counters WHERE name = 'step' ORDER BY value")
+    ]
+    assert found
+    first = [v for v in found if v <= paused[1] + 1]
+    second = [v for v in found if v > paused[1] + 1]
+    # Gapless from the resume to the pause, give or take the step in which the switch was turned.
+    for values, begins, ends in ((first, resumed, paused), (second, again, stopped)):
+        assert values == list(range(values[0], values[-1] + 1))
+        assert begins[0] <= values[0] <= begins[1] + 1 and ends[0] <= values[-1] <= ends[1] + 1
+    info = json.loads((run / "run.json").read_text())
+    ((_, spans),) = info["captures"].items()
+    assert len(spans) == 2 and all(a < b for a, b in spans)
+    assert "captured" in stderr
+    late = execute([*OCCA_PROF, "pause", run])
+    assert late.returncode == 2 and "is not being recorded" in late.stderr
+
+
+def test_delay_and_periods(switch_program: Path, tmp_path: Path) -> None:
+    """Three periods, and nothing outside of them; the lengths are at least what was asked for."""
+    run, file = tmp_path / "run", tmp_path / "steps"
+    words = [*OCCA_PROF, "--delay", "50ms", "--collect", "100ms:50ms:3", "-o", run, switch_program, "steps", file]
+    process = subprocess.Popen([str(w) for w in words], stderr=subprocess.DEVNULL)
+    log = run / "control" / f"{os.uname().nodename}.log"
+    try:
+        until(lambda: log.exists() and len(log.read_text().splitlines()) == 7, "three periods")
+    finally:
+        Path(f"{file}.stop").touch()
+        process.wait(timeout=PATIENCE)
+    ((_, spans),) = json.loads((run / "run.json").read_text())["captures"].items()
+    assert len(spans) == 3 and all(a < b for a, b in spans)
+    rows = Run(run, 0, "", "").sql("SELECT time_ns FROM counters WHERE name = 'step'")
+    assert rows and min(rows)[0] >= spans[0][0]
+    assert len(rows) < int(file.read_text())
+
+
+def test_ranges_in_fortran_and_python(tmp_path: Path) -> None:
+    """--capture-range api: nothing until the program says so."""
+    if shutil.which("gfortran"):
+        command = ["gfortran", "-Wall", "-J", tmp_path, ROOT / "include/occatrace.f90", PROGRAMS / "ranges.f90"]
+        subprocess.run([*map(str, command), "-o", str(tmp_path / "ranges")], check=True)
+        run = profiled(Run, tmp_path / "fortran", [tmp_path / "ranges"], "--capture-range", "api")
+        assert run.stdout.split() == ["T"]
+        assert run.sql("SELECT name, kind, count(*) FROM ranges GROUP BY ALL ORDER BY ALL") == [
+            ("here", "mark", 1),
+            ("inside", "push", 3),
+        ]
+        assert run.sql("SELECT value, unit FROM counters ORDER BY ALL") == [(1.0, "m"), (2.0, "m"), (3.0, "m")]
+        assert execute([tmp_path / "ranges"]).stdout.split() == ["F"]
+    code = """if True:
+        import occatrace
+        occatrace.mark("a")
+        with occatrace.capture():
+            occatrace.mark("b")
+        occatrace.mark("c")
+        occatrace.start()
+        occatrace.mark("d")
+        occatrace.stop()
+        occatrace.mark("e")
+    """
+    marks = "SELECT name FROM ranges WHERE kind = 'mark' ORDER BY start_ns"
+    options = ("--capture-range", "api", "--capture-range-end")
+    for end, wanted in (("repeat", ["b", "d"]), ("stop", ["b"]), ("repeat:2", ["b", "d"])):
+        run = profiled(Run, tmp_path / f"python-{end}", [sys.executable, "-c", code], *options, end)
+        assert [name for (name,) in run.sql(marks)] == wanted, end
+        assert "captured" in run.stderr
+
+
+# ---- how much ----
+
+
+def test_the_trace_stops_growing_and_counting_goes_on(switch_program: Path, tmp_path: Path) -> None:
+    run = profiled(
+        Run, tmp_path / "run", [switch_program, "flood", tmp_path / "flood"], "--max-size", "6M", "-m", "full"
+    )
+    calls = int(run.stdout)
+    assert calls == 2_000_000
+    rows = dict(run.sql("SELECT source, sum(calls)::BIGINT FROM call_stats WHERE function = 'clFlush' GROUP BY source"))
+    assert rows["tally"] > 0 and "--max-size" in run.stderr
+    # Where the machine is too busy to take the events away, some are lost, and said to be.
+    assert calls - lost(run) <= rows["event"] + rows["tally"] <= calls
+
+
+def test_options_from_files_and_the_environment(tmp_path: Path) -> None:
+    """Command line before environment before file; what is wrong gets one line, whose source it names."""
+    config = tmp_path / "prof.toml"
+    config.write_text('mode = "tally"\nkernels = "fromfile"\nquiet = true\ndelay = 1.5\nreport = ["api_sum", "hist"]\n')
+    words = [*OCCA_PROF, "--config", config, "--show-config", "--keep", "none"]
+    shown = execute(words, OCCATRACE_KERNELS="fromenv", OCCATRACE_MODE="full")
+    assert shown.returncode == 0, shown.stderr
+    lines = dict(line.split("  #", 1) for line in shown.stdout.splitlines())
+    lines = {key.strip(): source.strip() for key, source in lines.items()}
+    assert lines['mode = "full"'] == "OCCATRACE_MODE"
+    assert lines['kernels = "fromenv"'] == "OCCATRACE_KERNELS"
+    assert lines["quiet = true"] == str(config) and lines['delay = "1.5"'] == str(config)
+    assert lines['report = ["api_sum", "hist"]'] == str(config) and lines['keep = "none"'] == "command line"
+    again = tmp_path / "again.toml"
+    again.write_text("\n".join(line.split("#")[0] for line in shown.stdout.splitlines()))
+    assert execute([*OCCA_PROF, "--config", again, "--show-config"], OCCATRACE_MODE=None).returncode == 0
+    for content, said in (("mode = 3", "mode in"), ("kernel = 'x'", "no option is called 'kernel'"), ("=", "not TOML")):
+        config.write_text(content)
+        bad = execute([*OCCA_PROF, "--config", config, "--show-config"], OCCATRACE_MODE=None)
+        assert bad.returncode == 2 and said in bad.stderr and len(bad.stderr.splitlines()) == 1, bad.stderr
