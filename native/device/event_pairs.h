@@ -107,7 +107,7 @@ class EventPairs {
 
   // Whether work in a stream is among what the person chose.
   static bool chosen(Stream stream) {
-    Context *context = wanted ? current() : nullptr;
+    Context *context = wanted || vendor != &vendor_ ? current() : nullptr;
     if (context == nullptr || queue_of(*context, stream, occatrace_self())->wanted) return true;
     occatrace_self()->excluded[OCCATRACE_BY_QUEUE]++;
     return false;
@@ -160,7 +160,7 @@ class EventPairs {
   }
 
   // Streams by a number that is theirs alone: the default streams are small numbers, the same in every scope.
-  static Queue *queue_of(const Context &context, Stream stream, const occatrace_thread *self, const Vendor &vendor = vendor_) {
+  static Queue *queue_of(const Context &context, Stream stream, const occatrace_thread *self) {
     const auto number = reinterpret_cast<uintptr_t>(stream);
     const void *key = stream;
     if (number == 2) key = reinterpret_cast<const char *>(self) + 2;
@@ -173,7 +173,7 @@ class EventPairs {
     if (known != nullptr && known->context == context.handle) return known;
     // The driver registers its exit handler when it is initialized, so ours comes after it.
     Engine::be_first_at_exit();
-    return &Engine::instance().add_queue(vendor, *context.device, key, context.handle, 0);
+    return &Engine::instance().add_queue(*vendor, *context.device, key, context.handle, 0);
   }
 
   static bool captured(Stream stream) { return captures_.load(std::memory_order_relaxed) > 0 && Api::capturing(stream); }
@@ -367,6 +367,13 @@ class EventPairs {
   }
 
   static constexpr Vendor vendor_{poll, release};
+
+ public:
+  // Whom queues ask for times: pairs of events, or somebody else from before the first queue on.
+  static inline const Vendor *vendor = &vendor_;
+
+ private:
+
 
   static inline std::mutex mutex_;
   static inline std::atomic<int> captures_{0};

@@ -211,7 +211,7 @@ struct Tickets {
       for (int time = 0; time < 4; ++time) calibrate(*context);
     }
     call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
-    call.own = reinterpret_cast<uint64_t>(cupti::take(Pairs::queue_of(*context, stream, call.self, cupti::vendor)));
+    call.own = reinterpret_cast<uint64_t>(cupti::take(Pairs::queue_of(*context, stream, call.self)));
   }
   template <class Describe>
   static void end(const Call &call, CUstream stream, bool succeeded, Describe describe) {
@@ -227,7 +227,7 @@ struct Tickets {
       cupti::drop(ticket);
       return;
     }
-    Pairs::queue_of(*context, stream, call.self, cupti::vendor)->push(work);
+    Pairs::queue_of(*context, stream, call.self)->push(work);
   }
   static void start() {
     static std::atomic<bool> tried{false};
@@ -236,6 +236,7 @@ struct Tickets {
     const char *why = nullptr;
     if (cupti::start(&why)) {
       Pairs::wanted = false;
+      Pairs::vendor = &cupti::vendor;
     } else if (wanted == OCCATRACE_TIME_CUPTI) {
       occatrace_say("device work is timed by events: %s", why);
     }

@@ -657,7 +657,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines 
   const bool able = d.hipGetDevice && d.hipSetDevice && d.hipDeviceGetName && d.hipStreamCreateWithFlags && d.hipEventCreateWithFlags &&
                     d.hipEventRecord && d.hipEventQuery && d.hipEventSynchronize && d.hipEventElapsedTime && d.hipDeviceSynchronize &&
                     d.hipPeekAtLastError && d.hipGetLastError && d.hipPointerGetAttributes;
-  Pairs::wanted = able && occatrace_mode_of("hip") != OCCATRACE_TALLIES;
+  Pairs::wanted = able && occatrace_mode_of("hip") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF;
   occatrace_backend_register(&backend);
 }
 

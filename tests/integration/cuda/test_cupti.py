@@ -52,7 +52,7 @@ def test_a_series_of_kernels_lies_end_to_end(timed: Run, by_name: Path, as_: str
 
 
 def test_the_same_work_as_by_events(timed: Run, linked: Path) -> None:
-    for case in ("copies", "graphs", "threads", "devices"):
+    for case in ("idle", "copies", "graphs", "threads", "devices"):
         found = []
         for how in ("cupti", "events"):
             run = timed(linked, case, options=("--device-time", how))

@@ -95,6 +95,17 @@ static void overlap() {
   OK(CU(cuCtxSynchronize)());
 }
 
+// A stream is waited for before anything was given to it, while another works.
+static void idle() {
+  begin();
+  const CUstream a = stream(), b = stream();
+  launch(spin, a, 30000000);
+  OK(CU(cuStreamSynchronize)(b));
+  launch(tick, b);
+  OK(CU(cuStreamSynchronize)(b));
+  OK(CU(cuStreamSynchronize)(a));
+}
+
 static void copies() {
   begin();
   const CUstream s = stream();
@@ -305,6 +316,7 @@ int main(int argc, char **argv) {
   const int count = argc > 2 ? atoi(argv[2]) : 0;
   if (name == "series") series(count);
   else if (name == "overlap") overlap();
+  else if (name == "idle") idle();
   else if (name == "copies") copies();
   else if (name == "kinds") kinds();
   else if (name == "names") names();
