@@ -6,8 +6,6 @@ there. What the words mean to a traced process is in native/emit/choice.c.
 
 from __future__ import annotations
 
-import ctypes
-import fnmatch
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -203,6 +201,8 @@ def _check_level(text: str) -> None:
 
 def _regex(option: str) -> Any:
     def check(text: str) -> None:
+        import ctypes
+
         # By the very function that will use it: what it takes differs from Python's.
         libc = ctypes.CDLL(None)
         compiled = ctypes.create_string_buffer(512)
@@ -230,6 +230,8 @@ def _list(option: str, first: int) -> Any:
 
 def _functions(option: str) -> Any:
     def check(text: str) -> None:
+        import fnmatch
+
         from occatrace.model import load
 
         names = {name for f in load().by_event.values() for name in (f.name, f.event.partition(":")[2])}
