@@ -47,7 +47,9 @@ def test_a_series_of_kernels_lies_end_to_end(timed: Run, by_name: Path, as_: str
     assert len(rows) == 300
     assert all(end - start >= MS for start, end, *_ in rows)
     assert all(row[2:4] == (256, 64) and row[5] == "cuLaunchKernel" for row in rows)
-    assert all(later[0] >= earlier[1] for earlier, later in zip(rows, rows[1:], strict=False))
+    # By a clock of CUPTI's own they lie as surely as it is bracketed.
+    slack = MS // 2 if as_ else 0
+    assert all(later[0] >= earlier[1] - slack for earlier, later in zip(rows, rows[1:], strict=False))
     assert all(row[0] >= row[4] for row in rows)
 
 
