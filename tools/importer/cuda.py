@@ -90,6 +90,8 @@ _FREES = {
     "cuMipmappedArrayDestroy": "hMipmappedArray",
     "cuMemRelease": "handle",
 }
+# Codes that are answers: not yet (CUDA_ERROR_NOT_READY), no such function (CUDA_ERROR_NOT_FOUND).
+_ANSWERS = {"cuStreamQuery": 600, "cuEventQuery": 600, "cuGetProcAddress": 500}
 # Fields of a number that the call is not given: a C++ expression over its arguments.
 _SIZES = {
     "asked": ("WidthInBytes * Height", "as asked for, without the padding of rows"),
@@ -205,7 +207,7 @@ def _rules(headers: Headers, options: tuple[str, ...]) -> Rules:
         bytes=_bytes,
         activity=_activity,
         memory=_memory,
-        not_failed=lambda name: 600 if _shown(name) in ("cuStreamQuery", "cuEventQuery") else None,
+        not_failed=lambda name: _ANSWERS.get(_shown(name)),
         outputs=_outputs,
         inputs=_inputs,
         addresses=("CUdeviceptr", "CUdeviceptr_v2", "CUmemGenericAllocationHandle", "CUtexObject", "CUsurfObject"),

@@ -126,6 +126,7 @@ def test_each_copy_knows_what_memory_it_reads_and_writes(traced: Run, linked: Pa
 def test_functions_by_name_and_one_that_nobody_knows(traced: Run, linked: Path) -> None:
     run = traced(linked, "names")
     assert (run.status, run.stdout) == (0, "6 8 500 1\ndone\n"), run.stderr
+    assert run.sql("SELECT sum(failed) FROM call_stats WHERE function = 'cuGetProcAddress'") == [(0,)]
     # The launches went into the two default streams.
     assert run.sql("SELECT count(*), count(DISTINCT queue) FROM activities WHERE kind = 'kernel'") == [(2, 2)]
     assert "1 function of CUDA that this version does not know was handed to the program" in run.stderr
