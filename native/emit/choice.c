@@ -253,7 +253,6 @@ static void write_excluded(struct occatrace_thread *self, uint8_t reason, uint32
 }
 
 void occatrace_flush_excluded(struct occatrace_thread *self, struct occatrace_thread *threads) {
-  if (!occatrace_choosing) return;
   uint64_t sums[OCCATRACE_REASONS];
   memcpy(sums, gone, sizeof sums);
   for (struct occatrace_thread *t = threads; t != NULL; t = t->next)

@@ -44,7 +44,9 @@ static int capture_stopped; /* by the program */
 static enum occatrace_range range_kind;
 static int range_open, ranges_left = 1; /* of those still to be captured; -1: all */
 const char *occatrace_captured_name;
-static pthread_mutex_t switch_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before start_lock */
+/* Taken in this order, before start_lock. */
+static pthread_mutex_t range_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t switch_lock = PTHREAD_MUTEX_INITIALIZER;
 /* The process record is owed by the first thread that writes anything (again after fork). */
 static int process_owed;
 static uint32_t functions_used;
@@ -162,16 +164,15 @@ void occatrace_set_capture(int on) {
 }
 
 void occatrace_capture_range(enum occatrace_range kind, int begins) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   if (kind != range_kind) return;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&range_lock);
   /* Ranges of a name may be open in several threads; the others are on or off. */
   if (begins && ranges_left != 0 && (kind == OCCATRACE_RANGE_NAMED || range_open == 0)) change(&range_open, 1, 0);
   else if (!begins && range_open > 0) {
     if (range_open == 1 && ranges_left > 0) ranges_left--;
     change(&range_open, -1, 0);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&range_lock);
 }
 
 int occatrace_capture_wanted(void) {
@@ -328,6 +329,7 @@ struct occatrace_thread *occatrace_thread_start(void) {
 static sigset_t fork_signals;
 
 static void before_fork(void) {
+  pthread_mutex_lock(&range_lock);
   pthread_mutex_lock(&switch_lock);
   pthread_mutex_lock(&start_lock);
   pthread_mutex_lock(&flush_lock);
@@ -342,6 +344,7 @@ static void fork_unlock(void) {
   pthread_mutex_unlock(&flush_lock);
   pthread_mutex_unlock(&start_lock);
   pthread_mutex_unlock(&switch_lock);
+  pthread_mutex_unlock(&range_lock);
 }
 
 static void after_fork_parent(void) {
@@ -551,7 +554,12 @@ void occatrace_flush(void) {
     }
     t = next;
   }
-  occatrace_flush_excluded(self, first);
+  if (occatrace_choosing) {
+    pthread_mutex_lock(&threads_lock);
+    first = threads; /* the one before may have ended */
+    pthread_mutex_unlock(&threads_lock);
+    occatrace_flush_excluded(self, first);
+  }
   /* Last: its own progress counts the records above. */
   const uint32_t seq = self->next_seq++;
   const struct occatrace_process_progress r = {self->tid, seq, occatrace_pid, self->tid, seq + 1};
