@@ -8,6 +8,12 @@ namespace occatrace::device {
 
 class KnownFunctions {
  public:
+  // As long as the process: destructors of other libraries may still ask.
+  static KnownFunctions &instance() {
+    static auto *const all = new KnownFunctions;
+    return *all;
+  }
+
   void add(void *theirs, void *ours) { all_.push_back({theirs, ours}); }
   // Once all are there, and before anybody asks.
   void sort() {

@@ -3,6 +3,8 @@
 // change what the program gets back; `after` the record, so that it is not in the time of the call. C++ only.
 #pragma once
 
+#include "occatrace_core.h"
+
 namespace occatrace {
 
 struct NoHook {
@@ -22,6 +24,15 @@ struct NoHook {
 // Runs also for calls that are not recorded as events, as long as the process is traced.
 struct Always : NoHook {
   static constexpr bool always = true;
+};
+
+// What --capture-range waits for.
+template <occatrace_range Kind, bool begins>
+struct CaptureRange : Always {
+  template <int I, class Call, class Args>
+  static void before(Call &, Args &) {
+    occatrace_capture_range(Kind, begins);
+  }
 };
 
 }  // namespace occatrace

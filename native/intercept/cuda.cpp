@@ -431,20 +431,10 @@ struct Hook<OCCATRACE_CUDA_cuStreamBeginCaptureToGraph> : Pairs::BeginsCapture {
 template <>
 struct Hook<OCCATRACE_CUDA_cuStreamEndCapture> : Pairs::EndsCapture {};
 
-namespace {
-// What --capture-range cudaProfilerApi waits for.
-template <bool begins>
-struct Profiler : Always {
-  template <int I, class Args>
-  static void before(Call &, Args &) {
-    occatrace_capture_range(OCCATRACE_RANGE_CUDA, begins);
-  }
-};
-}  // namespace
 template <>
-struct Hook<OCCATRACE_CUDA_cuProfilerStart> : Profiler<true> {};
+struct Hook<OCCATRACE_CUDA_cuProfilerStart> : CaptureRange<OCCATRACE_RANGE_CUDA, true> {};
 template <>
-struct Hook<OCCATRACE_CUDA_cuProfilerStop> : Profiler<false> {};
+struct Hook<OCCATRACE_CUDA_cuProfilerStop> : CaptureRange<OCCATRACE_RANGE_CUDA, false> {};
 
 // CUPTI is taken when the driver stands and no context does.
 template <>
@@ -563,18 +553,12 @@ struct Hook<OCCATRACE_CUDA_cuKernelGetFunction> : Always {
 
 namespace {
 
-// As long as the process: destructors of other libraries may still ask.
-device::KnownFunctions &known() {
-  static auto *const all = new device::KnownFunctions;
-  return *all;
-}
-
 struct ByName : Always {
   template <int I, class Args>
   static void result(Call &, Args &a) {
     if (a.ret != 0 || a.pfn == nullptr || *a.pfn == nullptr) return;
     void *const theirs = *a.pfn;
-    *a.pfn = known().ours(theirs);
+    *a.pfn = device::KnownFunctions::instance().ours(theirs);
     if (*a.pfn == theirs) untraced(a.symbol);
   }
 
@@ -642,9 +626,9 @@ void bind() {
     void *address = dlsym(library != nullptr ? library : RTLD_NEXT, e.name);
     if (address == nullptr || address == e.ours) continue;
     std::memcpy(reinterpret_cast<char *>(&targets[e.variant]) + e.offset, &address, sizeof address);
-    known().add(address, e.ours);
+    device::KnownFunctions::instance().add(address, e.ours);
   }
-  known().sort();
+  device::KnownFunctions::instance().sort();
 }
 
 bool start() {

@@ -585,20 +585,10 @@ struct Hook<OCCATRACE_HIP_hipConfigureCall> : Always {
   }
 };
 
-namespace {
-// What --capture-range hipProfilerApi waits for.
-template <bool begins>
-struct Profiler : Always {
-  template <int I, class Args>
-  static void before(Call &, Args &) {
-    occatrace_capture_range(OCCATRACE_RANGE_HIP, begins);
-  }
-};
-}  // namespace
 template <>
-struct Hook<OCCATRACE_HIP_hipProfilerStart> : Profiler<true> {};
+struct Hook<OCCATRACE_HIP_hipProfilerStart> : CaptureRange<OCCATRACE_RANGE_HIP, true> {};
 template <>
-struct Hook<OCCATRACE_HIP_hipProfilerStop> : Profiler<false> {};
+struct Hook<OCCATRACE_HIP_hipProfilerStop> : CaptureRange<OCCATRACE_RANGE_HIP, false> {};
 
 // ---- names ----
 
@@ -612,23 +602,13 @@ struct Hook<OCCATRACE_HIP_hipModuleGetFunction> : Always {
 
 // ---- functions asked for by name ----
 
-namespace {
-
-// As long as the process: destructors of other libraries may still ask.
-device::KnownFunctions &known() {
-  static auto *const all = new device::KnownFunctions;
-  return *all;
-}
-
-}  // namespace
-
 template <>
 struct Hook<OCCATRACE_HIP_hipGetProcAddress> : Always {
   template <int I>
   static void result(Call &, Args_hipGetProcAddress &a) {
     if (a.ret != 0 || a.pfn == nullptr || *a.pfn == nullptr) return;
     void *const theirs = *a.pfn;
-    *a.pfn = known().ours(theirs);
+    *a.pfn = device::KnownFunctions::instance().ours(theirs);
     // A function that the model lacks works, and the run says that its calls are not there.
     if (*a.pfn == theirs) occatrace_intern((std::string("untraced function HIP ") + a.symbol).c_str());
   }
@@ -649,8 +629,8 @@ occatrace_backend backend{"hip", Pairs::harvest, after_fork_child, nullptr};
 
 extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines *t) {
   if (!load_events()) return;
-  bind_slots(t, targets, [](void *original, void *ours) { known().add(original, ours); });
-  known().sort();
+  bind_slots(t, targets, [](void *original, void *ours) { device::KnownFunctions::instance().add(original, ours); });
+  device::KnownFunctions::instance().sort();
   if (real<0>().hipRuntimeGetVersion != nullptr) real<0>().hipRuntimeGetVersion(&version);
   // A runtime so old that it lacks what events need keeps its calls; they are then recorded without device time.
   const Dispatch &d = real<0>();
