@@ -297,7 +297,9 @@ def _recorded_nothing(run: Path) -> bool:
         info = open_run(run).info
     except RunError:
         return False
-    return info.ended is not None and not info.processes and not any(p.is_file() for p in run.glob("trace/**/*"))
+    # Of a session of the user's own the host's folder is a link, which `**` does not follow.
+    files = (file for host in run.glob("trace/*") for file in host.rglob("*"))
+    return info.ended is not None and not info.processes and not any(file.is_file() for file in files)
 
 
 def _put_in_place(made: Path, path: Path) -> None:
