@@ -15,24 +15,26 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from occatrace import __version__, job, merge, partial, reports
+from occatrace import __version__, reports
 from occatrace import model as model_module
-from occatrace.calls import CallsWriter
-from occatrace.ingest import FirstPass, HostTrace, Reader
 from occatrace.model import Model
 from occatrace.run import RunError, open_run
 from occatrace.schema import BY_NAME, CALLS, MOMENTS, SCHEMA_VERSION, TABLES, Table
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 
+if TYPE_CHECKING:
+    # What makes tables is loaded where they are made: mostly they are there.
+    from occatrace.ingest import HostTrace, Reader
+
 MEMORY_LIMIT = "256MB"  # of DuckDB; the rest of the 512 MB is for the decoder's batches and Python itself
 BATCH_ROWS = 1 << 18
 
-OpenTrace = Callable[[Path, Sequence[str] | None], Reader]
+OpenTrace = Callable[[Path, Sequence[str] | None], "Reader"]
 
 
 class StoreError(RunError):
@@ -145,6 +147,8 @@ class Store:
             raise StoreError(f"{self.run}: the trace is gone, so the single calls cannot be shown; summaries still can")
         partial = folder.with_name(f"calls.partial-{os.getpid()}")
         try:
+            from occatrace.calls import CallsWriter
+
             CallsWriter(self.con, self.model, partial).run(traces)
             partial.rename(folder)
         finally:
@@ -160,6 +164,8 @@ def _host_traces(run: Path, open_trace: OpenTrace) -> list[HostTrace]:
     trace = run / "trace"
     if not trace.is_dir():
         return []
+
+    from occatrace.ingest import HostTrace
 
     def opener(path: Path) -> HostTrace:
         return HostTrace(path.name, lambda events: open_trace(path, events))
@@ -274,6 +280,8 @@ def _build(
             traces = []
         elif not traces:
             raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
+        from occatrace.ingest import FirstPass
+
         problems = FirstPass(con, model).run(traces)
         partial.mkdir(mode=0o700)
         for table in TABLES:
@@ -315,6 +323,8 @@ def _build_from_nodes(
     run: Path, out: Path, con: duckdb.DuckDBPyConnection, model: Model, open_trace: OpenTrace, hosts: Sequence[str]
 ) -> None:
     """Tables of a job from those of its nodes. Of a node that was cut off, what its trace still gives."""
+    from occatrace import job, merge
+
     parts = {part.name: part for part in (run / "nodes").glob("*") if merge.is_part(part)}
     problems = []
     for host in hosts:
@@ -345,6 +355,8 @@ def _build_from_nodes(
 
 def _write_clocks(path: Path, con: duckdb.DuckDBPyConnection) -> None:
     """Compare the clocks of the hosts, from the tables in a folder, and write `host_clocks` beside them."""
+    from occatrace import merge
+
     _views(path, con)
     rows = merge.compare_clocks(con)
     con.execute(f"CREATE OR REPLACE TEMP TABLE found_clocks ({BY_NAME['host_clocks'].ddl()})")
@@ -384,7 +396,7 @@ def _scratch(run: Path) -> Path:
 
 def build_node(run: Path, host: str, path: Path) -> list[str]:
     """The tables of one node of a job, from its own trace alone, and their partial summary; returns what is missing."""
-    from occatrace import losses
+    from occatrace import losses, partial
 
     temporary = _scratch(run)
     try:

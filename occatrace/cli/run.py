@@ -410,6 +410,7 @@ def load_analysis() -> None:
 
         import occatrace._native
         import occatrace.cli.report
+        import occatrace.ingest
         import occatrace.losses
         import occatrace.render.text
         import occatrace.reports

@@ -73,6 +73,9 @@ def test_summary(tmp_path: Path) -> None:
         assert not NEVER & set(seen["modules"])
         assert not [name for name in seen["read"] if name.startswith("libraries/")]
     assert again["read"].count("_model.json") == 1  # its first line
+    assert not {"occatrace.ingest", "occatrace.merge", "occatrace.partial"} & set(
+        again["modules"]
+    )  # the tables are there
 
 
 def test_a_run_reads_the_model_of_what_it_has() -> None:
