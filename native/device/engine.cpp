@@ -69,8 +69,8 @@ void Queue::push(const Work &work) {
   if (due) harvest();
 }
 
+// Under the queue's lock.
 size_t Queue::collect(Work *done, Times *times, int32_t *status, size_t room) {
-  std::lock_guard<std::mutex> guard(mutex_);
   const size_t mask = ring_.size() - 1;
   const bool in_order = (flags_.load(std::memory_order_relaxed) & kOutOfOrder) == 0;
   size_t count = 0;
@@ -103,64 +103,92 @@ size_t Queue::collect(Work *done, Times *times, int32_t *status, size_t room) {
   return count;
 }
 
-void Queue::record(const Work *done, const Times *times, const int32_t *status, size_t count) {
-  const uint64_t seen = occatrace_now();
-  struct occatrace_activity activities[kBatch];
-  {
-    std::lock_guard<std::mutex> guard(device.mutex_);
-    Clock &clock = device.clock_;
-    for (size_t at = 0; at < count; ++at) {
-      if (done[at].after != 0) clock.bracket(times[at].queued, done[at].before, done[at].after);
-    }
-    clock.refresh();
-    const uint64_t noise = std::max(kNoise, clock.uncertainty());
-    for (size_t at = 0; at < count; ++at) {
-      const Work &work = done[at];
-      struct occatrace_activity &a = activities[at];
-      a = {};
-      a.kind = work.kind;
-      a.status = status[at];
-      a.corr_tid = work.tid;
-      a.corr_seq = work.seq;
-      a.run_seq = work.run_seq;
-      a.queue = id;
-      a.name = work.name;
-      std::copy(work.grid, work.grid + 3, a.grid);
-      std::copy(work.block, work.block + 3, a.block);
-      a.bytes = work.bytes;
-      // A command of a queue in order begins when the one before it has ended: what says otherwise within the
-      // uncertainty of the clock is noise.
-      const bool in_order = (flags_.load(std::memory_order_relaxed) & kOutOfOrder) == 0;
-      uint64_t *const placed[] = {&a.queued, &a.submitted, &a.start, &a.end};
-      const uint64_t stamps[] = {times[at].queued, times[at].submitted, times[at].start, times[at].end};
-      uint64_t earliest = work.before;
-      uint64_t moved = 0;
-      for (size_t step = 0; step < 4; ++step) {
-        // A command that failed may have no stamps: it then takes no time, where the one before it was.
-        uint64_t host = stamps[step] == 0 ? earliest : clock.to_host(stamps[step]);
-        if (step == 2 && in_order && host < ended_ && ended_ - host < noise) host = ended_;
-        const uint64_t inside = std::min(std::max(host, earliest), seen);
-        moved = std::max(moved, inside > host ? inside - host : host - inside);
-        *placed[step] = earliest = inside;
-      }
-      if (stamps[2] != 0 && stamps[3] > stamps[2]) {
-        // How long it took is known better than when: what the brackets of the clock leave open is decided by the device's
-        // own count. It keeps its length, as far as there is room.
-        const uint64_t placed_length = clock.to_host(stamps[3]) - clock.to_host(stamps[2]);
-        const uint64_t least = placed_length - std::min(noise, placed_length);
-        const uint64_t length = std::clamp(stamps[3] - stamps[2], least, placed_length + noise);
-        a.end = std::min(a.start + length, seen);
-        a.start = std::max(std::min(a.start, a.end - std::min(length, a.end)), a.submitted);
-      }
-      ended_ = std::max(ended_, a.end);
-      if (moved > noise) {
-        ++device.clamped_;
-        device.worst_ = std::max(device.worst_, moved);
-      }
+// Threads that enqueue to one queue at the same time may hand in their commands in another order than the device got them.
+void Queue::sort(Work *done, Times *times, int32_t *status, size_t count) {
+  for (size_t next = 1; next < count; ++next) {
+    for (size_t at = next; at > 0 && times[at].end != 0 && times[at].end < times[at - 1].end; --at) {
+      std::swap(done[at], done[at - 1]);
+      std::swap(times[at], times[at - 1]);
+      std::swap(status[at], status[at - 1]);
     }
   }
-  for (size_t at = 0; at < count; ++at) ::occatrace_activity(&activities[at]);
-  for (size_t at = 0; at < count; ++at) vendor.release(done[at].event);
+}
+
+// Commands of one harvest, on the host's clock. How long one took is the device's own count and known better than when it
+// was: what the clock's brackets leave open moves commands as a whole, and none of a queue in order before the end of
+// another.
+void Queue::place(const Work *done, const Times *times, const int32_t *status, size_t count,
+                  struct occatrace_activity *activities) {
+  const bool in_order = (flags_.load(std::memory_order_relaxed) & kOutOfOrder) == 0;
+  const uint64_t seen = occatrace_now();
+  Clock &clock = device.clock_;
+  for (size_t at = 0; at < count; ++at) {
+    if (done[at].after != 0) clock.bracket(times[at].queued, done[at].before, done[at].after);
+  }
+  clock.refresh();
+  const uint64_t noise = std::max(kNoise, clock.uncertainty());
+  uint64_t lengths[kBatch];
+  uint64_t latest[kBatch];
+  // When each would be by the clock alone.
+  for (size_t at = 0; at < count; ++at) {
+    const Work &work = done[at];
+    struct occatrace_activity &a = activities[at];
+    a = {};
+    a.kind = work.kind;
+    a.status = status[at];
+    a.corr_tid = work.tid;
+    a.corr_seq = work.seq;
+    a.run_seq = work.run_seq;
+    a.queue = id;
+    a.name = work.name;
+    std::copy(work.grid, work.grid + 3, a.grid);
+    std::copy(work.block, work.block + 3, a.block);
+    a.bytes = work.bytes;
+    uint64_t stamps[] = {times[at].queued, times[at].submitted, times[at].start, times[at].end};
+    if (in_order && stamps[3] != 0) {
+      // What a command waited for the one before it is not its own time.
+      if (stamps[2] < ended_stamp_ && ended_stamp_ <= stamps[3]) stamps[2] = ended_stamp_;
+      ended_stamp_ = stamps[3];
+    }
+    uint64_t *const placed[] = {&a.queued, &a.submitted, &a.start, &a.end};
+    uint64_t earliest = work.before;
+    uint64_t moved = 0;
+    for (size_t step = 0; step < 4; ++step) {
+      // A command that failed may have no stamps: it then takes no time, where the one before it was.
+      const uint64_t host = stamps[step] == 0 ? earliest : clock.to_host(stamps[step]);
+      const uint64_t inside = std::min(std::max(host, earliest), seen);
+      moved = std::max(moved, inside > host ? inside - host : host - inside);
+      *placed[step] = earliest = inside;
+    }
+    lengths[at] = a.end - a.start;
+    if (stamps[2] != 0 && stamps[3] > stamps[2]) {
+      const uint64_t by_clock = clock.to_host(stamps[3]) - clock.to_host(stamps[2]);
+      const uint64_t least = by_clock - std::min(noise, by_clock);
+      const uint64_t length = std::clamp(stamps[3] - stamps[2], least, by_clock + noise);
+      lengths[at] = std::min(length, seen - std::min(a.submitted, seen));
+    }
+    if (moved > noise) {
+      ++device.clamped_;
+      device.worst_ = std::max(device.worst_, moved);
+    }
+  }
+  // When each has to begin at the latest, for all to have ended when that was seen.
+  uint64_t until = seen;
+  for (size_t at = count; at-- > 0;) {
+    latest[at] = until - std::min(lengths[at], until);
+    if (in_order) until = latest[at];
+  }
+  for (size_t at = 0; at < count; ++at) {
+    struct occatrace_activity &a = activities[at];
+    const uint64_t by_clock = a.start;
+    const uint64_t earliest = in_order ? std::max(a.submitted, ended_) : a.submitted;
+    a.start = std::max(std::min(by_clock, latest[at]), earliest);
+    // One that was recorded too late pushes those behind it, until the queue has a pause.
+    const uint64_t unsure = a.start > by_clock ? std::max(noise, ended_unsure_) : noise;
+    a.end = std::max(a.start, std::min(a.start + lengths[at], seen + (in_order ? unsure : 0)));
+    ended_ = std::max(ended_, a.end);
+    ended_unsure_ = unsure;
+  }
 }
 
 void Queue::harvest(bool gently) {
@@ -172,9 +200,22 @@ void Queue::harvest(bool gently) {
   Work done[kBatch];
   Times times[kBatch];
   int32_t status[kBatch];
+  struct occatrace_activity activities[kBatch];
   for (;;) {
-    const size_t count = collect(done, times, status, kBatch);
-    if (count != 0) record(done, times, status, count);
+    size_t count = 0;
+    {
+      // Both locks: what is collected first is placed first, whichever thread harvests.
+      std::unique_lock<std::mutex> collecting(mutex_);
+      count = collect(done, times, status, kBatch);
+      if (count != 0) {
+        std::lock_guard<std::mutex> placing(device.mutex_);
+        collecting.unlock();
+        if ((flags_.load(std::memory_order_relaxed) & kOutOfOrder) == 0) sort(done, times, status, count);
+        place(done, times, status, count, activities);
+      }
+    }
+    for (size_t at = 0; at < count; ++at) ::occatrace_activity(&activities[at]);
+    for (size_t at = 0; at < count; ++at) vendor.release(done[at].event);
     if (count < kBatch) return;
   }
 }

@@ -132,7 +132,9 @@ class Queue {
  private:
   friend class Engine;
   size_t collect(Work *done, Times *times, int32_t *status, size_t room);
-  void record(const Work *done, const Times *times, const int32_t *status, size_t count);
+  void sort(Work *done, Times *times, int32_t *status, size_t count);
+  void place(const Work *done, const Times *times, const int32_t *status, size_t count,
+             struct occatrace_activity *activities);
   void grow();
 
   std::atomic<uint32_t> flags_;
@@ -144,7 +146,11 @@ class Queue {
   uint64_t tail_ = 0;
   uint64_t try_at_;
   std::atomic<uint64_t> harvested_at_;
-  uint64_t ended_ = 0;  // the latest end that was recorded, on the host's clock; under the lock of the device
+  // Under the lock of the device: the latest end that was recorded, on the host's clock and on the device's, and by how much
+  // it may have been placed too late.
+  uint64_t ended_ = 0;
+  uint64_t ended_stamp_ = 0;
+  uint64_t ended_unsure_ = 0;
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> retired_{false};
   // Whether the last harvest left a command that the device was at.

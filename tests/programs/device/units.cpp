@@ -1,7 +1,11 @@
 // The device engine on its own, with stand-ins for the core and for a vendor: `units NAME` runs one check and exits 0, or
 // says what is wrong.
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <random>
 #include <string>
@@ -18,7 +22,15 @@ static std::mutex recorded_lock;
 static std::vector<struct occatrace_activity> recorded;
 static uint64_t warnings;
 
+// The time that the host's clocks show, where a check sets it.
+static uint64_t pretended;
+
 extern "C" {
+int clock_gettime(clockid_t id, timespec *now) noexcept {
+  if (pretended == 0) return static_cast<int>(syscall(SYS_clock_gettime, id, now));
+  *now = {static_cast<time_t>(pretended / 1'000'000'000), static_cast<long>(pretended % 1'000'000'000)};
+  return 0;
+}
 uint32_t occatrace_intern(const char *) { return 1; }
 uint32_t occatrace_device(uint32_t, uint32_t, uint32_t, uint32_t, uint64_t) { return 1; }
 uint32_t occatrace_queue(uint32_t, uint64_t, uint32_t, uint64_t) { return 1; }
@@ -212,8 +224,58 @@ static void clamped() {
   Engine::instance().harvest(true);
   expect(warnings == 1, "one warning", static_cast<long long>(warnings));
   for (const auto &activity : recorded) {
-    expect(activity.end <= read_clock(CLOCK_MONOTONIC), "not in the future");
+    expect(activity.end <= read_clock(CLOCK_MONOTONIC) + 1000, "not in the future, but for noise");
     expect(activity.start >= works[activity.corr_seq].before, "not before its enqueue");
+  }
+}
+
+// What happens comes by standard input, one step a line, and what is recorded goes out, for the test to judge:
+//   at NS                 the host's time
+//   clock BEFORE AFTER    a reading of the device's clock, which was somewhere between so many ns before and after now
+//   run GAP NS            a command is enqueued; it begins GAP after the one before it (or after now), and takes NS
+//   harvest               what has finished by now is recorded
+// The device has a clock of its own, of the host's rate.
+static void placing() {
+  constexpr uint64_t kAhead = uint64_t{1} << 61;
+  pretended = 1'000'000'000'000;
+  Queue &queue = new_queue(0);
+  std::deque<FakeEvent> events;
+  std::vector<std::pair<uint64_t, uint64_t>> truth;
+  const auto harvest = [&] {
+    for (size_t at = 0; at < events.size(); ++at) {
+      if (truth[at].second <= pretended) events[at].state = 0;
+    }
+    queue.harvest();
+  };
+  char step[16];
+  unsigned long long first = 0;
+  unsigned long long second = 0;
+  while (std::scanf("%15s", step) == 1) {
+    const std::string what = step;
+    if (what == "at" && std::scanf("%llu", &first) == 1) {
+      pretended += first;
+    } else if (what == "clock" && std::scanf("%llu %llu", &first, &second) == 2) {
+      Engine::instance().calibrate(queue.device, pretended + kAhead, pretended - first, pretended + second);
+    } else if (what == "run" && std::scanf("%llu %llu", &first, &second) == 2) {
+      const uint64_t start = first + (truth.empty() ? pretended : std::max(pretended, truth.back().second));
+      truth.emplace_back(start, start + second);
+      events.emplace_back().times = {0, 0, start + kAhead, start + second + kAhead};
+      Work work;
+      work.event = &events.back();
+      work.before = pretended;
+      work.seq = static_cast<uint32_t>(truth.size() - 1);
+      queue.push(work);
+    } else if (what == "harvest") {
+      harvest();
+    }
+  }
+  if (!truth.empty()) pretended = std::max(pretended, truth.back().second);
+  harvest();
+  for (const auto &activity : recorded) {
+    const auto &[start, end] = truth[activity.corr_seq];
+    std::printf("%u %llu %llu %llu %llu %llu\n", activity.corr_seq, static_cast<unsigned long long>(activity.queued),
+                static_cast<unsigned long long>(activity.start), static_cast<unsigned long long>(activity.end),
+                static_cast<unsigned long long>(start), static_cast<unsigned long long>(end));
   }
 }
 
@@ -241,6 +303,7 @@ int main(int argc, char **argv) {
   else if (name == "out_of_order") rings(kOutOfOrder);
   else if (name == "many_threads") many_threads();
   else if (name == "clamped") clamped();
+  else if (name == "placing") placing();
   else if (name == "handle_map") handle_map();
   else return 2;
   return 0;
