@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -126,6 +128,14 @@ def test_truncated_stream_of_a_layout_that_is_not_known(trace: Path, copy: Path)
     assert len(_streams(copy)) == 0 or _count(rows) == _count(_read(copy, "fast")[0])
 
 
+READ = """
+import sys
+from occatrace import _native
+from tests.support import traces
+traces.rows_of(_native.Reader(sys.argv[1], decoder="babeltrace2", threads=2))
+"""
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_flipped_bits(copy: Path, decoder: str, seed: int) -> None:
     """Any bits of any file: an end within seconds, by rows or by an error."""
@@ -136,8 +146,16 @@ def test_flipped_bits(copy: Path, decoder: str, seed: int) -> None:
             data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
         file.write_bytes(data)
     start = time.monotonic()
-    try:
-        _read(copy, decoder)
-    except _native.TraceError as error:
-        assert str(error)
+    if decoder == "babeltrace2":
+        # Read by another process: Babeltrace 2.0 itself ends the process at some of such packets (`ds_file_mmap`).
+        done = subprocess.run([sys.executable, "-c", READ, copy], capture_output=True, text=True, timeout=300)
+        if done.returncode < 0:
+            assert done.returncode == -signal.SIGABRT and "ds_file_mmap(): Assertion" in done.stderr, done.stderr
+        elif done.returncode > 0:
+            assert "\noccatrace._native.TraceError: " in done.stderr, done.stderr
+    else:
+        try:
+            _read(copy, decoder)
+        except _native.TraceError as error:
+            assert str(error)
     assert time.monotonic() - start < 300
