@@ -43,6 +43,21 @@ extern OCCATRACE_FUNCTION_ void occatrace_v1_mark(const char *name, uint32_t arg
 extern OCCATRACE_FUNCTION_ void occatrace_v1_counter(const char *name, double value, const char *unit);
 extern OCCATRACE_FUNCTION_ void occatrace_v1_capture(int on);
 
+/* What has been done since `since`; times in ns of CLOCK_MONOTONIC. Texts stay where they are as long as the process. */
+struct occatrace_live_work { const char *kind; uint64_t count, ns, bytes; };  /* finished device work of a kind */
+struct occatrace_live_kernel { const char *name; uint64_t count, ns; };
+struct occatrace_live_memory { const char *api, *kind, *mode; uint64_t in_use, high, count; }; /* count: objects in use */
+struct occatrace_live {
+  uint64_t since, now;
+  uint64_t memory_in_use, memory_high; /* bytes of the devices */
+  uint32_t kinds, kernels, memories;   /* how many of each there are */
+  struct occatrace_live_work work[16];
+};
+/* 1: done, with as many kernels and kinds of memory as there is room for; 0: nothing is recorded in this process. The first
+ * call begins to count, unless OCCATRACE_LIVE=1 has done it from the begin of the process. */
+extern OCCATRACE_FUNCTION_ int occatrace_v1_live(struct occatrace_live *out, struct occatrace_live_kernel *kernels, uint32_t room_for_kernels,
+                                                 struct occatrace_live_memory *memory, uint32_t room_for_memory);
+
 #if !defined(OCCATRACE_IMPLEMENTATION)
 #define OCCATRACE_INLINE_ static inline __attribute__((unused))
 
@@ -86,6 +101,12 @@ OCCATRACE_INLINE_ void occatrace_capture_stop(void) {
 }
 OCCATRACE_INLINE_ void occatrace_capture_start(void) {
   if (occatrace_v1_capture) occatrace_v1_capture(1);
+}
+
+/* Sums of the device work that has finished and of the memory in use, without stopping anything. */
+OCCATRACE_INLINE_ int occatrace_live_with(struct occatrace_live *out, struct occatrace_live_kernel *kernels, uint32_t room_for_kernels,
+                                          struct occatrace_live_memory *memory, uint32_t room_for_memory) {
+  return occatrace_v1_live ? occatrace_v1_live(out, kernels, room_for_kernels, memory, room_for_memory) : 0;
 }
 #endif
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from occatrace.annotations import annotate, capture, capture_start, capture_stop, counter, mark
 
 if TYPE_CHECKING:
+    from occatrace._live import live
     from occatrace.api import Run
     from occatrace.run import RunError
 
@@ -20,6 +21,7 @@ __all__ = [
     "capture_start",
     "capture_stop",
     "counter",
+    "live",
     "mark",
     "open",
     "start",
@@ -37,8 +39,13 @@ def open(path: str | os.PathLike[str]) -> Run:
     return Run(path)
 
 
-def __getattr__(name: str) -> type:
-    """`RunError`, what goes wrong with runs, and `Run`, for annotations: brought in when they are asked for."""
+def __getattr__(name: str) -> object:
+    """`live`, `RunError`, what goes wrong with runs, and `Run`, for annotations: brought in when they are asked for."""
+    if name == "live":
+        from occatrace._live import live
+
+        globals()["live"] = live  # from now on it is found at once
+        return live
     if name == "Run":
         from occatrace.api import Run
 

@@ -73,6 +73,56 @@ static PyObject *capture(PyObject *self, PyObject *on) {
   Py_RETURN_NONE;
 }
 
+/* (since, now, memory in use, its high water, [(kind, count, ns, bytes)], [(kernel, count, ns)], [(api, kind, mode, bytes in use,
+ * high water, objects)]), or None in a process of which nothing is recorded. */
+static PyObject *live(PyObject *self, PyObject *unused) {
+  struct occatrace_live now;
+  struct occatrace_live_kernel few[64], *kernels = few;
+  struct occatrace_live_memory memory[64];
+  uint32_t room = sizeof few / sizeof *few;
+  int known;
+  for (;;) {
+    /* Taking in what has finished may run callbacks of the program. */
+    Py_BEGIN_ALLOW_THREADS
+    known = occatrace_live_with(&now, kernels, room, memory, sizeof memory / sizeof *memory);
+    Py_END_ALLOW_THREADS
+    if (!known || now.kernels <= room) break;
+    room = 2 * now.kernels;
+    if (kernels != few) PyMem_Free(kernels);
+    kernels = PyMem_Malloc(room * sizeof *kernels);
+    if (kernels == NULL) return PyErr_NoMemory();
+  }
+  PyObject *result = NULL, *works = NULL, *calls = NULL, *objects = NULL;
+  if (!known) {
+    result = Py_NewRef(Py_None);
+    goto done;
+  }
+  works = PyList_New(now.kinds);
+  calls = PyList_New(now.kernels);
+  objects = PyList_New(now.memories);
+  if (works == NULL || calls == NULL || objects == NULL) goto done;
+#define FILL(list, at, ...)                         \
+  do {                                              \
+    PyObject *const entry = Py_BuildValue(__VA_ARGS__); \
+    if (entry == NULL) goto done;                   \
+    PyList_SET_ITEM(list, at, entry);               \
+  } while (0)
+#define NUMBER(value) (unsigned long long)(value)
+  for (uint32_t i = 0; i < now.kinds; i++)
+    FILL(works, i, "(sKKK)", now.work[i].kind, NUMBER(now.work[i].count), NUMBER(now.work[i].ns), NUMBER(now.work[i].bytes));
+  for (uint32_t i = 0; i < now.kernels; i++)
+    FILL(calls, i, "(NKK)", PyUnicode_DecodeUTF8(kernels[i].name, (Py_ssize_t)strlen(kernels[i].name), "replace"), NUMBER(kernels[i].count), NUMBER(kernels[i].ns));
+  for (uint32_t i = 0; i < now.memories; i++)
+    FILL(objects, i, "(sssKKK)", memory[i].api, memory[i].kind, memory[i].mode, NUMBER(memory[i].in_use), NUMBER(memory[i].high), NUMBER(memory[i].count));
+  result = Py_BuildValue("(KKKKOOO)", NUMBER(now.since), NUMBER(now.now), NUMBER(now.memory_in_use), NUMBER(now.memory_high), works, calls, objects);
+done:
+  Py_XDECREF(works);
+  Py_XDECREF(calls);
+  Py_XDECREF(objects);
+  if (kernels != few) PyMem_Free(kernels);
+  return result;
+}
+
 static PyObject *present(PyObject *self, PyObject *unused) { return PyBool_FromLong(occatrace_present()); }
 
 #define FAST(function) {#function, (PyCFunction)(void (*)(void))function, METH_FASTCALL, NULL}
@@ -81,6 +131,7 @@ static PyMethodDef methods[] = {
     {"pop", pop, METH_NOARGS, NULL},
     {"end", end, METH_O, NULL},
     {"capture", capture, METH_O, NULL},
+    {"live", live, METH_NOARGS, NULL},
     {"present", present, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

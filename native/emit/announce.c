@@ -125,6 +125,13 @@ uint32_t occatrace_kernel(uint32_t name, uint32_t mode, uint32_t source, uint32_
   ANNOUNCE(kernels, kernels_used, kernels_room, r, occatrace_process->kernel)
 }
 
+uint32_t occatrace_kernel_name(uint32_t kernel) {
+  pthread_mutex_lock(&lock);
+  const uint32_t name = kernel > 0 && kernel <= kernels_used ? kernels[kernel - 1].name : 0;
+  pthread_mutex_unlock(&lock);
+  return name;
+}
+
 uint32_t occatrace_device(uint32_t api, uint32_t platform, uint32_t name, uint32_t vendor, uint64_t handle) {
   const struct occatrace_device_device r = {.api = api, .platform = platform, .name = name, .vendor = vendor, .handle = handle};
   ANNOUNCE(devices, devices_used, devices_room, r, occatrace_devices->device)
@@ -160,6 +167,7 @@ void occatrace_activity(const struct occatrace_activity *a) {
       .start = a->start, .end = a->end, .bytes = a->bytes, .name = a->name, .gx = a->grid[0], .gy = a->grid[1],
       .gz = a->grid[2], .lx = a->block[0], .ly = a->block[1], .lz = a->block[2]};
   occatrace_devices->activity(&r);
+  if (__builtin_expect(occatrace_live_sink.on, 0)) occatrace_live_activity(a);
 }
 
 void occatrace_clock(uint32_t device, uint64_t host, uint64_t device_time, uint64_t uncertainty) {

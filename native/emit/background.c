@@ -37,6 +37,12 @@ void occatrace_backends_after_fork(void) {
     if (b->after_fork_child != NULL) b->after_fork_child();
 }
 
+void occatrace_harvest_now(void) {
+  if (pthread_mutex_trylock(&working) != 0) return;
+  if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) occatrace_harvest(0);
+  pthread_mutex_unlock(&working);
+}
+
 static void *work(void *unused) {
   (void)unused;
   pthread_setname_np(pthread_self(), "occatrace");

@@ -334,12 +334,14 @@ static void before_fork(void) {
   pthread_mutex_lock(&start_lock);
   pthread_mutex_lock(&flush_lock);
   pthread_mutex_lock(&threads_lock);
+  occatrace_live_lock();
   occatrace_announcements_lock();
   if (state == READY) lttng_before_fork(&fork_signals);
 }
 
 static void fork_unlock(void) {
   occatrace_announcements_unlock();
+  occatrace_live_unlock();
   pthread_mutex_unlock(&threads_lock);
   pthread_mutex_unlock(&flush_lock);
   pthread_mutex_unlock(&start_lock);
@@ -373,6 +375,7 @@ static void after_fork_child(void) {
     finished = 0;
     occatrace_background_forget();
     occatrace_choice_after_fork();
+    occatrace_live_after_fork();
   }
   fork_unlock();
   if (state == READY) occatrace_backends_after_fork();
@@ -416,7 +419,10 @@ int occatrace_start(void) {
       next = READY;
     }
     __atomic_store_n(&state, next, __ATOMIC_RELEASE);
-    if (next == READY) occatrace_choice_start();
+    if (next == READY) {
+      occatrace_choice_start();
+      occatrace_live_start(loaded_mono);
+    }
     apply_switch();
   }
   pthread_mutex_unlock(&start_lock);
@@ -429,7 +435,10 @@ const void *occatrace_load_provider(const char *api) {
   snprintf(file, sizeof file, "liboccatrace_tp_%s.so", api);
   snprintf(table, sizeof table, "occatrace_%s_events", api);
   void *library = occatrace_load_library(file);
-  return library == NULL ? NULL : dlsym(library, table);
+  if (library == NULL) return NULL;
+  void (*live)(const struct occatrace_live_sink *) = (void (*)(const struct occatrace_live_sink *))dlsym(library, "occatrace_live_into");
+  if (live != NULL) live(&occatrace_live_sink);
+  return dlsym(library, table);
 }
 
 /* ---- tallies ---- */

@@ -2,6 +2,7 @@
 #ifndef OCCATRACE_INTERNAL_H
 #define OCCATRACE_INTERNAL_H
 #include "device_events.h"
+#include "live.h"
 #include "occatrace_core.h"
 #include "process_events.h"
 
@@ -40,9 +41,23 @@ OCCATRACE_HIDDEN enum occatrace_mode occatrace_mode_named(const char *name, size
 /* An interned text; NULL where there is none of that number. */
 OCCATRACE_HIDDEN const char *occatrace_text(uint32_t id);
 
+/* The author's name of an OCCA kernel, interned; 0 where there is none of that number. */
+OCCATRACE_HIDDEN uint32_t occatrace_kernel_name(uint32_t kernel);
+
+/* The live quantities. */
+OCCATRACE_HIDDEN extern struct occatrace_live_sink occatrace_live_sink;
+OCCATRACE_HIDDEN void occatrace_live_activity(const struct occatrace_activity *a);
+/* Where the environment wants them from the begin, which was at `from`. */
+OCCATRACE_HIDDEN void occatrace_live_start(uint64_t from);
+OCCATRACE_HIDDEN void occatrace_live_after_fork(void);
+OCCATRACE_HIDDEN void occatrace_live_lock(void);
+OCCATRACE_HIDDEN void occatrace_live_unlock(void);
+
 OCCATRACE_HIDDEN void occatrace_background_start(void);
 OCCATRACE_HIDDEN void occatrace_background_forget(void);
 OCCATRACE_HIDDEN void occatrace_background_stop(void);
 OCCATRACE_HIDDEN void occatrace_harvest(int final);
+/* In the caller's thread, unless the background is at it. */
+OCCATRACE_HIDDEN void occatrace_harvest_now(void);
 OCCATRACE_HIDDEN void occatrace_backends_after_fork(void);
 #endif

@@ -39,6 +39,10 @@ def _environment() -> jinja2.Environment:
     env.filters["member"] = member
     env.filters["carrier"] = carrier
     env.filters["level_number"] = LEVELS.index
+    env.filters["live"] = live
+    env.filters["succeeded"] = succeeded
+    env.filters["memory_kind"] = memory_kind
+    env.filters["calls_kernel"] = calls_kernel
     return env
 
 
@@ -71,6 +75,34 @@ def lttng_field(field: Field, provider: str) -> str:
         return f"lttng_ust_field_enum({provider}, {t.enum}, {t.c}, {field.name}, {value})"
     kind = "integer_hex" if t.hex else "integer"
     return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value})"
+
+
+def calls_kernel(f: Function | Record) -> bool:
+    """Whether the event is a call of an OCCA kernel, which has device work of its own or none."""
+    return {"kernel", "launches"} <= {field.name for field in f.fields}
+
+
+def live(apis: list[Api]) -> bool:
+    """Whether there is anything in their events that a process counts while it runs."""
+    events: list[Function | Record] = [r for api in apis for r in api.records]
+    events += [f for api in apis for f in api.functions]
+    return any(getattr(e, "allocates", None) or e.frees or calls_kernel(e) for e in events)
+
+
+def succeeded(f: Function | Record) -> str:
+    """C for "and the call did what it is for", from the event `a`."""
+    failure = getattr(f, "failure", None)
+    if failure is None:
+        return ""
+    value = f"(int64_t)a->{failure.field}"
+    ignored = "" if failure.ignored is None else f" && {value} != {failure.ignored}"
+    return f" && !({value} {failure.op} {failure.value}{ignored})"
+
+
+def memory_kind(a: Allocates) -> str:
+    """C for the kind of memory, from the event `a`."""
+    op = "&" if a.bits else "=="
+    return "".join(f'a->{a.kind_field} {op} {value} ? "{kind}" : ' for value, kind in a.kinds) + f'"{a.kind}"'
 
 
 def _libraries(model: Model) -> dict[str, list[Api]]:

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <occa.hpp>
+#include <occatrace.h>
 
 #ifndef KERNEL_FOLDER
 #define KERNEL_FOLDER "."
@@ -24,6 +25,22 @@ void note(long bytes) {
   if (in_use > most) most = in_use;
 }
 }  // namespace
+
+// What occatrace counted meanwhile, as JSON.
+std::string live() {
+  occatrace_live now;
+  occatrace_live_kernel kernels[8];
+  occatrace_live_memory memory[8];
+  if (!occatrace_live_with(&now, kernels, 8, memory, 8)) return "null";
+  std::ostringstream text;
+  text << "{\"in_use\": " << now.memory_in_use << ", \"high\": " << now.memory_high << ", \"kernels\": {";
+  for (uint32_t i = 0; i < now.kernels && i < 8; ++i) text << (i ? ", " : "") << '"' << kernels[i].name << "\": " << kernels[i].count;
+  text << "}, \"memory\": [";
+  for (uint32_t i = 0; i < now.memories && i < 8; ++i)
+    text << (i ? ", " : "") << "[\"" << memory[i].api << ' ' << memory[i].mode << "\", " << memory[i].in_use << ", " << memory[i].high << ", " << memory[i].count << ']';
+  text << "]}";
+  return text.str();
+}
 
 int main(int argc, char **argv) {
   const std::string mode = argc > 1 ? argv[1] : "Serial";
@@ -69,6 +86,7 @@ int main(int argc, char **argv) {
   a.free();
   note(-bytes);
   std::cout << "{\"changes\": [" << changes.str() << "], \"most\": " << most << ", \"left\": " << in_use
-            << ", \"leak\": " << 4 * bytes << ", \"part\": " << bytes << "}" << std::endl;
+            << ", \"leak\": " << 4 * bytes << ", \"part\": " << bytes
+            << ", \"live\": " << live() << "}" << std::endl;
   _exit(0);  // the device would free what was forgotten
 }
