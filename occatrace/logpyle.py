@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 try:
     from logpyle import LogManager, PostLogQuantity
@@ -26,6 +27,8 @@ __all__ = [
     "kernel_time",
     "memory_high_water",
     "memory_in_use",
+    "pool_held",
+    "pool_in_use",
 ]
 
 
@@ -81,6 +84,34 @@ def bytes_moved(kind: str | None = None, name: str | None = None) -> LiveQuantit
         return now.bytes_moved if kind is None else now.work.get(kind, Work()).bytes
 
     return LiveQuantity(name or _named("occa_bytes_moved", kind), "B", f"bytes copied {kind or ''}".strip(), value)
+
+
+class Pool(Protocol):
+    """What is asked of a memory pool of pyopencl."""
+
+    @property
+    def managed_bytes(self) -> int: ...
+    @property
+    def active_bytes(self) -> int: ...
+
+
+class _PoolQuantity(PostLogQuantity):
+    def __init__(self, name: str, description: str, value: Callable[[], int]) -> None:
+        super().__init__(name, "B", description)
+        self._value = value
+
+    def __call__(self) -> float:
+        return self._value()
+
+
+def pool_held(pool: Pool, name: str = "pool_held") -> PostLogQuantity:
+    """Memory that a pool of pyopencl holds after the step, in bytes, be it in use or kept; in untraced programs too."""
+    return _PoolQuantity(name, "memory held by the pool", lambda: pool.managed_bytes)
+
+
+def pool_in_use(pool: Pool, name: str = "pool_in_use") -> PostLogQuantity:
+    """How much of it arrays use, in bytes."""
+    return _PoolQuantity(name, "memory of the pool in use", lambda: pool.active_bytes)
 
 
 def add_quantities(manager: LogManager, kernels: Iterable[str] = ()) -> None:

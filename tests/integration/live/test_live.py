@@ -14,7 +14,8 @@ from tests.support import runs
 
 from ..occa.conftest import ProfileOcca, occa_build
 
-STEPS = runs.ROOT / "tests" / "programs" / "live" / "steps.py"
+PROGRAMS = runs.ROOT / "tests" / "programs" / "live"
+STEPS = PROGRAMS / "steps.py"
 
 
 def steps(folder: Path, *words: object, **changes: str | None) -> tuple[runs.Run, Any]:
@@ -49,6 +50,20 @@ def test_steps_of_a_program(tmp_path: Path) -> None:
     assert {name: [count, ns] for name, count, ns in kernels} == total["kernels"]
     # A child counts its own.
     assert told["child"]["traced"] and told["child"]["count"] == told["child"]["in_use"] == 0
+
+
+def test_threads_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    command = [sys.executable, PROGRAMS / "threads.py", 4, 200]
+    run = runs.profiled(runs.Run, tmp_path / "run", command, "-q", PYOPENCL_NO_CACHE="1")
+    assert run.status == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert told["right"] and told["asked"] > 0
+    assert told["kernels"] == {f"k{number}": 200 for number in range(4)}
+    assert told["parts"] == 800
+    assert (told["in_use"], told["objects"]) == (4 * 4096, 4)
+    assert told["high"] >= 4 * 4096
+    assert run.sql("SELECT count(*) FROM losses") == [(0,)]
 
 
 def test_from_the_begin(tmp_path: Path) -> None:
@@ -94,7 +109,12 @@ def test_logpyle(tmp_path: Path, traced: bool) -> None:
         "occa_kernel_count_twice": "1",
         "occa_kernel_time_shift": "s",
         "occa_kernel_count_shift": "1",
+        "pool_held": "B",
+        "pool_in_use": "B",
     }
+    held, in_use = logged.pop("pool_held"), logged.pop("pool_in_use")
+    assert in_use == [n * 2**16 for n in (1, 2, 3, 4)] + [0]
+    assert all(kept >= used for kept, used in zip(held, in_use, strict=True)) and held[-1] >= 4 * 2**16
     if not traced:
         assert not any(value is not None for values in logged.values() for value in values)
         return
@@ -102,7 +122,9 @@ def test_logpyle(tmp_path: Path, traced: bool) -> None:
     assert logged["occa_kernel_count_twice"] == [1, 2, 3, 4, 5]
     assert logged["occa_kernel_count_shift"] == [1] * 5
     assert logged["occa_bytes_moved"] == [2 * size] * 5
-    assert logged["occa_memory_in_use"] == logged["occa_memory_high_water"] == [size * n for n in range(1, 6)]
+    # The program's own buffers, and what the pool holds.
+    assert logged["occa_memory_in_use"] == [size * step + pool for step, pool in enumerate(held, 1)]
+    assert logged["occa_memory_high_water"] == logged["occa_memory_in_use"]
     times = [logged[f"occa_kernel_time{of}"] for of in ("", "_twice", "_shift")]
     assert all(twice > 0 and shift > 0 for _, twice, shift in zip(*times, strict=True))
     assert sum(times[0]) == pytest.approx(told["total"]["ns"] / 1e9)

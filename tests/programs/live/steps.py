@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 import occatrace
 from occatrace._live import Live
@@ -50,10 +51,13 @@ def main() -> None:
     if len(sys.argv) > 1:
         import logpyle
 
-        from occatrace.logpyle import add_quantities
+        from occatrace.logpyle import add_quantities, pool_held, pool_in_use
 
         manager = logpyle.LogManager(sys.argv[1], "w", capture_warnings=False)
         add_quantities(manager, kernels=["twice", "shift"])
+        pool = MemoryPool(ImmediateAllocator(queue))
+        manager.add_quantity(pool_held(pool))
+        manager.add_quantity(pool_in_use(pool))
     seen = [shown(occatrace.live())]
     for step in range(STEPS):
         if manager:
@@ -66,6 +70,9 @@ def main() -> None:
         kept.append(cl.Buffer(context, cl.mem_flags.READ_WRITE, values.nbytes))
         queue.finish()
         if manager:
+            arrays = [pool.allocate(1 << 16) for _ in range(step + 1)]
+            if step == STEPS - 1:
+                arrays.clear()
             manager.tick_after()
         seen.append(shown(occatrace.live().since_last))
     total = shown(occatrace.live())

@@ -31,7 +31,13 @@ std::string live() {
   occatrace_live now;
   occatrace_live_kernel kernels[8];
   occatrace_live_memory memory[8];
-  if (!occatrace_live_with(&now, kernels, 8, memory, 8)) return "null";
+  // A driver may let go of what a command used after the queue is done with it.
+  int patience = 10000;
+  do {
+    if (!occatrace_live_with(&now, kernels, 8, memory, 8)) return "null";
+    if (static_cast<long>(now.memory_in_use) <= in_use) break;
+    usleep(10000);
+  } while (--patience > 0);
   std::ostringstream text;
   text << "{\"in_use\": " << now.memory_in_use << ", \"high\": " << now.memory_high << ", \"kernels\": {";
   for (uint32_t i = 0; i < now.kernels && i < 8; ++i) text << (i ? ", " : "") << '"' << kernels[i].name << "\": " << kernels[i].count;
