@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cuda.conftest import OCCA_PROF, ROOT, Traced, compiled
+from tests.support import live
 from tests.support.runs import execute, measured
 
 Run = Callable[..., Traced]
@@ -222,3 +223,9 @@ def test_a_program_that_looks_for_an_absent_driver_finds_none(traced: Run, by_na
         pytest.skip("this machine has a CUDA driver")
     run = traced(by_name, "series", "1", env={"LD_LIBRARY_PATH": str(tmp_path)})
     assert (run.status, run.stdout) == (alone.returncode, alone.stdout) == (4, "no driver\n")
+
+
+@pytest.mark.parametrize("case", ["copies", "kinds", "graphs"])
+def test_live_quantities(traced: Run, linked: Path, tmp_path: Path, case: str) -> None:
+    run = traced(linked, case, env=live.counting(tmp_path))
+    live.check(run, tmp_path)

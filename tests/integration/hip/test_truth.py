@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.hip.conftest import Run
+from tests.support import live
 
 MS = 1_000_000
 KERNELS = "SELECT start_ns, end_ns, queue, name FROM activities WHERE kind = 'kernel' ORDER BY start_ns"
@@ -169,3 +172,9 @@ def test_a_crash_amid_work_leaves_what_had_finished(traced: Run, cases: Path) ->
     ((count,),) = run.sql("SELECT count(*) FROM activities WHERE kind = 'kernel'")
     assert 5 <= count < 1005
     assert run.sql("SELECT exit FROM processes") == [("abort",)]
+
+
+@pytest.mark.parametrize("case", ["launches", "copies"])
+def test_live_quantities(traced: Run, cases: Path, tmp_path: Path, case: str) -> None:
+    run = traced(cases, case, env=live.counting(tmp_path))
+    live.check(run, tmp_path)
