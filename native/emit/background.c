@@ -12,6 +12,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t working = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t harvesting = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake;
 static int running, stopping;
 static struct occatrace_backend *backends;
@@ -38,9 +39,17 @@ void occatrace_backends_after_fork(void) {
 }
 
 void occatrace_harvest_now(void) {
-  if (pthread_mutex_trylock(&working) != 0) return;
+  static __thread int inside __attribute__((tls_model("initial-exec")));
+  if (inside) return; /* letting go of an event may run a callback of the program, which may ask again */
+  /* What another thread has taken out it has also written when it is done; a callback there may wait for us. */
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += 1;
+  if (pthread_mutex_timedlock(&harvesting, &until) != 0) return;
+  inside = 1;
   if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) occatrace_harvest(0);
-  pthread_mutex_unlock(&working);
+  inside = 0;
+  pthread_mutex_unlock(&harvesting);
 }
 
 static void *work(void *unused) {
@@ -58,7 +67,7 @@ static void *work(void *unused) {
     pthread_mutex_unlock(&lock);
     pthread_mutex_lock(&working);
     if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
-      occatrace_harvest(0);
+      occatrace_harvest_now();
       if (turn % FLUSH_EVERY == 0) occatrace_flush();
     }
     pthread_mutex_unlock(&working);
@@ -94,6 +103,7 @@ void occatrace_want_harvest(void) { occatrace_background_start(); }
 void occatrace_background_forget(void) {
   pthread_mutex_init(&lock, NULL);
   pthread_mutex_init(&working, NULL);
+  pthread_mutex_init(&harvesting, NULL);
   running = stopping = 0;
 }
 

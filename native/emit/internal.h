@@ -57,7 +57,7 @@ OCCATRACE_HIDDEN void occatrace_background_start(void);
 OCCATRACE_HIDDEN void occatrace_background_forget(void);
 OCCATRACE_HIDDEN void occatrace_background_stop(void);
 OCCATRACE_HIDDEN void occatrace_harvest(int final);
-/* In the caller's thread, unless the background is at it. */
+/* One thread at a time; what another one is at is complete afterwards. */
 OCCATRACE_HIDDEN void occatrace_harvest_now(void);
 OCCATRACE_HIDDEN void occatrace_backends_after_fork(void);
 #endif
