@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from occatrace.events import LOGLEVELS, MODES
 from occatrace.switch import Plan
+
+if TYPE_CHECKING:
+    from occatrace.sampling import Sampling
 
 PREFIX = "OCCATRACE_"
 
@@ -42,7 +45,7 @@ class Option:
         return PREFIX + self.key.upper()
 
 
-WHEN, WHAT, HOW_MUCH = "when", "what", "how much"
+WHEN, WHAT, HOW_MUCH, COUNTERS = "when", "what", "how much", "counters"
 OPTIONS: tuple[Option, ...] = (
     Option("start-paused", None, "record nothing until `occa_prof resume RUN`, from another shell", WHEN, native=False),
     Option("delay", "SECONDS", "record nothing for so long (seconds, or 500ms, 2m)", WHEN, native=False),
@@ -114,6 +117,14 @@ OPTIONS: tuple[Option, ...] = (
         HOW_MUCH,
         native=False,
     ),
+    Option(
+        "sample",
+        "WHAT",
+        "note values over time beside the program: host (memory and CPU use of its processes), nvml, amdsmi (power, clocks,"
+        " temperature, utilization, memory of GPUs) or all; each 100 ms, or as in host,nvml:20ms (docs/counters.md)",
+        COUNTERS,
+        native=False,
+    ),
 )
 
 _RANGES = ("none", "cudaProfilerApi", "hipProfilerApi", "api")
@@ -128,6 +139,7 @@ class Choosing:
 
     plan: Plan = field(default_factory=Plan)
     values: Mapping[str, str] = field(default_factory=dict)  # of those for the process, by variable
+    sampling: Sampling | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choosing:
@@ -141,12 +153,17 @@ class Choosing:
             raise ChoiceError("--capture-range-end says how --capture-range ends: give that one too")
         plan = Plan(
             paused="start_paused" in texts,
-            delay=_seconds("--delay", texts.get("delay", "0")),
-            duration=_seconds("--duration", texts["duration"]) if "duration" in texts else None,
+            delay=seconds("--delay", texts.get("delay", "0")),
+            duration=seconds("--duration", texts["duration"]) if "duration" in texts else None,
             collect=_periods(texts["collect"]) if "collect" in texts else None,
             max_size=_size(texts["max_size"]) if "max_size" in texts else None,
         )
-        return cls(plan, {o.variable: "1" if v is True else str(v) for o, v in values.items() if o.native})
+        sampling = None
+        if "sample" in texts:
+            from occatrace.sampling import Sampling
+
+            sampling = Sampling.of(texts["sample"])
+        return cls(plan, {o.variable: "1" if v is True else str(v) for o, v in values.items() if o.native}, sampling)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment with this choice, and with no other."""
@@ -159,7 +176,8 @@ class Choosing:
         return max(LOGLEVELS[m] for m in modes)
 
 
-def _seconds(option: str, text: str) -> float:
+def seconds(option: str, text: str) -> float:
+    """A time as people write it."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)", text.strip())
     if not match or match[2] not in _UNITS:
         raise ChoiceError(f"{option} {text}: write a time, as in 2, 0.5, 500ms or 3m")
@@ -170,7 +188,7 @@ def _periods(text: str) -> tuple[float, float, int]:
     parts = text.split(":")
     if len(parts) != 3 or not parts[2].isdigit():
         raise ChoiceError(f"--collect {text}: write DELAY:TIME:REPEAT, as in 10:1:3 or 500ms:100ms:0")
-    delay, length = (_seconds("--collect", part) for part in parts[:2])
+    delay, length = (seconds("--collect", part) for part in parts[:2])
     if length <= 0 or (delay <= 0 and int(parts[2]) != 1):
         raise ChoiceError(f"--collect {text}: periods need a length, and time between them")
     return delay, length, int(parts[2])

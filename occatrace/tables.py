@@ -283,6 +283,11 @@ def _build(
         from occatrace.ingest import FirstPass
 
         problems = FirstPass(con, model).run(traces)
+        if (run / "samples").is_dir():
+            from occatrace import sampling
+
+            for trace in traces:
+                sampling.read(con, run, trace.host)
         partial.mkdir(mode=0o700)
         for table in TABLES:
             file = sql_text(str(partial / f"{table.name}.parquet"))

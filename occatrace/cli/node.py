@@ -27,6 +27,7 @@ from occatrace.cli.dispatch import UsageError
 from occatrace.ranks import COMMANDS, Place
 
 if TYPE_CHECKING:
+    from occatrace.sampling import Sampler
     from occatrace.session import Outcome, Session
 
 SIGN_OF_LIFE_S = 5.0
@@ -128,6 +129,7 @@ class Node:
         self.last: Member | None = None
         self.ending: list[threading.Thread] = []
         self.session: Session | None = None
+        self.sampler: Sampler | None = None
         self.run: runs.Run | None = None
         self.meeting: job.Meeting | None = None
         self.answer: dict[str, Any] = {}
@@ -176,6 +178,13 @@ class Node:
             from occatrace.cli.run import load_analysis
 
             threading.Thread(target=load_analysis, name="load", daemon=True).start()
+        if self.session and self.args.choosing.sampling:
+            from occatrace.cli.run import start_sampling
+
+            members = self.members
+            self.sampler = start_sampling(
+                self.run, self.host, self.args, self.session, lambda: [m.program for m in list(members.values())]
+            )
         self._wait_for_ranks()
         for thread in self.ending:
             thread.join(2 * KILL_AFTER_S)
@@ -389,11 +398,12 @@ class Node:
 
     def _finish(self) -> None:
         assert self.run
+        lacking = self.sampler.stop() if self.sampler else []
         outcome = self.session.stop() if self.session else None
         if outcome:
             from occatrace.cli.run import describe
 
-            self.state.notes += outcome.notes
+            self.state.notes += [*outcome.notes, *(f"{self.host}: {line}" for line in lacking)]
             if outcome.problem:
                 self.state.notes.append(f"{self.host} was not traced: {outcome.problem}")
             self.state.session = describe(outcome)
@@ -482,6 +492,7 @@ class Node:
             shutil.rmtree(self.run.path, ignore_errors=True)
         elif self.args.keep == "tables" and self.run.tables.exists():
             shutil.rmtree(self.run.trace, ignore_errors=True)
+            shutil.rmtree(self.run.path / "samples", ignore_errors=True)
 
     def _report(self) -> None:
         assert self.run

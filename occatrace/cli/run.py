@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -22,6 +22,7 @@ from occatrace.cli import choice, options, program
 from occatrace.cli.dispatch import UsageError, complain
 
 if TYPE_CHECKING:
+    from occatrace.sampling import Sampler
     from occatrace.session import Outcome, Session
 
 TAKES_PROGRAM = True
@@ -176,6 +177,7 @@ class Recording:
         self.run = run
         self.log = log
         self.session: Session | None = None
+        self.sampler: Sampler | None = None
         self.status = 1
 
     def go(self, path: Path) -> int:
@@ -194,6 +196,8 @@ class Recording:
                 self.session.stop()  # or LTTng's daemon may still make the trace's folders
             self._discard()
             return error.status
+        if self.session and self.args.choosing.sampling:
+            self.sampler = start_sampling(self.run, self.run.info.host, self.args, self.session, lambda: [pid])
         if self.session and not self.args.quiet:
             # While the program runs: the modules of the analysis take a sixth of a second to load.
             threading.Thread(target=load_analysis, name="load", daemon=True).start()
@@ -255,8 +259,9 @@ class Recording:
             if self.args.output is None:
                 self._discard()
             return
+        lacking = self.sampler.stop() if self.sampler else []
         outcome = self.session.stop()
-        notes = list(outcome.notes)
+        notes = [*outcome.notes, *lacking]
         if outcome.problem:
             complain(f"the program ran without being traced: {outcome.problem}. `occa_prof doctor` says what to do")
             notes.append(f"not traced: {outcome.problem}")
@@ -320,6 +325,7 @@ class Recording:
             self._discard()
         elif self.args.keep == "tables" and self.run.tables.exists():
             shutil.rmtree(self.run.trace, ignore_errors=True)
+            shutil.rmtree(self.run.path / "samples", ignore_errors=True)
 
     def _discard(self) -> None:
         shutil.rmtree(self.run.path, ignore_errors=True)
@@ -338,6 +344,18 @@ def new_info(args: argparse.Namespace, run_id: str, **facts: Any) -> runs.RunInf
         session=runs.buffers_in(args.shm_path),
         **facts,
     )
+
+
+def start_sampling(
+    run: runs.Run, host: str, args: argparse.Namespace, session: Session, programs: Callable[[], list[int]]
+) -> Sampler:
+    """Sample the programs that were started, and every process that is traced."""
+    from occatrace.sampling import Sampler
+
+    registered = session.outcome.processes
+    sampler = Sampler(run.path, host, args.choosing.sampling, lambda: [*programs(), *(p.pid for p in registered)])
+    sampler.start()
+    return sampler
 
 
 def describe(outcome: Outcome) -> dict[str, object]:

@@ -9,6 +9,7 @@ import pytest
 from occatrace.choosing import OPTIONS, ChoiceError, Choosing
 from occatrace.cli import options, run
 from occatrace.cli.dispatch import main
+from occatrace.sampling import Sampling
 from occatrace.switch import Plan
 
 BAD = [
@@ -30,6 +31,12 @@ BAD = [
     ("--level", "opengl=full", "no API 'opengl'"),
     ("--max-size", "0", "write a size"),
     ("--max-size", "2X", "write a size"),
+    ("--sample", "gpu", "there are host, nvml, amdsmi and all"),
+    ("--sample", "host,all", "there are host, nvml, amdsmi and all"),
+    ("--sample", "host:often", "write a time"),
+    ("--sample", "host:", "write a time"),
+    ("--sample", "host:1us", "between 1ms and 1h"),
+    ("--sample", "all:2h", "between 1ms and 1h"),
 ]
 
 
@@ -68,6 +75,13 @@ def test_values_reach_the_program_and_no_others_do() -> None:
     assert levels.loglevel("tally") == Choosing().loglevel("full") > levels.loglevel("tally") - 1
     with pytest.raises(ChoiceError):
         Choosing.of({"level": "mpi"})
+
+
+def test_what_is_sampled() -> None:
+    assert Choosing.of({}).sampling is None
+    assert Choosing.of({"sample": "all"}).sampling == Sampling(("host", "nvml", "amdsmi"), 0.1, asked=False)
+    assert Choosing.of({"sample": "nvml,host:2s"}).sampling == Sampling(("nvml", "host"), 2.0, asked=True)
+    assert Choosing.of({"sample": "host"}).environment({"OCCATRACE_SAMPLE": "all"}) == {}
 
 
 def test_the_parser_has_every_option_and_each_has_a_variable() -> None:
