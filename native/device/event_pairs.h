@@ -83,6 +83,7 @@ class EventPairs {
     if (Context *known = find(handle)) return known;
     return add(handle);
   }
+  static Context *of_stream(Stream stream) { return of(Api::scope_of(stream)); }
   static Context *find(Scope handle) { return reinterpret_cast<Context *>(map().get(handle)); }
   static std::vector<Context *> all() {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -117,7 +118,7 @@ class EventPairs {
   template <class Call>
   static void begin(Call &call, Stream stream) {
     if (!wanted || !call.work || captured(stream)) return;
-    Context *context = of(Api::scope_of(stream));
+    Context *context = of_stream(stream);
     if (context == nullptr) return;
     Pair *pair = take(*context);
     if (pair == nullptr) return;
@@ -148,7 +149,7 @@ class EventPairs {
   // A call waited for a stream.
   static void harvest_stream(Stream stream, const occatrace_thread *self) {
     if (!Engine::instance().busy()) return;
-    if (Context *context = of(Api::scope_of(stream))) queue_of(*context, stream, self)->harvest();
+    if (Context *context = of_stream(stream)) queue_of(*context, stream, self)->harvest();
   }
 
   // A stream is about to go.

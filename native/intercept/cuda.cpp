@@ -183,7 +183,7 @@ struct Driver {
     return ask(ms, from, to);
   }
   static std::string platform() {
-    return cupti::on() ? "CUDA, device times by CUPTI " + std::to_string(cupti::version()) : kName;
+    return device::tickets::on() ? "CUDA, device times by CUPTI " + std::to_string(cupti::version()) : kName;
   }
   static void synchronize_all() { real<0>().cuCtxSynchronize(); }
   static bool capturing(CUstream stream) {
@@ -194,54 +194,7 @@ struct Driver {
 
 using Pairs = device::EventPairs<Driver>;
 using Context = Pairs::Context;
-
-// Times by CUPTI's records instead of pairs of events.
-struct Tickets {
-  static void calibrate(Context &context) {
-    const uint64_t now = occatrace_now();
-    context.calibrated.store(now, std::memory_order_relaxed);
-    const uint64_t stamp = cupti::stamp();
-    Engine::instance().calibrate(*context.device, stamp, now, occatrace_now());
-  }
-  static void begin(Call &call, CUstream stream) {
-    if (!occatrace_capturing() || Pairs::captured(stream)) return;
-    Context *context = Pairs::current();
-    if (context == nullptr) return;
-    if (context->calibrated.load(std::memory_order_relaxed) == 0) {
-      for (int time = 0; time < 4; ++time) calibrate(*context);
-    }
-    call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
-    call.own = reinterpret_cast<uint64_t>(cupti::take(Pairs::queue_of(*context, stream, call.self)));
-  }
-  template <class Describe>
-  static void end(const Call &call, CUstream stream, bool succeeded, Describe describe) {
-    auto *ticket = reinterpret_cast<void *>(call.own);
-    if (ticket == nullptr) return;
-    cupti::given();
-    Context *context = Pairs::current();
-    Work work = device::work_of(call, ticket);
-    if (succeeded) describe(work);
-    // Of what moves nothing there is no record.
-    const bool moves = work.kind != OCCATRACE_KERNEL && work.kind != OCCATRACE_OTHER;
-    if (!succeeded || context == nullptr || (moves && work.bytes == 0)) {
-      cupti::drop(ticket);
-      return;
-    }
-    Pairs::queue_of(*context, stream, call.self)->push(work);
-  }
-  static void start() {
-    static std::atomic<bool> tried{false};
-    const auto wanted = occatrace_device_time();
-    if (!Pairs::wanted || wanted == OCCATRACE_TIME_EVENTS || tried.exchange(true)) return;
-    const char *why = nullptr;
-    if (cupti::start(&why)) {
-      Pairs::wanted = false;
-      Pairs::vendor = &cupti::vendor;
-    } else if (wanted == OCCATRACE_TIME_CUPTI) {
-      occatrace_say("device work is timed by events: %s", why);
-    }
-  }
-};
+using Tickets = device::Tickets<Pairs>;
 
 // ---- what each command is ----
 
@@ -313,13 +266,13 @@ struct Enqueue : Always {
 
   template <int I, class Args>
   static void before(Call &call, Args &a) {
-    if (cupti::on()) Tickets::begin(call, target<I>(a));
+    if (device::tickets::on()) Tickets::begin(call, target<I>(a), false);
     else Pairs::begin(call, target<I>(a));
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
     const auto described = [&a](Work &work) { describe(a, work); };
-    if (cupti::on()) Tickets::end(call, target<I>(a), a.ret == 0, described);
+    if (device::tickets::on()) Tickets::end(call, target<I>(a), a.ret == 0, described);
     else Pairs::end(call, target<I>(a), a.ret == 0, Waits, described);
   }
 
@@ -441,7 +394,10 @@ template <>
 struct Hook<OCCATRACE_CUDA_cuInit> : Always {
   template <int I>
   static void after(Call &, Args_cuInit &a) {
-    if (a.ret == 0) Tickets::start();
+    static std::atomic<bool> tried{false};
+    const auto wanted = occatrace_device_time();
+    if (a.ret == 0 && wanted != OCCATRACE_TIME_EVENTS && !tried.exchange(true))
+      Tickets::start(wanted == OCCATRACE_TIME_CUPTI, cupti::start);
   }
 };
 template <>
@@ -587,18 +543,11 @@ namespace {
 
 void after_fork_child() {
   cupti::after_fork_child();
-  Pairs::after_fork_child();
+  Tickets::after_fork_child();
   kernel_names.unlock_after_fork();
 }
 
-void harvest(int final) {
-  if (cupti::on()) {
-    for (Context *context : Pairs::all()) Tickets::calibrate(*context);
-  }
-  Pairs::harvest(final);
-}
-
-occatrace_backend backend{"cuda", harvest, after_fork_child, nullptr};
+occatrace_backend backend{"cuda", Tickets::harvest, after_fork_child, nullptr};
 
 enum State { kUnbound, kUntraced, kTraced };
 std::atomic<int> state{kUnbound};

@@ -3,23 +3,21 @@
 
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <new>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "occatrace_core.h"
+#include "tickets.h"
 
 namespace occatrace::cupti {
 
 namespace {
 
-using device::Times;
+namespace tickets = device::tickets;
 
 // ---- facts of CUPTI's headers, the same in versions 11 to 13 ----
 
@@ -85,66 +83,14 @@ bool bind(void *library, const char *name, F *function) {
   return *function != nullptr;
 }
 
-// ---- tickets ----
-
-// The commands of a queue, by number: one that later ones have overtaken for long gets no record any more.
-struct Lane {
-  std::atomic<uint64_t> next{0};
-  std::atomic<uint64_t> settled{0};
-};
-device::HandleMap &lanes() {
-  static auto *const all = new device::HandleMap;
-  return *all;
-}
-
-struct Ticket {
-  std::atomic<bool> done{false};
-  uint64_t start = 0, end = 0;
-  Lane *lane = nullptr;
-  uint64_t number = 0;
-  uint64_t overtaken = 0;  // when that was noticed
-};
-
-std::mutex tickets_mutex;
-std::vector<Ticket *> &free_tickets() {
-  static auto *const all = new std::vector<Ticket *>;
-  return *all;
-}
-
-constexpr uint64_t kGone = 300'000'000;
-std::atomic<uint64_t> missing{0};
-std::atomic<uint64_t> unmatched{0};
-std::atomic<bool> working{false};
 uint32_t api_version = 0;
 bool own_clock = false;  // CUPTI stamps by our clock
 
 // ---- records ----
 
 constexpr size_t kBuffer = 256 << 10;
-constexpr size_t kOrphans = 1 << 16;
-constexpr size_t kExpected = 1 << 20;
 
-std::mutex records_mutex;
-struct Span {
-  uint64_t start, end;
-};
-// Correlation → ticket, until the record with the times is there; and the other way round.
-std::unordered_map<uint32_t, Ticket *> &expected() {
-  static auto *const all = new std::unordered_map<uint32_t, Ticket *>;
-  return *all;
-}
-std::unordered_map<uint32_t, Span> &orphans() {
-  static auto *const all = new std::unordered_map<uint32_t, Span>;
-  return *all;
-}
-std::deque<uint32_t> &orphan_order() {
-  static auto *const all = new std::deque<uint32_t>;
-  return *all;
-}
-std::deque<uint32_t> &expected_order() {
-  static auto *const all = new std::deque<uint32_t>;
-  return *all;
-}
+std::mutex buffers_mutex;
 std::vector<uint8_t *> &free_buffers() {
   static auto *const all = new std::vector<uint8_t *>;
   return *all;
@@ -157,56 +103,21 @@ T field(const void *record, size_t at) {
   return value;
 }
 
-void settle(Ticket *ticket, const Span &span) {
-  ticket->start = span.start;
-  ticket->end = span.end;
-  // One thread at a time settles, under the lock.
-  if (ticket->lane->settled.load(std::memory_order_relaxed) < ticket->number) ticket->lane->settled.store(ticket->number);
-  ticket->done.store(true, std::memory_order_release);
-}
-
 void take_external(const void *record) {
   if (field<uint32_t>(record, kExternalKind) != kCustom) return;
-  auto *ticket = reinterpret_cast<Ticket *>(field<uint64_t>(record, kExternalId));
-  const auto correlation = field<uint32_t>(record, kExternalCorrelation);
-  if (ticket == nullptr) return;
-  const auto waiting = orphans().find(correlation);
-  if (waiting == orphans().end()) {
-    expected()[correlation] = ticket;
-    expected_order().push_back(correlation);
-    // Of calls that failed no work is told. Bounded.
-    while (expected_order().size() > kExpected) {
-      expected().erase(expected_order().front());
-      expected_order().pop_front();
-    }
-    return;
-  }
-  settle(ticket, waiting->second);
-  orphans().erase(waiting);
+  tickets::told_call(field<uint64_t>(record, kExternalId), field<uint32_t>(record, kExternalCorrelation));
 }
 
 void take_work(const void *record, const Layout &layout) {
-  const Span span{field<uint64_t>(record, layout.start), field<uint64_t>(record, layout.end)};
-  const auto correlation = field<uint32_t>(record, layout.correlation);
-  const auto found = expected().find(correlation);
-  if (found != expected().end()) {
-    settle(found->second, span);
-    expected().erase(found);
-    return;
-  }
-  // What no call of ours launched: of libraries that reach the driver in another way. Bounded.
-  if (orphans().emplace(correlation, span).second) orphan_order().push_back(correlation);
-  while (orphan_order().size() > kOrphans) {
-    unmatched += orphans().erase(orphan_order().front());
-    orphan_order().pop_front();
-  }
+  tickets::told_work(field<uint32_t>(record, layout.correlation), field<uint64_t>(record, layout.start),
+                     field<uint64_t>(record, layout.end));
 }
 
 void buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
   *most = 0;
   *size = kBuffer;
   {
-    std::lock_guard<std::mutex> guard(records_mutex);
+    std::lock_guard<std::mutex> guard(buffers_mutex);
     if (!free_buffers().empty()) {
       *buffer = free_buffers().back();
       free_buffers().pop_back();
@@ -218,7 +129,6 @@ void buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
 }
 
 void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t, size_t valid) {
-  std::lock_guard<std::mutex> guard(records_mutex);
   void *record = nullptr;
   while (valid != 0 && cupti.next_record(buffer, valid, &record) == 0) {
     const auto kind = field<uint32_t>(record, 0);
@@ -227,7 +137,10 @@ void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t, size_t
       if (layout.kind == kind) take_work(record, layout);
     }
   }
-  free_buffers().push_back(buffer);
+  {
+    std::lock_guard<std::mutex> guard(buffers_mutex);
+    free_buffers().push_back(buffer);
+  }
   size_t dropped = 0;
   if (cupti.dropped(context, stream, &dropped) == 0 && dropped != 0)
     occatrace_say("CUPTI had no room for %zu records: as many pieces of device work have no times", dropped);
@@ -294,42 +207,26 @@ void disable_all() {
   for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kExternal, kMemcpyPeer, kGraph, kDriver}) cupti.disable(kind);
 }
 
-int32_t poll(void *handle, Times *times) {
-  auto *ticket = static_cast<Ticket *>(handle);
-  *times = {};
-  if (ticket->done.load(std::memory_order_acquire)) {
-    times->start = ticket->start;
-    times->end = ticket->end;
-    return 0;
-  }
-  if (ticket->lane->settled.load(std::memory_order_relaxed) <= ticket->number) return device::kWorking;
-  const uint64_t now = occatrace_now();
-  if (ticket->overtaken == 0) ticket->overtaken = now;
-  if (now - ticket->overtaken < kGone) return device::kWorking;
-  ++missing;
-  return 0;  // complete, without stamps
+bool push(uint64_t ticket) { return cupti.push(kCustom, ticket) == 0; }
+void pop() {
+  uint64_t last = 0;
+  cupti.pop(kCustom, &last);
 }
-
-void release(void *handle) {
-  auto *ticket = static_cast<Ticket *>(handle);
-  // One that never got its record may still get it: it is left alone.
-  if (!ticket->done.load(std::memory_order_acquire)) return;
-  std::lock_guard<std::mutex> guard(tickets_mutex);
-  free_tickets().push_back(ticket);
+void flush(bool all) { cupti.flush_all(all ? kForced : 0); }
+uint64_t stamp() {
+  uint64_t now = 0;
+  return own_clock || cupti.timestamp(&now) != 0 ? occatrace_now() : now;
 }
+constexpr device::Source records{"CUPTI", push, pop, flush, stamp};
 
 }  // namespace
 
-const device::Vendor vendor{poll, release, flush};
-
-bool on() { return working.load(std::memory_order_acquire); }
-
 uint32_t version() { return api_version; }
 
-bool start(const char **why) {
+const device::Source *start(const char **why) {
   if (is_loaded()) {
     *why = "the program has loaded CUPTI itself";
-    return false;
+    return nullptr;
   }
   *why = "libcupti was not found";
   bool ours = false;
@@ -350,77 +247,17 @@ bool start(const char **why) {
     *why = taken == kTaken ? "another tool has CUPTI" : "CUPTI refuses (is it of the driver's version?)";
     if (taken == kTaken) break;
   }
-  if (!ours) return false;
+  if (!ours) return nullptr;
   own_clock = cupti.register_clock != nullptr && cupti.register_clock(our_clock) == 0;
   if (cupti.register_callbacks(buffer_wanted, buffer_full) != 0 || !enable_all()) {
     disable_all();
     *why = "CUPTI refuses to record";
-    return false;
+    return nullptr;
   }
   cupti.version(&api_version);
-  working.store(true, std::memory_order_release);
-  return true;
+  return &records;
 }
 
-uint64_t stamp() {
-  uint64_t now = 0;
-  return own_clock || cupti.timestamp(&now) != 0 ? occatrace_now() : now;
-}
-
-void *take(const device::Queue *queue) {
-  auto *lane = reinterpret_cast<Lane *>(lanes().get(queue));
-  if (lane == nullptr) {
-    std::lock_guard<std::mutex> guard(tickets_mutex);
-    lane = reinterpret_cast<Lane *>(lanes().get(queue));
-    if (lane == nullptr) lanes().set(queue, reinterpret_cast<uint64_t>(lane = new Lane));
-  }
-  Ticket *ticket = nullptr;
-  {
-    std::lock_guard<std::mutex> guard(tickets_mutex);
-    if (!free_tickets().empty()) {
-      ticket = free_tickets().back();
-      free_tickets().pop_back();
-    }
-  }
-  if (ticket == nullptr) ticket = new Ticket;
-  ticket->done.store(false, std::memory_order_relaxed);
-  ticket->lane = lane;
-  ticket->number = ++lane->next;
-  ticket->overtaken = 0;
-  if (cupti.push(kCustom, reinterpret_cast<uint64_t>(ticket)) == 0) return ticket;
-  std::lock_guard<std::mutex> guard(tickets_mutex);
-  free_tickets().push_back(ticket);
-  return nullptr;
-}
-
-void given() {
-  uint64_t last = 0;
-  cupti.pop(kCustom, &last);
-}
-
-void drop(void *ticket) {
-  std::lock_guard<std::mutex> guard(tickets_mutex);
-  free_tickets().push_back(static_cast<Ticket *>(ticket));
-}
-
-void flush(bool all) {
-  if (!on()) return;
-  cupti.flush_all(all ? kForced : 0);
-  if (!all) return;
-  std::lock_guard<std::mutex> guard(records_mutex);
-  if (const uint64_t others = unmatched.exchange(0) + orphans().size())
-    occatrace_say("CUPTI tells of %llu pieces of device work that no traced call launched", static_cast<unsigned long long>(others));
-  if (const uint64_t none = missing.exchange(0))
-    occatrace_say("CUPTI did not tell when device work ran: of %llu pieces", static_cast<unsigned long long>(none));
-  orphans().clear();
-  orphan_order().clear();
-}
-
-void after_fork_child() {
-  working.store(false);
-  new (&tickets_mutex) std::mutex;
-  new (&records_mutex) std::mutex;
-  lanes().unlock_after_fork();
-}
+void after_fork_child() { new (&buffers_mutex) std::mutex; }
 
 }  // namespace occatrace::cupti

@@ -1,0 +1,230 @@
+// Tickets of commands and the records that bring them back: see tickets.h.
+#include "tickets.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+namespace occatrace::device::tickets {
+
+namespace {
+
+std::atomic<const Source *> used{nullptr};
+
+// The commands of a queue, by number: one that later ones have overtaken for long gets no record any more.
+struct Lane {
+  std::atomic<uint64_t> next{0};
+  std::atomic<uint64_t> settled{0};
+};
+HandleMap &lanes() {
+  static auto *const all = new HandleMap;
+  return *all;
+}
+
+struct Span {
+  uint64_t start, end;
+};
+
+struct Ticket {
+  std::atomic<bool> done{false};
+  Span span{0, 0};
+  Lane *lane = nullptr;
+  uint64_t number = 0;
+  uint64_t overtaken = 0;  // when that was noticed
+  // Of one that may have several records: which they are, and when the latest came.
+  bool pieces = false;
+  uint64_t correlation = 0;
+  uint64_t told = 0;
+};
+
+std::mutex tickets_mutex;
+std::vector<Ticket *> &free_tickets() {
+  static auto *const all = new std::vector<Ticket *>;
+  return *all;
+}
+
+constexpr uint64_t kGone = 300'000'000;
+constexpr size_t kOrphans = 1 << 16;
+constexpr size_t kExpected = 1 << 20;
+std::atomic<uint64_t> missing{0};
+std::atomic<uint64_t> unmatched{0};
+
+std::mutex records_mutex;
+// Correlation → ticket, until the record with the times is there; and the other way round.
+std::unordered_map<uint64_t, Ticket *> &expected() {
+  static auto *const all = new std::unordered_map<uint64_t, Ticket *>;
+  return *all;
+}
+std::unordered_map<uint64_t, Span> &orphans() {
+  static auto *const all = new std::unordered_map<uint64_t, Span>;
+  return *all;
+}
+std::deque<uint64_t> &orphan_order() {
+  static auto *const all = new std::deque<uint64_t>;
+  return *all;
+}
+std::deque<uint64_t> &expected_order() {
+  static auto *const all = new std::deque<uint64_t>;
+  return *all;
+}
+
+// Under the lock of the records.
+void settle(Ticket *ticket, const Span &span) {
+  const bool first = !ticket->done.load(std::memory_order_relaxed);
+  ticket->span.start = first ? span.start : std::min(ticket->span.start, span.start);
+  ticket->span.end = first ? span.end : std::max(ticket->span.end, span.end);
+  if (ticket->pieces) ticket->told = occatrace_now();
+  if (ticket->lane->settled.load(std::memory_order_relaxed) < ticket->number) ticket->lane->settled.store(ticket->number);
+  ticket->done.store(true, std::memory_order_release);
+}
+
+void expect(uint64_t correlation, Ticket *ticket) {
+  ticket->correlation = correlation;
+  expected()[correlation] = ticket;
+  expected_order().push_back(correlation);
+  // Of calls that failed no work is told. Bounded.
+  while (expected_order().size() > kExpected) {
+    expected().erase(expected_order().front());
+    expected_order().pop_front();
+  }
+}
+
+// Whether all the records of one with several are there: a later command of its queue had one, or nothing came for long.
+bool is_whole(const Ticket &ticket) {
+  if (ticket.lane->settled.load(std::memory_order_relaxed) > ticket.number) return true;
+  return occatrace_now() - ticket.told >= kGone;
+}
+
+int32_t poll(void *handle, Times *times) {
+  auto *ticket = static_cast<Ticket *>(handle);
+  *times = {};
+  if (ticket->done.load(std::memory_order_acquire)) {
+    std::unique_lock<std::mutex> guard(records_mutex, std::defer_lock);
+    if (ticket->pieces) {
+      guard.lock();
+      if (!is_whole(*ticket)) return kWorking;
+    }
+    times->start = ticket->span.start;
+    times->end = ticket->span.end;
+    return 0;
+  }
+  if (ticket->lane->settled.load(std::memory_order_relaxed) <= ticket->number) return kWorking;
+  const uint64_t now = occatrace_now();
+  if (ticket->overtaken == 0) ticket->overtaken = now;
+  if (now - ticket->overtaken < kGone) return kWorking;
+  ++missing;
+  return 0;  // complete, without stamps
+}
+
+void release(void *handle) {
+  auto *ticket = static_cast<Ticket *>(handle);
+  // One that never got its record may still get it: it is left alone.
+  if (!ticket->done.load(std::memory_order_acquire)) return;
+  if (ticket->pieces) {
+    std::lock_guard<std::mutex> guard(records_mutex);
+    expected().erase(ticket->correlation);
+  }
+  drop(ticket);
+}
+
+void flush(bool all) {
+  const Source *from = source();
+  if (from == nullptr) return;
+  from->flush(all);
+  if (!all) return;
+  std::lock_guard<std::mutex> guard(records_mutex);
+  if (const uint64_t others = unmatched.exchange(0) + orphans().size())
+    occatrace_say("%s tells of %llu pieces of device work that no traced call launched", from->name,
+                  static_cast<unsigned long long>(others));
+  if (const uint64_t none = missing.exchange(0))
+    occatrace_say("%s did not tell when device work ran: of %llu pieces", from->name, static_cast<unsigned long long>(none));
+  orphans().clear();
+  orphan_order().clear();
+}
+
+}  // namespace
+
+const Vendor vendor{poll, release, flush};
+
+void use(const Source &source) { used.store(&source, std::memory_order_release); }
+
+const Source *source() { return used.load(std::memory_order_acquire); }
+
+void *take(const Queue *queue, bool pieces) {
+  auto *lane = reinterpret_cast<Lane *>(lanes().get(queue));
+  if (lane == nullptr) {
+    std::lock_guard<std::mutex> guard(tickets_mutex);
+    lane = reinterpret_cast<Lane *>(lanes().get(queue));
+    if (lane == nullptr) lanes().set(queue, reinterpret_cast<uint64_t>(lane = new Lane));
+  }
+  Ticket *ticket = nullptr;
+  {
+    std::lock_guard<std::mutex> guard(tickets_mutex);
+    if (!free_tickets().empty()) {
+      ticket = free_tickets().back();
+      free_tickets().pop_back();
+    }
+  }
+  if (ticket == nullptr) ticket = new Ticket;
+  ticket->done.store(false, std::memory_order_relaxed);
+  ticket->lane = lane;
+  ticket->number = ++lane->next;
+  ticket->overtaken = 0;
+  ticket->pieces = pieces;
+  if (source()->push(reinterpret_cast<uint64_t>(ticket))) return ticket;
+  drop(ticket);
+  return nullptr;
+}
+
+void given() { source()->pop(); }
+
+void drop(void *ticket) {
+  std::lock_guard<std::mutex> guard(tickets_mutex);
+  free_tickets().push_back(static_cast<Ticket *>(ticket));
+}
+
+void told_call(uint64_t external, uint64_t correlation) {
+  auto *ticket = reinterpret_cast<Ticket *>(external);
+  if (ticket == nullptr) return;
+  std::lock_guard<std::mutex> guard(records_mutex);
+  const auto waiting = orphans().find(correlation);
+  if (waiting == orphans().end() || ticket->pieces) expect(correlation, ticket);
+  if (waiting == orphans().end()) return;
+  settle(ticket, waiting->second);
+  orphans().erase(waiting);
+}
+
+void told_work(uint64_t correlation, uint64_t start, uint64_t end) {
+  const Span span{start, end};
+  std::lock_guard<std::mutex> guard(records_mutex);
+  const auto found = expected().find(correlation);
+  if (found != expected().end()) {
+    Ticket *ticket = found->second;
+    if (!ticket->pieces) expected().erase(found);
+    settle(ticket, span);
+    return;
+  }
+  // What no call of ours launched: of libraries that reach the device in another way. Bounded.
+  const auto [other, fresh] = orphans().emplace(correlation, span);
+  if (fresh) {
+    orphan_order().push_back(correlation);
+  } else {
+    other->second = {std::min(other->second.start, start), std::max(other->second.end, end)};
+  }
+  while (orphan_order().size() > kOrphans) {
+    unmatched += orphans().erase(orphan_order().front());
+    orphan_order().pop_front();
+  }
+}
+
+void after_fork_child() {
+  used.store(nullptr);
+  new (&tickets_mutex) std::mutex;
+  new (&records_mutex) std::mutex;
+  lanes().unlock_after_fork();
+}
+
+}  // namespace occatrace::device::tickets

@@ -1,0 +1,121 @@
+// Device time from a vendor's library of activity records: a second way beside pairs of events, for the same engine. A command's
+// ticket goes to that library as an external correlation id around the call; the records bring it back with the times.
+// The library is a small table of functions (Source); this room knows nothing else of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "engine.h"
+#include "occatrace_core.h"
+
+namespace occatrace::device {
+
+struct Source {
+  const char *name;
+  // An external correlation id for what this thread calls, and its end.
+  bool (*push)(uint64_t id);
+  void (*pop)();
+  // Has the records of what has finished brought; `all`: what is held back too.
+  void (*flush)(bool all);
+  // What the clock of the records shows; 0: that cannot be told yet.
+  uint64_t (*stamp)();
+};
+
+namespace tickets {
+
+// Commands are timed by `source` from now on: before the first queue, and never taken back.
+void use(const Source &source);
+// The source, once there is one.
+const Source *source();
+inline bool on() { return source() != nullptr; }
+
+// What the engine polls.
+extern const Vendor vendor;
+
+// A ticket for the command that this thread is about to give to a queue; null where none can be had. Ends with `given`.
+// `pieces`: it may be told of in several records, which together are its time.
+void *take(const Queue *queue, bool pieces);
+// The call is over; whoever keeps the ticket lets go of it by `vendor.release`.
+void given();
+// The call gave nothing to the device.
+void drop(void *ticket);
+
+// Records as they come: of a call that had an external id, and of work on the device. Any thread, in any order.
+void told_call(uint64_t external, uint64_t correlation);
+void told_work(uint64_t correlation, uint64_t start, uint64_t end);
+
+void after_fork_child();
+
+}  // namespace tickets
+
+// The commands of an API with pairs of events, timed by tickets instead.
+template <class Pairs>
+struct Tickets {
+  using Context = typename Pairs::Context;
+  using Stream = typename Pairs::Stream;
+
+  template <class Call>
+  static void begin(Call &call, Stream stream, bool pieces) {
+    if (!occatrace_capturing() || Pairs::captured(stream)) return;
+    Context *context = Pairs::of_stream(stream);
+    if (context == nullptr) return;
+    if (context->calibrated.load(std::memory_order_relaxed) == 0) {
+      for (int time = 0; time < 4; ++time) calibrate(*context);
+    }
+    call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
+    call.own = reinterpret_cast<uint64_t>(tickets::take(Pairs::queue_of(*context, stream, call.self), pieces));
+  }
+  template <class Call, class Describe>
+  static void end(const Call &call, Stream stream, bool succeeded, Describe describe) {
+    auto *ticket = reinterpret_cast<void *>(call.own);
+    if (ticket == nullptr) return;
+    tickets::given();
+    Context *context = Pairs::of_stream(stream);
+    Work work = work_of(call, ticket);
+    if (succeeded) describe(work);
+    // Of what moves nothing there is no record.
+    const bool moves = work.kind != OCCATRACE_KERNEL && work.kind != OCCATRACE_OTHER;
+    if (!succeeded || context == nullptr || (moves && work.bytes == 0)) {
+      tickets::drop(ticket);
+      return;
+    }
+    Pairs::queue_of(*context, stream, call.self)->push(work);
+  }
+
+  // Has commands timed by a source of records, where it can be started; else by pairs of events. `chosen`: the person wants
+  // this source and no other.
+  static void start(bool chosen, const Source *(*open)(const char **why)) {
+    if (!Pairs::wanted) return;
+    const char *why = nullptr;
+    if (const Source *source = open(&why)) {
+      Pairs::wanted = false;
+      Pairs::vendor = &tickets::vendor;
+      tickets::use(*source);
+    } else if (chosen) {
+      occatrace_say("device work is timed by events: %s", why);
+    }
+  }
+
+  static void harvest(int final) {
+    if (tickets::on()) {
+      for (Context *context : Pairs::all()) calibrate(*context);
+    }
+    Pairs::harvest(final);
+  }
+  static void after_fork_child() {
+    tickets::after_fork_child();
+    Pairs::after_fork_child();
+  }
+
+ private:
+  static void calibrate(Context &context) {
+    const uint64_t now = occatrace_now();
+    const uint64_t stamp = tickets::source()->stamp();
+    if (stamp == 0) return;
+    context.calibrated.store(now, std::memory_order_relaxed);
+    Engine::instance().calibrate(*context.device, stamp, now, occatrace_now());
+  }
+};
+
+}  // namespace occatrace::device
