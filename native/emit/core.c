@@ -105,6 +105,7 @@ enum occatrace_device_time occatrace_device_time(void) {
   if (strcmp(how, "off") == 0) return OCCATRACE_TIME_OFF;
   if (strcmp(how, "events") == 0) return OCCATRACE_TIME_EVENTS;
   if (strcmp(how, "cupti") == 0) return OCCATRACE_TIME_CUPTI;
+  if (strcmp(how, "roctracer") == 0) return OCCATRACE_TIME_ROCTRACER;
   return OCCATRACE_TIME_AUTO;
 }
 

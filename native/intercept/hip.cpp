@@ -1,14 +1,19 @@
 // The HIP runtime API, by preloaded symbols. The wrappers are generated from the model; here is what they cannot know: device
-// time by pairs of events, names of kernels, and functions that are asked for by name.
+// time by pairs of events or by roctracer's records, names of kernels, and functions that are asked for by name.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <type_traits>
 
 #include "event_pairs.h"
 #include "hip_dispatch.h"
 #include "known_functions.h"
 #include "occatrace_core.h"
+#include "roctracer.h"
+#include "tickets.h"
 #include "trampoline.h"
 
 namespace occatrace::hip {
@@ -266,6 +271,7 @@ struct Runtime {
   static hipError_t elapsed(float *ms, hipEvent_t from, hipEvent_t to) {
     return quietly(real<0>().hipEventElapsedTime(ms, from, to));
   }
+  static std::string platform() { return device::tickets::on() ? "HIP, device times by roctracer" : kName; }
   static void synchronize_all() { quietly(real<0>().hipDeviceSynchronize()); }
   static bool capturing(hipStream_t stream) {
     hipStreamCaptureStatus status = 0;
@@ -281,6 +287,34 @@ struct Runtime {
 
 using Pairs = device::EventPairs<Runtime>;
 using Context = Pairs::Context;
+using Tickets = device::Tickets<Pairs>;
+
+// The names of the commands stand in a section of their own, one after the other.
+extern "C" [[gnu::visibility("hidden")]] const char *const __start_occatrace_commands[];
+extern "C" [[gnu::visibility("hidden")]] const char *const __stop_occatrace_commands[];
+
+// By what device work is timed is settled when the program first uses a device: one that merely looks for some is left alone.
+std::atomic<bool> unsettled{false};
+void settle_now() {
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> guard(mutex);
+  if (!unsettled.load()) return;
+  Tickets::start(occatrace_device_time() == OCCATRACE_TIME_ROCTRACER, [](const char **why) {
+    return roctracer::start(__start_occatrace_commands, __stop_occatrace_commands, why);
+  });
+  unsettled.store(false, std::memory_order_release);
+}
+inline void settle() {
+  if (__builtin_expect(unsettled.load(std::memory_order_acquire), 0)) settle_now();
+}
+
+struct TakesDevice : Pairs::TakesScope {
+  template <int I, class Args>
+  static void after(Call &call, Args &a) {
+    if (a.ret == 0) settle();
+    Pairs::TakesScope::after<I>(call, a);
+  }
+};
 
 // ---- what each command is ----
 
@@ -405,20 +439,27 @@ hipStream_t meant(hipStream_t stream) {
   return I == 1 && stream == nullptr ? kPerThread : stream;
 }
 
-// Surrounds a command by two events.
+// Surrounds a command by two events, or by its ticket. A graph is told of by its nodes.
 template <bool Waits>
 struct Enqueue : Always {
   template <int I, class Args>
   static bool chosen(Args &a) {
+    settle();
     return Pairs::chosen(meant<I>(stream_of(a, 0))) && chosen_kernel(a, 0);
   }
   template <int I, class Args>
   static void before(Call &call, Args &a) {
-    Pairs::begin(call, meant<I>(stream_of(a, 0)));
+    const hipStream_t stream = meant<I>(stream_of(a, 0));
+    settle();
+    if (device::tickets::on()) Tickets::begin(call, stream, std::is_same_v<Args, Args_hipGraphLaunch>);
+    else Pairs::begin(call, stream);
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
-    Pairs::end(call, meant<I>(stream_of(a, 0)), a.ret == 0, Waits, [&a](Work &work) { describe(a, work); });
+    const hipStream_t stream = meant<I>(stream_of(a, 0));
+    const auto described = [&a](Work &work) { describe(a, work); };
+    if (device::tickets::on()) Tickets::end(call, stream, a.ret == 0, described);
+    else Pairs::end(call, stream, a.ret == 0, Waits, described);
   }
 
  private:
@@ -435,14 +476,15 @@ struct Enqueue : Always {
 
 }  // namespace
 
-#define OCCATRACE_COMMAND(function, waits, ...)              \
-  template <>                                                \
-  struct Hook<OCCATRACE_HIP_##function> : Enqueue<waits> {}; \
-  namespace {                                                \
-  template <>                                                \
-  void describe(const Args_##function &a, Work &work) {      \
-    __VA_ARGS__;                                             \
-  }                                                          \
+#define OCCATRACE_COMMAND(function, waits, ...)                                                                   \
+  template <>                                                                                                     \
+  struct Hook<OCCATRACE_HIP_##function> : Enqueue<waits> {};                                                      \
+  namespace {                                                                                                     \
+  [[gnu::section("occatrace_commands"), gnu::used]] const char *const command_##function = #function;             \
+  template <>                                                                                                     \
+  void describe(const Args_##function &a, Work &work) {                                                           \
+    __VA_ARGS__;                                                                                                  \
+  }                                                                                                               \
   }
 #define OCCATRACE_COPY(function, waits, what, size) OCCATRACE_COMMAND(function, waits, work.kind = what; work.bytes = size)
 
@@ -558,17 +600,17 @@ struct Hook<OCCATRACE_HIP_hipStreamDestroy> : Always {
 template <>
 struct Hook<OCCATRACE_HIP_hipDeviceReset> : ResetsDevice {};
 template <>
-struct Hook<OCCATRACE_HIP_hipSetDevice> : Pairs::TakesScope {};
+struct Hook<OCCATRACE_HIP_hipSetDevice> : TakesDevice {};
 template <>
-struct Hook<OCCATRACE_HIP_hipMalloc> : Pairs::TakesScope {};
+struct Hook<OCCATRACE_HIP_hipMalloc> : TakesDevice {};
 template <>
-struct Hook<OCCATRACE_HIP_hipStreamCreate> : Pairs::TakesScope {};
+struct Hook<OCCATRACE_HIP_hipStreamCreate> : TakesDevice {};
 template <>
-struct Hook<OCCATRACE_HIP_hipStreamCreateWithFlags> : Pairs::TakesScope {};
+struct Hook<OCCATRACE_HIP_hipStreamCreateWithFlags> : TakesDevice {};
 template <>
-struct Hook<OCCATRACE_HIP_hipModuleLoad> : Pairs::TakesScope {};
+struct Hook<OCCATRACE_HIP_hipModuleLoad> : TakesDevice {};
 template <>
-struct Hook<OCCATRACE_HIP_hipModuleLoadData> : Pairs::TakesScope {};
+struct Hook<OCCATRACE_HIP_hipModuleLoadData> : TakesDevice {};
 
 template <>
 struct Hook<OCCATRACE_HIP_hipMalloc3D> : NoHook {
@@ -619,11 +661,11 @@ struct Hook<OCCATRACE_HIP_hipGetProcAddress> : Always {
 namespace {
 
 void after_fork_child() {
-  Pairs::after_fork_child();
+  Tickets::after_fork_child();
   kernel_names.unlock_after_fork();
 }
 
-occatrace_backend backend{"hip", Pairs::harvest, after_fork_child, nullptr};
+occatrace_backend backend{"hip", Tickets::harvest, after_fork_child, nullptr};
 
 }  // namespace
 
@@ -637,7 +679,9 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines 
   const bool able = d.hipGetDevice && d.hipSetDevice && d.hipDeviceGetName && d.hipStreamCreateWithFlags && d.hipEventCreateWithFlags &&
                     d.hipEventRecord && d.hipEventQuery && d.hipEventSynchronize && d.hipEventElapsedTime && d.hipDeviceSynchronize &&
                     d.hipPeekAtLastError && d.hipGetLastError && d.hipPointerGetAttributes;
-  Pairs::wanted = able && occatrace_mode_of("hip") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF;
+  const auto by = occatrace_device_time();
+  Pairs::wanted = able && occatrace_mode_of("hip") != OCCATRACE_TALLIES && by != OCCATRACE_TIME_OFF;
+  unsettled.store(Pairs::wanted && by != OCCATRACE_TIME_EVENTS, std::memory_order_release);
   occatrace_backend_register(&backend);
 }
 

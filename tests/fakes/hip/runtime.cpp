@@ -120,7 +120,7 @@ int copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, si
       std::memmove(static_cast<char *>(to) + row * to_pitch, static_cast<const char *>(from) + row * from_pitch, width);
     }
     fake::busy(fake::copy_ns(width * height));
-  }, wait);
+  }, wait, fake::kCopyKind);
 }
 template <class T>
 int fill(void *at, T value, size_t count, hipStream_t on, bool per_thread) {
@@ -150,6 +150,8 @@ const struct {
 // ---- for the tests themselves ----
 EXPORT long fake_hip_live_events() { return fake::live_events; }
 EXPORT long fake_hip_captured_events() { return fake::captured_events; }
+// For tests/fakes/hip/roctracer.cpp.
+EXPORT void fake_hip_observe(const fake::Observer *observer) { fake::observer = observer; }
 
 // ---- errors ----
 EXPORT const char *hipGetErrorName(hipError_t code) {

@@ -74,7 +74,7 @@ def traced(runtime: Path, tmp_path: Path) -> Run:
     """Runs a program under occa_prof with the fake runtime on the library path."""
 
     def run(*command: str | Path, options: tuple[str, ...] = (), env: Mapping[str, str] | None = None) -> runs.Run:
-        changes = {"LD_LIBRARY_PATH": str(runtime), **(env or {})}
+        changes = {"LD_LIBRARY_PATH": str(runtime), "OCCATRACE_DEVICE_TIME": "events", **(env or {})}
         return runs.profiled(runs.Run, tmp_path / "run", command, "--force", *options, **changes)
 
     return run
