@@ -1,7 +1,7 @@
 /* A rank of an MPI job that ends as it is told, rank by rank.
  * usage: mpi_rank [RANK:WHAT]...   WHAT: exit=N (after MPI_Finalize), kill=SIGNAL, abort=N, sleep=SECONDS (before
  * MPI_Init), run=SECONDS, quit=N (without MPI_Finalize), ping=N (to and fro between the halves of the ranks, over half a
- * second); rank * is every rank. */
+ * second), named=FILE (goes on when a line of it has the process's number between tabs); rank * is every rank. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -19,6 +19,16 @@ static const char *told(int argc, char **argv, int rank, const char *what) {
     if (strncmp(colon + 1, what, n) == 0 && colon[1 + n] == '=') return colon + 2 + n;
   }
   return NULL;
+}
+
+static int named_in(const char *path) {
+  char line[4096], mine[32];
+  int found = 0;
+  snprintf(mine, sizeof mine, "\t%d\t", (int)getpid());
+  FILE *file = fopen(path, "r");
+  while (file && !found && fgets(line, sizeof line, file)) found = strstr(line, mine) != NULL;
+  if (file) fclose(file);
+  return found;
 }
 
 static int rank_before_init(void) {
@@ -39,6 +49,8 @@ int main(int argc, char **argv) {
   void *(*announce)(void) = (void *(*)(void))dlsym(RTLD_DEFAULT, "occatrace_thread_start");
   if (start && announce && start()) announce();
   if ((value = told(argc, argv, rank, "run"))) usleep((useconds_t)(atof(value) * 1e6));
+  if ((value = told(argc, argv, rank, "named")))
+    while (!named_in(value)) usleep(5000);
   if ((value = told(argc, argv, rank, "kill"))) kill(getpid(), atoi(value));
   if ((value = told(argc, argv, rank, "abort"))) MPI_Abort(MPI_COMM_WORLD, atoi(value));
   if ((value = told(argc, argv, rank, "quit"))) _exit(atoi(value));
