@@ -83,12 +83,14 @@ void settle(Ticket *ticket, const Span &span) {
 
 void expect(uint64_t correlation, Ticket *ticket) {
   ticket->correlation = correlation;
+  auto &order = expected_order();
+  while (!order.empty() && expected().count(order.front()) == 0) order.pop_front();
   expected()[correlation] = ticket;
-  expected_order().push_back(correlation);
+  order.push_back(correlation);
   // Of calls that failed no work is told. Bounded.
-  while (expected_order().size() > kExpected) {
-    expected().erase(expected_order().front());
-    expected_order().pop_front();
+  while (order.size() > kExpected) {
+    expected().erase(order.front());
+    order.pop_front();
   }
 }
 
