@@ -157,6 +157,15 @@ uint64_t Clock::uncertainty() const {
   return sum;
 }
 
+uint64_t Clock::uncertainty(uint64_t device) const {
+  uint64_t after = segment_open_ && host_clock_ < 0 ? open_segment().uncertainty : 0;
+  for (size_t at = count_; at-- > 0;) {
+    if (points_[at].device <= device) return points_[at].uncertainty + after;
+    after = points_[at].uncertainty;
+  }
+  return after;
+}
+
 bool Clock::take_point(Point *point, bool last) {
   if (count_ == 0 && !segment_open_) return false;
   *point = segment_open_ && host_clock_ < 0 ? open_segment() : points_[count_ - 1];

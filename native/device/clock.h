@@ -33,6 +33,8 @@ class Clock {
 
   // By how much two conversions, one earlier and one now, may contradict each other.
   uint64_t uncertainty() const;
+  // And how far the conversion of this stamp may be off, by the readings on both sides of it.
+  uint64_t uncertainty(uint64_t device) const;
 
   // The newest point, when one is due to be recorded (the first, then about one a second); `last` asks for it regardless.
   bool take_point(Point *point, bool last = false);

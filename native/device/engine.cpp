@@ -129,6 +129,7 @@ void Queue::place(const Work *done, const Times *times, const int32_t *status, s
   const uint64_t noise = std::max(kNoise, clock.uncertainty());
   uint64_t lengths[kBatch];
   uint64_t latest[kBatch];
+  uint64_t unsure[kBatch];
   // When each would be by the clock alone.
   for (size_t at = 0; at < count; ++at) {
     const Work &work = done[at];
@@ -161,10 +162,13 @@ void Queue::place(const Work *done, const Times *times, const int32_t *status, s
       *placed[step] = earliest = inside;
     }
     lengths[at] = a.end - a.start;
+    unsure[at] = noise;
     if (stamps[2] != 0 && stamps[3] > stamps[2]) {
       const uint64_t by_clock = clock.to_host(stamps[3]) - clock.to_host(stamps[2]);
-      const uint64_t least = by_clock - std::min(noise, by_clock);
-      const uint64_t length = std::clamp(stamps[3] - stamps[2], least, by_clock + noise);
+      // Readings of then may have been worse than those of now.
+      unsure[at] = std::max({noise, clock.uncertainty(stamps[2]), clock.uncertainty(stamps[3])});
+      const uint64_t least = by_clock - std::min(unsure[at], by_clock);
+      const uint64_t length = std::clamp(stamps[3] - stamps[2], least, by_clock + unsure[at]);
       lengths[at] = std::min(length, seen - std::min(a.submitted, seen));
     }
     if (moved > noise) {
@@ -184,10 +188,9 @@ void Queue::place(const Work *done, const Times *times, const int32_t *status, s
     const uint64_t earliest = in_order ? std::max(a.submitted, ended_) : a.submitted;
     a.start = std::max(std::min(by_clock, latest[at]), earliest);
     // One that was recorded too late pushes those behind it, until the queue has a pause.
-    const uint64_t unsure = a.start > by_clock ? std::max(noise, ended_unsure_) : noise;
-    a.end = std::max(a.start, std::min(a.start + lengths[at], seen + (in_order ? unsure : 0)));
+    ended_unsure_ = a.start > by_clock ? std::max(unsure[at], ended_unsure_) : unsure[at];
+    a.end = std::max(a.start, std::min(a.start + lengths[at], seen + (in_order ? ended_unsure_ : 0)));
     ended_ = std::max(ended_, a.end);
-    ended_unsure_ = unsure;
   }
 }
 

@@ -36,8 +36,6 @@ def test_a_series_of_kernels_lies_end_to_end(traced: Run, cases: Path) -> None:
     # No slice begins before the one before it has ended, nor before it was enqueued; what they take is what they were.
     assert all(b[0] >= a[1] for a, b in zip(rows, rows[1:], strict=False))
     assert all(row[0] >= row[6] for row in rows)
-    gaps = sorted(b[0] - a[1] for a, b in zip(rows, rows[1:], strict=False))
-    assert gaps[len(gaps) // 2] < MS
     assert run.sql("SELECT count(DISTINCT queue), count(DISTINCT device) FROM activities WHERE kind = 'kernel'") == [
         (1, 1)
     ]
