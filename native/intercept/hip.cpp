@@ -650,6 +650,8 @@ struct Hook<OCCATRACE_HIP_hipGetProcAddress> : Always {
   static void result(Call &, Args_hipGetProcAddress &a) {
     if (a.ret != 0 || a.pfn == nullptr || *a.pfn == nullptr) return;
     void *const theirs = *a.pfn;
+    // HIP may have asked dlsym, which has given ours.
+    if (occatrace_is_core(theirs)) return;
     *a.pfn = device::KnownFunctions::instance().ours(theirs);
     // A function that the model lacks works, and the run says that its calls are not there.
     if (*a.pfn == theirs) occatrace_intern((std::string("untraced function HIP ") + a.symbol).c_str());

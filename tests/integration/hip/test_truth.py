@@ -166,6 +166,15 @@ def test_choosing(traced: Run, cases: Path) -> None:
     assert (run.status, run.stdout) == (0, "done\n"), run.stderr
 
 
+def test_functions_by_name_and_one_that_nobody_knows(traced: Run, cases: Path) -> None:
+    run = traced(cases, "names")
+    assert (run.status, run.stdout) == (0, "1 8 500\ndone\n"), run.stderr
+    assert run.sql("SELECT sum(calls), sum(failed) FROM call_stats WHERE function = 'hipGetProcAddress'") == [(3, 1)]
+    assert run.sql("SELECT kind, bytes, function FROM allocations") == [("device", 4096, "hipMalloc")]
+    assert "1 function of HIP that this version does not know was handed to the program" in run.stderr
+    assert "hipOfTheFuture" in run.stderr
+
+
 def test_a_crash_amid_work_leaves_what_had_finished(traced: Run, cases: Path) -> None:
     run = traced(cases, "crash")
     assert run.status == 134

@@ -13,6 +13,7 @@
 // Of later versions than the headers.
 extern "C" hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t f, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,
                                                        unsigned block_z, unsigned shared, hipStream_t stream, void **parameters);
+extern "C" hipError_t hipGetProcAddress(const char *symbol, void **address, int version, uint64_t flags, int *status);
 
 __global__ void tick(uint64_t) {}
 __global__ void empty(uint64_t) {}
@@ -215,6 +216,20 @@ static void range() {
   OK(hipDeviceSynchronize());
 }
 
+// Functions by name: one of the model, one that came later, one that is not there.
+static void names() {
+  hipError_t (*allocate)(void **, size_t);
+  hipError_t (*newer)(int *);
+  void *none = nullptr, *at = nullptr;
+  int answer = 0;
+  OK(hipGetProcAddress("hipMalloc", reinterpret_cast<void **>(&allocate), 60300000, 0, nullptr));
+  OK(hipGetProcAddress("hipOfTheFuture", reinterpret_cast<void **>(&newer), 60300000, 0, nullptr));
+  const int missing = hipGetProcAddress("hipNowhere", &none, 60300000, 0, nullptr);
+  OK(allocate(&at, 4096));
+  OK(newer(&answer));
+  printf("%d %d %d\n", at != nullptr, answer, missing);
+}
+
 static void crash() {
   const hipStream_t s = stream();
   for (int i = 0; i < 5; ++i) tick<<<1, 64, 0, s>>>(0);
@@ -236,6 +251,7 @@ int main(int argc, char **argv) {
   else if (name == "threads") threads();
   else if (name == "devices") devices();
   else if (name == "range") range();
+  else if (name == "names") names();
   else if (name == "crash") crash();
   else return 2;
   puts("done");
