@@ -94,8 +94,11 @@ void expect(uint64_t correlation, Ticket *ticket) {
   }
 }
 
-// Whether all the records of one with several are there: a later command of its queue had one, or nothing came for long.
+// Whether all the records of one with several are there: a later command of its queue had one, or nothing came for long, or
+// nothing will come any more.
+std::atomic<bool> all_told{false};
 bool is_whole(const Ticket &ticket) {
+  if (all_told.load(std::memory_order_relaxed)) return true;
   if (ticket.lane->settled.load(std::memory_order_relaxed) > ticket.number) return true;
   return occatrace_now() - ticket.told >= kGone;
 }
@@ -137,6 +140,7 @@ void flush(bool all) {
   if (from == nullptr) return;
   from->flush(all);
   if (!all) return;
+  all_told.store(true, std::memory_order_relaxed);
   std::lock_guard<std::mutex> guard(records_mutex);
   if (const uint64_t others = unmatched.exchange(0) + orphans().size())
     occatrace_say("%s tells of %llu pieces of device work that no traced call launched", from->name,
