@@ -70,20 +70,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(url: str, port: int, no_browser: bool) -> None:
-    print(url, flush=True)
-    if os.environ.get("SSH_CONNECTION"):
-        address = os.environ["SSH_CONNECTION"].split()[2:3] or ["THIS-MACHINE"]
-        print(f"on your own machine first: ssh -N -L {port}:127.0.0.1:{port} {address[0]}", file=sys.stderr)
-    elif not no_browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        webbrowser.open(url)
-    print("Ctrl+C ends it", file=sys.stderr, flush=True)
     ended = threading.Event()
-    # SIGHUP: the terminal is closed, or the ssh connection.
-    before = [(s, signal.signal(s, lambda *_: ended.set())) for s in (signal.SIGTERM, signal.SIGHUP)]
+    # Before the address is out: whoever has read it may end this. SIGHUP: the terminal is closed, or the ssh connection.
+    numbers = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = [(number, signal.signal(number, lambda *_: ended.set())) for number in numbers]
     try:
+        print(url, flush=True)
+        if os.environ.get("SSH_CONNECTION"):
+            address = os.environ["SSH_CONNECTION"].split()[2:3] or ["THIS-MACHINE"]
+            print(f"on your own machine first: ssh -N -L {port}:127.0.0.1:{port} {address[0]}", file=sys.stderr)
+        elif not no_browser and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            webbrowser.open(url)
+        print("Ctrl+C ends it", file=sys.stderr, flush=True)
         ended.wait()
-    except KeyboardInterrupt:
-        pass
     finally:
         for number, handler in before:
             signal.signal(number, handler)
