@@ -8,6 +8,7 @@
 //   current()               the scope of the calling thread
 //   scope_of(stream)        that of a stream, where streams have one of their own; else the calling thread's
 //   enter(scope, &before)   makes a scope current; true: it was not, and `leave(before)` is due
+//   platform()              the name, and by whom its devices' times are told where that is not by events
 //   device(), name(device)  the device of the current scope, as a number, and its name
 //   create_stream, create_event, record, synchronize, query, elapsed (ms), synchronize_all, capturing
 #pragma once
@@ -104,7 +105,30 @@ class EventPairs {
     Engine::instance().harvest_context(context.handle);
   }
 
+  // A scope is about to go, and our events with it.
+  static void close(Scope handle) {
+    Context *context = handle == nullptr ? nullptr : find(handle);
+    if (context == nullptr) return;
+    finish(*context);
+    remove(*context);
+  }
+
   // ---- commands ----
+
+  // The stream that a function of variant I means: without one, that of the thread where I is 1.
+  template <int I>
+  static Stream meant(Stream stream) {
+    return I == 1 && stream == nullptr ? reinterpret_cast<Stream>(uintptr_t{2}) : stream;
+  }
+
+  // The scope in which the work of a call that begins is timed, and its begin in `call.host`; null: it is not timed.
+  template <class Call>
+  static Context *timed(Call &call, Stream stream) {
+    if (!call.work || captured(stream)) return nullptr;
+    Context *context = of_stream(stream);
+    if (context != nullptr) call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
+    return context;
+  }
 
   // Whether work in a stream is among what the person chose.
   static bool chosen(Stream stream) {
@@ -117,12 +141,9 @@ class EventPairs {
   // Before a command: the first event. Hooks keep the pair in `call.own`, and the begin in `call.host`.
   template <class Call>
   static void begin(Call &call, Stream stream) {
-    if (!wanted || !call.work || captured(stream)) return;
-    Context *context = of_stream(stream);
-    if (context == nullptr) return;
-    Pair *pair = take(*context);
+    Context *context = wanted ? timed(call, stream) : nullptr;
+    Pair *pair = context != nullptr ? take(*context) : nullptr;
     if (pair == nullptr) return;
-    call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
     if (Api::record(pair->start, stream) != 0) {
       release(pair);
       return;
@@ -251,16 +272,6 @@ class EventPairs {
     return *all;
   }
 
-  // An API may have more to say of itself than its name.
-  template <class A>
-  static auto platform(int) -> decltype(A::platform()) {
-    return A::platform();
-  }
-  template <class A>
-  static std::string platform(long) {
-    return A::kName;
-  }
-
   static Context *add(Scope handle) {
     auto *context = new Context;
     {
@@ -274,7 +285,7 @@ class EventPairs {
       const int device = Api::device();
       const auto *key = reinterpret_cast<const void *>(static_cast<uintptr_t>(device) + 1);
       context->device = &Engine::instance().device(
-          Api::kName, key, [device] { return DeviceNames{platform<Api>(0), Api::name(device), Api::kVendor}; });
+          Api::kName, key, [device] { return DeviceNames{Api::platform(), Api::name(device), Api::kVendor}; });
       contexts().push_back(context);
       map().set(handle, reinterpret_cast<uint64_t>(context));
     }
@@ -374,8 +385,6 @@ class EventPairs {
   static inline const Vendor *vendor = &vendor_;
 
  private:
-
-
   static inline std::mutex mutex_;
   static inline std::atomic<int> captures_{0};
 };

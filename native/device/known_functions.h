@@ -2,9 +2,17 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
+#include "occatrace_core.h"
+
 namespace occatrace::device {
+
+// A function that the model lacks works, and the run says that its calls are not there (occatrace/losses.py reads it).
+inline void untraced(const char *api, const char *symbol) {
+  occatrace_intern(("untraced function " + std::string(api) + " " + symbol).c_str());
+}
 
 class KnownFunctions {
  public:

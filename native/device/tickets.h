@@ -49,25 +49,32 @@ void after_fork_child();
 
 }  // namespace tickets
 
-// The commands of an API with pairs of events, timed by tickets instead.
+// Device time of an API's commands: by tickets where there is a source of records, else by pairs of events.
 template <class Pairs>
-struct Tickets {
+struct Timing {
   using Context = typename Pairs::Context;
   using Stream = typename Pairs::Stream;
 
+  // Around a command, as those of EventPairs. `pieces`: it may be told of in several records.
   template <class Call>
   static void begin(Call &call, Stream stream, bool pieces) {
-    if (!occatrace_capturing() || Pairs::captured(stream)) return;
-    Context *context = Pairs::of_stream(stream);
+    if (!tickets::on()) {
+      Pairs::begin(call, stream);
+      return;
+    }
+    Context *context = Pairs::timed(call, stream);
     if (context == nullptr) return;
     if (context->calibrated.load(std::memory_order_relaxed) == 0) {
       for (int time = 0; time < 4; ++time) calibrate(*context);
     }
-    call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
     call.own = reinterpret_cast<uint64_t>(tickets::take(Pairs::queue_of(*context, stream, call.self), pieces));
   }
   template <class Call, class Describe>
-  static void end(const Call &call, Stream stream, bool succeeded, Describe describe) {
+  static void end(const Call &call, Stream stream, bool succeeded, bool waits, Describe describe) {
+    if (!tickets::on()) {
+      Pairs::end(call, stream, succeeded, waits, describe);
+      return;
+    }
     auto *ticket = reinterpret_cast<void *>(call.own);
     if (ticket == nullptr) return;
     tickets::given();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "cuda_dispatch.h"
 #include "cupti.h"
 #include "event_pairs.h"
@@ -67,15 +68,6 @@ struct Copy3DPeer {
 
 enum MemoryType : unsigned { kHost = 1, kDevice = 2, kArray = 3, kUnified = 4 };
 
-struct Array2D {
-  size_t width, height;
-  unsigned format, channels;
-};
-struct Array3D {
-  size_t width, height, depth;
-  unsigned format, channels;
-};
-
 // What the model asks of arguments.
 inline CUcontext current_context() {
   CUcontext context = nullptr;
@@ -94,22 +86,8 @@ template <class Copy>
 CUdeviceptr to_of(const void *copy) {
   return copy == nullptr ? 0 : address_of(static_cast<const Copy *>(copy)->to);
 }
-inline size_t elements(size_t width, size_t height, size_t depth, unsigned format, unsigned channels) {
-  constexpr unsigned kHalf = 0x10, kFloat = 0x20, kShort = 2, kInt = 3, kSigned = 8;
-  const unsigned plain = format & ~kSigned;
-  const size_t each = format == kFloat || plain == kInt ? 4 : format == kHalf || plain == kShort ? 2 : 1;
-  return width * (height == 0 ? 1 : height) * (depth == 0 ? 1 : depth) * channels * each;
-}
-inline size_t array_bytes(const CUDA_ARRAY_DESCRIPTOR *given) {
-  if (given == nullptr) return 0;
-  const auto &a = *reinterpret_cast<const Array2D *>(given);
-  return elements(a.width, a.height, 1, a.format, a.channels);
-}
-inline size_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *given) {
-  if (given == nullptr) return 0;
-  const auto &a = *reinterpret_cast<const Array3D *>(given);
-  return elements(a.width, a.height, a.depth, a.format, a.channels);
-}
+inline size_t array_bytes(const CUDA_ARRAY_DESCRIPTOR *given) { return array_bytes_as<ArrayDescriptor>(given); }
+inline size_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *given) { return array_bytes_as<Array3DDescriptor>(given); }
 
 }  // namespace occatrace::cuda
 
@@ -124,8 +102,6 @@ using device::HandleMap;
 using device::Queue;
 using device::Work;
 using device::copy_kind;
-
-const CUstream kPerThread = reinterpret_cast<CUstream>(uintptr_t{2});
 
 HandleMap kernel_names;  // CUfunction, CUkernel → interned name
 
@@ -194,7 +170,7 @@ struct Driver {
 
 using Pairs = device::EventPairs<Driver>;
 using Context = Pairs::Context;
-using Tickets = device::Tickets<Pairs>;
+using Timing = device::Timing<Pairs>;
 
 // ---- what each command is ----
 
@@ -254,26 +230,16 @@ CUstream stream_of(const Args &, long) {
 template <bool Waits>
 struct Enqueue : Always {
   template <int I, class Args>
-  static CUstream target(const Args &a) {
-    const CUstream stream = stream_of(a, 0);
-    return I == 1 && stream == nullptr ? kPerThread : stream;
-  }
-
-  template <int I, class Args>
   static bool chosen(Args &a) {
-    return Pairs::chosen(target<I>(a)) && chosen_kernel(a, 0);
+    return Pairs::chosen(Pairs::meant<I>(stream_of(a, 0))) && chosen_kernel(a, 0);
   }
-
   template <int I, class Args>
   static void before(Call &call, Args &a) {
-    if (device::tickets::on()) Tickets::begin(call, target<I>(a), false);
-    else Pairs::begin(call, target<I>(a));
+    Timing::begin(call, Pairs::meant<I>(stream_of(a, 0)), false);
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
-    const auto described = [&a](Work &work) { describe(a, work); };
-    if (device::tickets::on()) Tickets::end(call, target<I>(a), a.ret == 0, described);
-    else Pairs::end(call, target<I>(a), a.ret == 0, Waits, described);
+    Timing::end(call, Pairs::meant<I>(stream_of(a, 0)), a.ret == 0, Waits, [&a](Work &work) { describe(a, work); });
   }
 
  private:
@@ -397,7 +363,7 @@ struct Hook<OCCATRACE_CUDA_cuInit> : Always {
     static std::atomic<bool> tried{false};
     const auto wanted = occatrace_device_time();
     if (a.ret == 0 && wanted != OCCATRACE_TIME_EVENTS && !tried.exchange(true))
-      Tickets::start(wanted == OCCATRACE_TIME_CUPTI, cupti::start);
+      Timing::start(wanted == OCCATRACE_TIME_CUPTI, cupti::start);
   }
 };
 template <>
@@ -406,7 +372,7 @@ template <>
 struct Hook<OCCATRACE_CUDA_cuStreamSynchronize> : Always {
   template <int I>
   static void after(Call &call, Args_cuStreamSynchronize &a) {
-    Pairs::harvest_stream(I == 1 && a.hStream == nullptr ? kPerThread : a.hStream, call.self);
+    Pairs::harvest_stream(Pairs::meant<I>(a.hStream), call.self);
   }
 };
 template <>
@@ -434,10 +400,7 @@ namespace {
 struct LeavesContext : Always {
   template <int I, class Args>
   static void before(Call &, Args &a) {
-    Context *context = Pairs::find(a.ctx);
-    if (context == nullptr) return;
-    Pairs::finish(*context);
-    Pairs::remove(*context);
+    Pairs::close(a.ctx);
   }
 };
 
@@ -515,18 +478,17 @@ struct ByName : Always {
     if (a.ret != 0 || a.pfn == nullptr || *a.pfn == nullptr) return;
     void *const theirs = *a.pfn;
     *a.pfn = device::KnownFunctions::instance().ours(theirs);
-    if (*a.pfn == theirs) untraced(a.symbol);
+    if (*a.pfn == theirs && !of_graphics(a.symbol)) device::untraced("CUDA", a.symbol);
   }
 
  private:
-  // A function that the model lacks works, and the run says that its calls are not there. What belongs to graphics is left
-  // out by intention.
-  static void untraced(const char *symbol) {
+  // What belongs to graphics is left out by intention.
+  static bool of_graphics(const char *symbol) {
     static constexpr const char *graphics[] = {"cuGL", "cuEGL", "cuVDPAU", "cuD3D", "cuWGL", "cuGraphics"};
     for (const char *prefix : graphics) {
-      if (std::strncmp(symbol, prefix, std::strlen(prefix)) == 0) return;
+      if (std::strncmp(symbol, prefix, std::strlen(prefix)) == 0) return true;
     }
-    occatrace_intern((std::string("untraced function CUDA ") + symbol).c_str());
+    return false;
   }
 };
 
@@ -543,11 +505,11 @@ namespace {
 
 void after_fork_child() {
   cupti::after_fork_child();
-  Tickets::after_fork_child();
+  Timing::after_fork_child();
   kernel_names.unlock_after_fork();
 }
 
-occatrace_backend backend{"cuda", Tickets::harvest, after_fork_child, nullptr};
+occatrace_backend backend{"cuda", Timing::harvest, after_fork_child, nullptr};
 
 enum State { kUnbound, kUntraced, kTraced };
 std::atomic<int> state{kUnbound};

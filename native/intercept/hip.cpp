@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "arrays.h"
 #include "event_pairs.h"
 #include "hip_dispatch.h"
 #include "known_functions.h"
@@ -89,14 +90,6 @@ struct PointerAttributes {
   char room[64];  // for what newer versions add
 };
 
-struct ArrayDescriptor {
-  size_t width, height;
-  unsigned format, channels;
-};
-struct Array3DDescriptor {
-  size_t width, height, depth;
-  unsigned format, channels;
-};
 struct ChannelDescriptor {
   int x, y, z, w;  // bits
 };
@@ -123,29 +116,13 @@ inline const void *current_device() {
   return real<0>().hipGetDevice != nullptr && real<0>().hipGetDevice(&device) == 0 ? mark_of(device) : nullptr;
 }
 inline const Extent &extent_of(const hipExtent &extent) { return reinterpret_cast<const Extent &>(extent); }
-inline size_t elements(size_t width, size_t height, size_t depth, size_t each) {
-  return width * (height == 0 ? 1 : height) * (depth == 0 ? 1 : depth) * each;
-}
-inline size_t element_bytes(unsigned format, unsigned channels) {
-  constexpr unsigned kHalf = 0x10, kFloat = 0x20, kShort = 2, kInt = 3, kSigned = 8;
-  const unsigned plain = format & ~kSigned;
-  return channels * (format == kFloat || plain == kInt ? 4 : format == kHalf || plain == kShort ? 2 : 1);
-}
 inline size_t array_bytes(const hipChannelFormatDesc *given, size_t width, size_t height, size_t depth) {
   if (given == nullptr) return 0;
   const auto &bits = *reinterpret_cast<const ChannelDescriptor *>(given);
-  return elements(width, height, depth, static_cast<size_t>(bits.x + bits.y + bits.z + bits.w) / 8);
+  return array_bytes_of(width, height, depth, static_cast<size_t>(bits.x + bits.y + bits.z + bits.w) / 8);
 }
-inline size_t array_bytes(const HIP_ARRAY_DESCRIPTOR *given) {
-  if (given == nullptr) return 0;
-  const auto &a = *reinterpret_cast<const ArrayDescriptor *>(given);
-  return elements(a.width, a.height, 1, element_bytes(a.format, a.channels));
-}
-inline size_t array_bytes(const HIP_ARRAY3D_DESCRIPTOR *given) {
-  if (given == nullptr) return 0;
-  const auto &a = *reinterpret_cast<const Array3DDescriptor *>(given);
-  return elements(a.width, a.height, a.depth, element_bytes(a.format, a.channels));
-}
+inline size_t array_bytes(const HIP_ARRAY_DESCRIPTOR *given) { return array_bytes_as<ArrayDescriptor>(given); }
+inline size_t array_bytes(const HIP_ARRAY3D_DESCRIPTOR *given) { return array_bytes_as<Array3DDescriptor>(given); }
 
 // The structure that describes a copy, whichever it is, to a visitor; nothing where there is none.
 template <class Visit>
@@ -216,7 +193,6 @@ using device::HandleMap;
 using device::Queue;
 using device::Work;
 
-const hipStream_t kPerThread = reinterpret_cast<hipStream_t>(uintptr_t{2});
 HandleMap kernel_names;  // hipFunction_t, host function → interned name
 
 // ---- device time ----
@@ -287,7 +263,7 @@ struct Runtime {
 
 using Pairs = device::EventPairs<Runtime>;
 using Context = Pairs::Context;
-using Tickets = device::Tickets<Pairs>;
+using Timing = device::Timing<Pairs>;
 
 // The names of the commands stand in a section of their own, one after the other.
 extern "C" [[gnu::visibility("hidden")]] const char *const __start_occatrace_commands[];
@@ -299,7 +275,7 @@ void settle_now() {
   static std::mutex mutex;
   std::lock_guard<std::mutex> guard(mutex);
   if (!unsettled.load()) return;
-  Tickets::start(occatrace_device_time() == OCCATRACE_TIME_ROCTRACER, [](const char **why) {
+  Timing::start(occatrace_device_time() == OCCATRACE_TIME_ROCTRACER, [](const char **why) {
     return roctracer::start(__start_occatrace_commands, __stop_occatrace_commands, why);
   });
   unsettled.store(false, std::memory_order_release);
@@ -434,10 +410,6 @@ auto name_of(const Args &a, int) -> decltype(name_by(a.function_address, a.strea
   return name_by(a.function_address, a.stream);
 }
 inline uint32_t name_of(const Args_hipLaunchByPtr &a, int) { return name_by(a.func, configured.stream); }
-template <int I>
-hipStream_t meant(hipStream_t stream) {
-  return I == 1 && stream == nullptr ? kPerThread : stream;
-}
 
 // Surrounds a command by two events, or by its ticket. A graph is told of by its nodes.
 template <bool Waits>
@@ -445,21 +417,16 @@ struct Enqueue : Always {
   template <int I, class Args>
   static bool chosen(Args &a) {
     settle();
-    return Pairs::chosen(meant<I>(stream_of(a, 0))) && chosen_kernel(a, 0);
+    return Pairs::chosen(Pairs::meant<I>(stream_of(a, 0))) && chosen_kernel(a, 0);
   }
   template <int I, class Args>
   static void before(Call &call, Args &a) {
-    const hipStream_t stream = meant<I>(stream_of(a, 0));
     settle();
-    if (device::tickets::on()) Tickets::begin(call, stream, std::is_same_v<Args, Args_hipGraphLaunch>);
-    else Pairs::begin(call, stream);
+    Timing::begin(call, Pairs::meant<I>(stream_of(a, 0)), std::is_same_v<Args, Args_hipGraphLaunch>);
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
-    const hipStream_t stream = meant<I>(stream_of(a, 0));
-    const auto described = [&a](Work &work) { describe(a, work); };
-    if (device::tickets::on()) Tickets::end(call, stream, a.ret == 0, described);
-    else Pairs::end(call, stream, a.ret == 0, Waits, described);
+    Timing::end(call, Pairs::meant<I>(stream_of(a, 0)), a.ret == 0, Waits, [&a](Work &work) { describe(a, work); });
   }
 
  private:
@@ -560,7 +527,7 @@ namespace {
 struct WaitsForStream : Always {
   template <int I, class Args>
   static void after(Call &call, Args &a) {
-    if (a.ret == 0) Pairs::harvest_stream(meant<I>(a.stream), call.self);
+    if (a.ret == 0) Pairs::harvest_stream(Pairs::meant<I>(a.stream), call.self);
   }
 };
 
@@ -568,11 +535,7 @@ struct WaitsForStream : Always {
 struct ResetsDevice : Always {
   template <int I, class Args>
   static void before(Call &, Args &) {
-    const Runtime::Scope scope = Runtime::current();
-    Context *context = scope == nullptr ? nullptr : Pairs::find(scope);
-    if (context == nullptr) return;
-    Pairs::finish(*context);
-    Pairs::remove(*context);
+    Pairs::close(Runtime::current());
   }
 };
 
@@ -653,8 +616,7 @@ struct Hook<OCCATRACE_HIP_hipGetProcAddress> : Always {
     // HIP may have asked dlsym, which has given ours.
     if (occatrace_is_core(theirs)) return;
     *a.pfn = device::KnownFunctions::instance().ours(theirs);
-    // A function that the model lacks works, and the run says that its calls are not there.
-    if (*a.pfn == theirs) occatrace_intern((std::string("untraced function HIP ") + a.symbol).c_str());
+    if (*a.pfn == theirs) device::untraced("HIP", a.symbol);
   }
 };
 
@@ -663,11 +625,11 @@ struct Hook<OCCATRACE_HIP_hipGetProcAddress> : Always {
 namespace {
 
 void after_fork_child() {
-  Tickets::after_fork_child();
+  Timing::after_fork_child();
   kernel_names.unlock_after_fork();
 }
 
-occatrace_backend backend{"hip", Tickets::harvest, after_fork_child, nullptr};
+occatrace_backend backend{"hip", Timing::harvest, after_fork_child, nullptr};
 
 }  // namespace
 

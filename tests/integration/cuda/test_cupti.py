@@ -72,6 +72,14 @@ def test_many_and_none_is_lost(timed: Run, linked: Path) -> None:
     assert run.sql("SELECT count(*) FROM losses") == [(0,)]
 
 
+def test_choosing(timed: Run, linked: Path) -> None:
+    """The work of a launch goes with its call, whoever tells the times."""
+    run = timed(linked, "series", "20", options=("--exclude-kernels", "tick"))
+    assert run.sql(PLATFORM) == [("CUDA, device times by CUPTI 28",)]
+    assert run.sql("SELECT count(*) FROM activities WHERE name = 'tick'") == [(0,)]
+    assert run.sql("SELECT count(*) FROM calls WHERE function = 'cuLaunchKernel'") == [(0,)]
+
+
 def test_records_that_never_come(timed: Run, linked: Path) -> None:
     """The tenth and the twentieth: the one is known to be done, but not when; of the other nothing is told any more."""
     run = timed(linked, "series", "20", as_="losing")
