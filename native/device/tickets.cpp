@@ -30,6 +30,7 @@ struct Span {
 
 struct Ticket {
   std::atomic<bool> done{false};
+  std::atomic<uint16_t> use{0};  // which: the same ticket is given out again
   Span span{0, 0};
   Lane *lane = nullptr;
   uint64_t number = 0;
@@ -45,6 +46,13 @@ std::vector<Ticket *> &free_tickets() {
   static auto *const all = new std::vector<Ticket *>;
   return *all;
 }
+
+// A ticket and its use as one number, an external correlation id.
+constexpr int kUseAt = 48;
+uint64_t id_of(const Ticket *ticket) {
+  return reinterpret_cast<uint64_t>(ticket) | static_cast<uint64_t>(ticket->use.load(std::memory_order_relaxed)) << kUseAt;
+}
+Ticket *of_id(uint64_t id) { return reinterpret_cast<Ticket *>(id & ((uint64_t{1} << kUseAt) - 1)); }
 
 constexpr uint64_t kGone = 300'000'000;
 constexpr size_t kOrphans = 1 << 16;
@@ -180,7 +188,8 @@ void *take(const Queue *queue, bool pieces) {
   ticket->number = ++lane->next;
   ticket->overtaken = 0;
   ticket->pieces = pieces;
-  if (source()->push(reinterpret_cast<uint64_t>(ticket))) return ticket;
+  ticket->use.fetch_add(1, std::memory_order_relaxed);
+  if (source()->push(id_of(ticket))) return ticket;
   drop(ticket);
   return nullptr;
 }
@@ -193,7 +202,7 @@ void drop(void *ticket) {
 }
 
 void told_call(uint64_t external, uint64_t correlation) {
-  auto *ticket = reinterpret_cast<Ticket *>(external);
+  Ticket *ticket = of_id(external);
   if (ticket == nullptr) return;
   std::lock_guard<std::mutex> guard(records_mutex);
   const auto waiting = orphans().find(correlation);
@@ -224,6 +233,17 @@ void told_work(uint64_t correlation, uint64_t start, uint64_t end) {
     unmatched += orphans().erase(orphan_order().front());
     orphan_order().pop_front();
   }
+}
+
+void told(uint64_t external, uint64_t start, uint64_t end) {
+  Ticket *ticket = of_id(external);
+  if (ticket == nullptr || ticket->use.load(std::memory_order_relaxed) != external >> kUseAt ||
+      (!ticket->pieces && ticket->done.load(std::memory_order_relaxed))) {
+    ++unmatched;
+    return;
+  }
+  std::lock_guard<std::mutex> guard(records_mutex);
+  settle(ticket, {start, end});
 }
 
 void after_fork_child() {

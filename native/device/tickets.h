@@ -20,6 +20,8 @@ struct Source {
   void (*flush)(bool all);
   // What the clock of the records shows; 0: that cannot be told yet.
   uint64_t (*stamp)();
+  // Whether it tells of copies and fills by the pieces in which the runtime makes them.
+  bool in_pieces = false;
 };
 
 namespace tickets {
@@ -29,6 +31,7 @@ void use(const Source &source);
 // The source, once there is one.
 const Source *source();
 inline bool on() { return source() != nullptr; }
+inline bool in_pieces() { return on() && source()->in_pieces; }
 
 // What the engine polls.
 extern const Vendor vendor;
@@ -44,6 +47,8 @@ void drop(void *ticket);
 // Records as they come: of a call that had an external id, and of work on the device. Any thread, in any order.
 void told_call(uint64_t external, uint64_t correlation);
 void told_work(uint64_t correlation, uint64_t start, uint64_t end);
+// Work of which the record itself has the external id; 0: no call of ours launched it.
+void told(uint64_t external, uint64_t start, uint64_t end);
 
 void after_fork_child();
 
@@ -92,7 +97,8 @@ struct Timing {
 
   // Has commands timed by a source of records, where it can be started; else by pairs of events. `chosen`: the person wants
   // this source and no other.
-  static void start(bool chosen, const Source *(*open)(const char **why)) {
+  template <class Open>
+  static void start(bool chosen, Open open) {
     if (!Pairs::wanted) return;
     const char *why = nullptr;
     if (const Source *source = open(&why)) {

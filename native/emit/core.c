@@ -106,6 +106,7 @@ enum occatrace_device_time occatrace_device_time(void) {
   if (strcmp(how, "events") == 0) return OCCATRACE_TIME_EVENTS;
   if (strcmp(how, "cupti") == 0) return OCCATRACE_TIME_CUPTI;
   if (strcmp(how, "roctracer") == 0) return OCCATRACE_TIME_ROCTRACER;
+  if (strcmp(how, "rocprofiler") == 0) return OCCATRACE_TIME_ROCPROFILER;
   return OCCATRACE_TIME_AUTO;
 }
 

@@ -135,7 +135,7 @@ OCCATRACE_EXPORT enum occatrace_mode occatrace_mode(void);
 /* The one of an API, where --level says something else. */
 OCCATRACE_EXPORT enum occatrace_mode occatrace_mode_of(const char *api);
 /* By what device work is timed (--device-time): by the vendor's records where there are any, by events, not at all. */
-enum occatrace_device_time { OCCATRACE_TIME_AUTO, OCCATRACE_TIME_OFF, OCCATRACE_TIME_EVENTS, OCCATRACE_TIME_CUPTI, OCCATRACE_TIME_ROCTRACER };
+enum occatrace_device_time { OCCATRACE_TIME_AUTO, OCCATRACE_TIME_OFF, OCCATRACE_TIME_EVENTS, OCCATRACE_TIME_CUPTI, OCCATRACE_TIME_ROCTRACER, OCCATRACE_TIME_ROCPROFILER };
 OCCATRACE_EXPORT enum occatrace_device_time occatrace_device_time(void);
 OCCATRACE_EXPORT uint64_t occatrace_ticks_hz(void);
 /* Fills `levels` for the mode in force from the generated table [function][mode]. */

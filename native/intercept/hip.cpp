@@ -7,12 +7,14 @@
 #include <mutex>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "arrays.h"
 #include "event_pairs.h"
 #include "hip_dispatch.h"
 #include "known_functions.h"
 #include "occatrace_core.h"
+#include "rocprofiler.h"
 #include "roctracer.h"
 #include "tickets.h"
 #include "trampoline.h"
@@ -247,7 +249,9 @@ struct Runtime {
   static hipError_t elapsed(float *ms, hipEvent_t from, hipEvent_t to) {
     return quietly(real<0>().hipEventElapsedTime(ms, from, to));
   }
-  static std::string platform() { return device::tickets::on() ? "HIP, device times by roctracer" : kName; }
+  static std::string platform() {
+    return device::tickets::on() ? std::string(kName) + ", device times by " + device::tickets::source()->name : kName;
+  }
   static void synchronize_all() { quietly(real<0>().hipDeviceSynchronize()); }
   static bool capturing(hipStream_t stream) {
     hipStreamCaptureStatus status = 0;
@@ -275,7 +279,13 @@ void settle_now() {
   static std::mutex mutex;
   std::lock_guard<std::mutex> guard(mutex);
   if (!unsettled.load()) return;
-  Timing::start(occatrace_device_time() == OCCATRACE_TIME_ROCTRACER, [](const char **why) {
+  // Where this is the first that is asked of it the runtime is initialized now.
+  Runtime::current();
+  const auto by = occatrace_device_time();
+  const bool chosen = by == OCCATRACE_TIME_ROCTRACER || by == OCCATRACE_TIME_ROCPROFILER || rocprofiler::is_taken();
+  Timing::start(chosen, [by](const char **why) -> const device::Source * {
+    const device::Source *found = by == OCCATRACE_TIME_ROCTRACER ? nullptr : rocprofiler::start(why);
+    if (found != nullptr || by == OCCATRACE_TIME_ROCPROFILER || rocprofiler::is_taken()) return found;
     return roctracer::start(__start_occatrace_commands, __stop_occatrace_commands, why);
   });
   unsettled.store(false, std::memory_order_release);
@@ -422,7 +432,7 @@ struct Enqueue : Always {
   template <int I, class Args>
   static void before(Call &call, Args &a) {
     settle();
-    Timing::begin(call, Pairs::meant<I>(stream_of(a, 0)), std::is_same_v<Args, Args_hipGraphLaunch>);
+    Timing::begin(call, Pairs::meant<I>(stream_of(a, 0)), in_pieces(a, 0));
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
@@ -438,6 +448,16 @@ struct Enqueue : Always {
   template <class Args>
   static bool chosen_kernel(const Args &, long) {
     return true;
+  }
+  // Whether it may be told of in several records: a graph is by its nodes; a cooperative launch has another before it.
+  template <class Args>
+  static auto in_pieces(const Args &, int) -> decltype(name_of(std::declval<Args>(), 0) != 0) {
+    constexpr bool cooperative = std::is_same_v<Args, Args_hipLaunchCooperativeKernel> || std::is_same_v<Args, Args_hipModuleLaunchCooperativeKernel>;
+    return cooperative && device::tickets::in_pieces();
+  }
+  template <class Args>
+  static bool in_pieces(const Args &, long) {
+    return std::is_same_v<Args, Args_hipGraphLaunch> || device::tickets::in_pieces();
   }
 };
 
@@ -637,7 +657,6 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines 
   if (!load_events()) return;
   bind_slots(t, targets, [](void *original, void *ours) { device::KnownFunctions::instance().add(original, ours); });
   device::KnownFunctions::instance().sort();
-  if (real<0>().hipRuntimeGetVersion != nullptr) real<0>().hipRuntimeGetVersion(&version);
   // A runtime so old that it lacks what events need keeps its calls; they are then recorded without device time.
   const Dispatch &d = real<0>();
   const bool able = d.hipGetDevice && d.hipSetDevice && d.hipDeviceGetName && d.hipStreamCreateWithFlags && d.hipEventCreateWithFlags &&
@@ -646,6 +665,10 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines 
   const auto by = occatrace_device_time();
   Pairs::wanted = able && occatrace_mode_of("hip") != OCCATRACE_TALLIES && by != OCCATRACE_TIME_OFF;
   unsettled.store(Pairs::wanted && by != OCCATRACE_TIME_EVENTS, std::memory_order_release);
+  if (Pairs::wanted && (by == OCCATRACE_TIME_AUTO || by == OCCATRACE_TIME_ROCPROFILER))
+    rocprofiler::prepare(reinterpret_cast<const void *>(d.hipGetDevice));
+  // The first call that initializes the runtime.
+  if (d.hipRuntimeGetVersion != nullptr) d.hipRuntimeGetVersion(&version);
   occatrace_backend_register(&backend);
 }
 

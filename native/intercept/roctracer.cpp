@@ -4,9 +4,9 @@
 #include <dlfcn.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
-#include <vector>
+
+#include "libraries.h"
 
 namespace occatrace::roctracer {
 
@@ -57,12 +57,6 @@ struct Functions {
 Functions tracer;
 void *pool = nullptr;
 
-template <class F>
-bool bind(void *library, const char *name, F *function) {
-  *function = reinterpret_cast<F>(dlsym(library, name));
-  return *function != nullptr;
-}
-
 bool bind_all(void *library) {
   return bind(library, "roctracer_default_pool", &tracer.default_pool) &&
          bind(library, "roctracer_open_pool_expl", &tracer.open_pool) &&
@@ -98,32 +92,18 @@ uint64_t stamp() {
   uint64_t now = 0;
   return tracer.timestamp(&now) == 0 ? now : 0;
 }
-constexpr device::Source records{"roctracer", push, pop, flush, stamp};
+constexpr device::Source records{"roctracer", push, pop, flush, stamp, false};
 
 // ---- start ----
 
 const char *const names[] = {"libroctracer64.so.4", "libroctracer64.so"};
 
-std::vector<std::string> candidates() {
-  if (const char *given = std::getenv("OCCATRACE_ROCTRACER"); given != nullptr && *given != '\0') return {given};
-  std::vector<std::string> all(std::begin(names), std::end(names));
-  if (const char *folder = std::getenv("ROCM_PATH"); folder != nullptr && *folder != '\0')
-    all.push_back(std::string(folder) + "/lib/libroctracer64.so.4");
-  all.push_back("/opt/rocm/lib/libroctracer64.so.4");
-  return all;
-}
-
 // The program's own, where it has one: then it is its tool's. One that the runtime is told to load is as good as there.
 bool is_taken(const char **why) {
-  for (const char *name : names) {
-    *why = "the program has loaded roctracer itself";
-    if (dlopen(name, RTLD_NOW | RTLD_NOLOAD) != nullptr) return true;
-  }
-  for (const char *variable : {"HSA_TOOLS_LIB", "ROCP_TOOL_LIBRARIES"}) {
-    *why = "the environment gives the runtime another tool";
-    if (const char *tool = std::getenv(variable); tool != nullptr && *tool != '\0') return true;
-  }
-  return false;
+  *why = "the program has loaded roctracer itself";
+  if (is_loaded(names)) return true;
+  *why = "the environment gives the runtime another tool";
+  return setting("HSA_TOOLS_LIB") != nullptr || setting("ROCP_TOOL_LIBRARIES") != nullptr;
 }
 
 // HIP tells the external id with the record of a call: of the commands' calls records are wanted, and of their work.
@@ -145,7 +125,7 @@ const device::Source *start(const char *const *commands, const char *const *end,
   if (is_taken(why)) return nullptr;
   *why = "libroctracer64 was not found";
   bool found = false;
-  for (const std::string &path : candidates()) {
+  for (const std::string &path : rocm_candidates("OCCATRACE_ROCTRACER", "", names)) {
     void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) continue;
     *why = "this libroctracer64 lacks functions";

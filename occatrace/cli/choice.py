@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from occatrace.tables import Store
     from occatrace.traced import Traced
 
-DEVICE_TIMES = ("auto", "cupti", "roctracer", "events", "off")
+DEVICE_TIMES = ("auto", "cupti", "rocprofiler", "roctracer", "events", "off")
 DEVICE_TIME_VARIABLE = "OCCATRACE_DEVICE_TIME"
 BY = ("rank", "thread", "device", "stream")
 
@@ -69,8 +69,8 @@ def add_device_time(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -
         "--device-time",
         choices=DEVICE_TIMES,
         default=DEVICE_TIMES[0],
-        help="by what device work is timed: auto: CUPTI and roctracer where they are found and free, else events; off: not at"
-        " all, and queues and streams are left alone",
+        help="by what device work is timed: auto: CUPTI, rocprofiler-sdk or roctracer where they are found and free, else"
+        " events; off: not at all, and queues and streams are left alone",
     )
 
 

@@ -49,8 +49,11 @@ hipError_t tell(int code) {
   return static_cast<hipError_t>(code);
 }
 
+std::atomic<void (*)()> at_start{nullptr};
+
 Device *device(int ordinal) {
   static auto *const all = [] {
+    if (const auto tell_of_it = at_start.load()) tell_of_it();
     fake::device_ns();
     auto *made = new std::vector<Device *>;
     for (int at = 0; at < device_count(); ++at) {
@@ -150,8 +153,9 @@ const struct {
 // ---- for the tests themselves ----
 EXPORT long fake_hip_live_events() { return fake::live_events; }
 EXPORT long fake_hip_captured_events() { return fake::captured_events; }
-// For tests/fakes/hip/roctracer.cpp.
+// For the stand-ins of profiling libraries beside this one: who looks on, and whom to tell when the first device is used.
 EXPORT void fake_hip_observe(const fake::Observer *observer) { fake::observer = observer; }
+EXPORT void fake_hip_at_start(void (*tell_of_it)()) { at_start = tell_of_it; }
 
 // ---- errors ----
 EXPORT const char *hipGetErrorName(hipError_t code) {
@@ -179,7 +183,7 @@ HIP(hipInit, (unsigned flags), return flags != 0 ? hipErrorInvalidValue : device
 HIP(hipDriverGetVersion, (int *version), *version = 50221153; return 0)
 HIP(hipRuntimeGetVersion, (int *version), *version = 50221153; return 0)
 HIP(hipGetDeviceCount, (int *count), *count = device_count(); return *count == 0 ? hipErrorNoDevice : hipSuccess)
-HIP(hipGetDevice, (int *ordinal), if (device_count() == 0) return hipErrorNoDevice; *ordinal = current_device; return 0)
+HIP(hipGetDevice, (int *ordinal), NEED_DEVICE; *ordinal = here->device; return 0)
 HIP(hipSetDevice, (int ordinal), if (ordinal < 0 || ordinal >= device_count()) return hipErrorInvalidDevice; current_device = ordinal; return 0)
 HIP(hipGetDeviceProperties, (hipDeviceProp_t * properties, int ordinal), {
   if (ordinal < 0 || ordinal >= device_count()) return hipErrorInvalidDevice;
