@@ -97,3 +97,5 @@ for _option in options.split(";"):
             _lines()
         elif _word == "logging":
             _logging()
+        elif _word == "time":
+            native["time"]()

@@ -518,6 +518,18 @@ frame        UINTEGER  id     place (python_frames.id)
 """),
     ),
     Table(
+        "python_samples",
+        "where the processor time of Python threads went (--python time)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+time_ns      UBIGINT   ns     moment
+cpu_ns       UBIGINT   ns     processor time of the thread since the sample before, which this one stands for
+part         VARCHAR   text   python (the interpreter), extension (a module in C or a library that came with one), elsewhere
+name         VARCHAR   text   the module or library
+"""),
+    ),
+    Table(
         "messages",
         "what the program logged (--python logging)",
         _columns("""

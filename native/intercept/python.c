@@ -40,6 +40,7 @@ static pthread_key_t end_key;
 static void thread_ended(void *data) {
   struct python_thread *t = data;
   mine = NULL;
+  python_sample_ends(t);
   free(t->open);
   free(t);
 }
@@ -174,6 +175,7 @@ static PyObject *import_module(PyObject *self, PyObject *const *args, ptrdiff_t 
   const char *name = a != NULL ? py.PyUnicode_AsUTF8(a) : NULL;
   if (name == NULL) py.PyErr_Clear();
   python_end(t, name != NULL ? name : "?", module == NULL);
+  if (python_sampling) python_samples_look();
   py.PyErr_Restore(type, value, trace);
   return module;
 }
@@ -351,6 +353,10 @@ static PyObject *native_lines(PyObject *self, PyObject *const *args, ptrdiff_t c
   __atomic_store_n(&occatrace_on_call, python_line, __ATOMIC_RELEASE);
   return nothing();
 }
+static PyObject *native_time(PyObject *self, PyObject *const *args, ptrdiff_t count) {
+  python_samples_start();
+  return nothing();
+}
 static PyObject *native_say(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   occatrace_say("%s", text_at(args, count, 0));
   return nothing();
@@ -381,6 +387,7 @@ static struct method natives[] = {
     {"unwind", native_unwind, 0x80, NULL}, {"throw", native_throw, 0x80, NULL},   {"profile", native_profile, 0x80, NULL},
     {"want", native_want, 0x80, NULL},     {"start", native_start, 0x80, NULL},   {"stack", native_stack, 0x80, NULL},
     {"lines", native_lines, 0x80, NULL},   {"say", native_say, 0x80, NULL},       {"message", native_message, 0x80, NULL},
+    {"time", native_time, 0x80, NULL},
     {NULL, NULL, 0, NULL}};
 
 /* Runs a function of occatrace/_inside.py, which lies beside the folder of the libraries; `options` as in OCCATRACE_PYTHON. */
@@ -476,9 +483,11 @@ static void harvest(int final) {
   if (!is_ready) return;
   if (!final) {
     if (occatrace_capture) write_waiting();
+    python_samples_harvest();
     return;
   }
   write_waiting();
+  python_samples_harvest();
   if (python_events == NULL || py.embedded) return;
   struct occatrace_python_call call = {
       .owner = (uint32_t)getpid(), .number = __atomic_fetch_add(&next_number, 1, __ATOMIC_RELAXED), .kind = PYTHON_RUN,
@@ -497,6 +506,7 @@ static void after_fork_child(void) {
     for (uint32_t i = 0; i < mine->used; i++) mine->open[i].start = ready_at;
   }
   python_stack_forked();
+  python_samples_forked(mine);
 }
 
 static int find_functions(void) {

@@ -77,6 +77,7 @@ struct python_thread {
   uint32_t border; /* calls from outside in flight */
   uint32_t used, room;
   struct python_open *open;
+  struct python_sampled *sampled; /* with --python time */
 };
 __attribute__((visibility("hidden"))) struct python_thread *python_thread(void);
 /* Begins something in the thread; NULL without memory. `end` writes it; `text` is its name where it was not interned before. */
@@ -103,6 +104,14 @@ __attribute__((visibility("hidden"))) void python_line(struct occatrace_thread *
 /* The places of the thread's own stack as "address:line ...", for the check of the layout. */
 __attribute__((visibility("hidden"))) int python_stack_text(char *text, size_t room);
 __attribute__((visibility("hidden"))) void python_stack_forked(void);
+/* --python time: samples of where threads spend their processor time. `look` learns of libraries that were loaded. */
+extern __attribute__((visibility("hidden"))) int python_sampling;
+__attribute__((visibility("hidden"))) void python_samples_start(void);
+__attribute__((visibility("hidden"))) void python_samples_look(void);
+__attribute__((visibility("hidden"))) void python_samples_harvest(void);
+__attribute__((visibility("hidden"))) void python_samples_forked(struct python_thread *t);
+__attribute__((visibility("hidden"))) void python_sample_thread(struct python_thread *t);
+__attribute__((visibility("hidden"))) void python_sample_ends(struct python_thread *t);
 /* Which functions --python functions wants: patterns, or the program's own, which are not below these folders. */
 __attribute__((visibility("hidden"))) void python_want(const char *patterns, const char *foreign);
 #endif

@@ -99,6 +99,7 @@ static struct python_thread *cross(const void *caller, PyObject *callable, const
   struct python_open *open = python_begin(t, PYTHON_BORDER);
   if (open != NULL) {
     describe(open, callable, method);
+    if (python_sampling) python_sample_thread(t);
     t->border = 1;
     open->start = occatrace_now();
   }

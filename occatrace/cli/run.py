@@ -77,7 +77,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=python_word,
         metavar="WHAT",
         help="of Python programs: functions[:PATTERN,...] times their functions; lines notes the line behind each launch, "
-        "copy, allocation and build; logging keeps what they log; off: not even imports and calls from C (docs/python-programs.md)",
+        "copy, allocation and build; logging keeps what they log; time tells the interpreter's time "
+        "from each extension module's; off: not even imports and calls from C (docs/python-programs.md)",
     )
     options.add_choosing(parser)
     record.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
@@ -393,8 +394,10 @@ def rank_list(text: str) -> frozenset[int]:
 def python_word(text: str) -> str:
     """The value of --python."""
     word, colon, patterns = text.partition(":")
-    if word not in ("functions", "lines", "logging", "off") or (colon and (word != "functions" or not patterns)):
-        raise argparse.ArgumentTypeError(f"{text!r} is none of functions[:PATTERN,...], lines, logging, off")
+    if word not in ("functions", "lines", "logging", "time", "off") or (
+        colon and (word != "functions" or not patterns)
+    ):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of functions[:PATTERN,...], lines, logging, time, off")
     if ";" in patterns:
         raise argparse.ArgumentTypeError(f"{text!r}: patterns are separated by commas, not by semicolons")
     return text

@@ -1,6 +1,7 @@
 -- title: Time of Python
 -- about: where the time went of threads in which Python ran: the program itself, or the calls into it. Time in a traced API counts for
---   the outermost call. What is left is Python's own and that of its extension modules, which are not told apart. Device work runs
+--   the outermost call. What is left is Python's own and that of its extension modules; they are told apart by samples of the
+--   threads' processor time (--python time), each extension module and library that came with one below their sum. Device work runs
 --   beside all this
 -- share: of the time in Python
 -- needs: calls
@@ -8,6 +9,7 @@
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Calls
+-- column: samples count Samples
 -- column: name text Where
 WITH windows AS (SELECT thread, start_ns AS s, end_ns AS e FROM python_calls WHERE kind IN ('run', 'border')),
 inside AS (
@@ -28,17 +30,39 @@ api_intervals AS (SELECT thread AS key, s, e FROM imports),
 all_intervals AS (SELECT thread AS key, s, e FROM imports UNION ALL SELECT thread, s, e FROM inside),
 device AS (SELECT device AS key, start_ns AS s, end_ns AS e FROM activities),
 whole AS (SELECT sum(span(s, e)) AS total, count(*) AS calls FROM windows),
+rest AS (SELECT greatest(total::BIGINT - coalesce((SELECT sum(busy) FROM busy(all_intervals)), 0)::BIGINT, 0) AS total FROM whole),
+-- Without those in imports and traced calls: until when such have lasted, at the moment of each.
+until AS (SELECT key, s, max(e) OVER (PARTITION BY key ORDER BY s, e) AS e FROM all_intervals),
+sampled AS (
+    SELECT p.part, p.name, sum(p.cpu_ns) AS total, count(*) AS samples
+    FROM (SELECT p.* FROM python_samples p ASOF JOIN windows w ON p.thread = w.thread AND p.time_ns >= w.s WHERE p.time_ns < w.e) p
+    ASOF LEFT JOIN until u ON p.thread = u.key AND p.time_ns >= u.s
+    WHERE u.e IS NULL OR p.time_ns >= u.e GROUP BY ALL
+),
+-- Samples stand for a little more or less than there was.
+scaled AS (
+    SELECT part, name, samples, total * least(1, (SELECT total FROM rest) / sum(total) OVER ()) AS total FROM sampled
+),
 rows AS (
-    SELECT 1 AS place, total, calls, 'in all' AS name FROM whole
+    SELECT 1 AS place, total, calls, NULL AS samples, 'in all' AS name FROM whole
     UNION ALL
-    SELECT 2, (SELECT sum(busy) FROM busy(api_intervals)), (SELECT count(*) FROM imports), 'imports'
+    SELECT 2, (SELECT sum(busy) FROM busy(api_intervals)), (SELECT count(*) FROM imports), NULL, 'imports'
     UNION ALL
-    SELECT 3, sum(span(s, e)), count(*), api_title(name) FROM outermost GROUP BY name
+    SELECT 3, sum(span(s, e)), count(*), NULL, api_title(name) FROM outermost GROUP BY name
     UNION ALL
-    SELECT 4, greatest(total::BIGINT - coalesce((SELECT sum(busy) FROM busy(all_intervals)), 0)::BIGINT, 0), NULL,
-           'Python and its extension modules' FROM whole
+    SELECT 4, total, NULL, NULL, 'Python and its extension modules' FROM rest WHERE NOT EXISTS (FROM scaled)
     UNION ALL
-    SELECT 5, (SELECT sum(busy) FROM busy(device)), (SELECT count(*) FROM device), 'device work (beside)'
+    SELECT 5, sum(total), NULL, sum(samples), 'Python' FROM scaled WHERE part = 'python'
+    UNION ALL
+    SELECT 6, sum(total), NULL, sum(samples), 'extension modules' FROM scaled WHERE part = 'extension'
+    UNION ALL
+    SELECT 7, total, NULL, samples, '  ' || name FROM scaled WHERE part = 'extension'
+    UNION ALL
+    SELECT 8, sum(total), NULL, sum(samples), 'elsewhere on a processor' FROM scaled WHERE part = 'elsewhere'
+    UNION ALL
+    SELECT 9, total - (SELECT sum(total) FROM scaled), NULL, NULL, 'not on a processor (waiting)' FROM rest WHERE EXISTS (FROM scaled)
+    UNION ALL
+    SELECT 10, (SELECT sum(busy) FROM busy(device)), (SELECT count(*) FROM device), NULL, 'device work (beside)'
 )
-SELECT share(total, (SELECT total FROM whole)) AS share, total AS total_ns, calls, name
+SELECT share(total, (SELECT total FROM whole)) AS share, total::BIGINT AS total_ns, calls, samples, name
 FROM rows WHERE total > 0 ORDER BY place, total DESC, name

@@ -36,6 +36,7 @@ GATHERED: tuple[Gathered, ...] = (
     python.CALLS,
     python.FRAMES,
     python.LINES,
+    python.SAMPLES,
     python.MESSAGES,
 )
 

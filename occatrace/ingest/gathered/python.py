@@ -1,4 +1,5 @@
-"""What a Python program did: its start, imports, calls from outside, functions; the lines behind traced calls; its log."""
+"""What a Python program did: its start, imports, calls from outside, functions; the lines behind traced calls;
+where its processor time went; its log."""
 
 from __future__ import annotations
 
@@ -65,6 +66,26 @@ def _insert_lines(model: Model) -> str:
         SELECT s.process, r.slot + 1 AS thread, r.seq, r.frame FROM raw_python_lines r JOIN slots s USING (slot)"""
 
 
+def _is_sample(event: str, function: Function | None, columns: Columns) -> bool:
+    return event == "occatrace_python:sample"
+
+
+def _samples(threads: ThreadMap, columns: Columns) -> Columns:
+    return {
+        "owner": threads.of(columns["owner"], columns["time"]),
+        **{name: columns[name] for name in ("part", "name", "time", "cpu")},
+    }
+
+
+def _insert_samples(model: Model) -> str:
+    return f"""
+        INSERT INTO python_samples BY NAME
+        SELECT s.process, r.owner + 1 AS thread, r.time AS time_ns, r.cpu AS cpu_ns,
+               {enum_text(model, "python", "sample_part", "r.part")} AS part, coalesce(n.text, '') AS name
+        FROM raw_python_samples r JOIN slots s USING (slot)
+        LEFT JOIN names n ON n.process = s.process AND n.id = r.name"""
+
+
 def _is_message(event: str, function: Function | None, columns: Columns) -> bool:
     return event == "occatrace_python:message"
 
@@ -102,6 +123,13 @@ FRAMES = Gathered(
     _insert_frames,
 )
 LINES = Gathered("raw_python_lines", "slot INTEGER, seq UINTEGER, frame UINTEGER", _is_line, _lines, _insert_lines)
+SAMPLES = Gathered(
+    "raw_python_samples",
+    'slot INTEGER, owner INTEGER, part UTINYINT, name UINTEGER, "time" UBIGINT, cpu UBIGINT',
+    _is_sample,
+    _samples,
+    _insert_samples,
+)
 MESSAGES = Gathered(
     "raw_python_messages",
     "slot INTEGER, seq UINTEGER, time UBIGINT, level UINTEGER, level_name UINTEGER, logger UINTEGER, source UINTEGER,"

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import runs
+from tests.support.interpreters import interpreters
 
 from .conftest import PROGRAMS, Profile, Run
 
 FIBONACCI = 177  # calls of fibonacci(10)
-
-
-def interpreters() -> list[str]:
-    """This CPython, and newer ones, which tell of functions in another way."""
-    found = [sys.executable]
-    for minor in (10, 12, 13):
-        path = shutil.which(f"python3.{minor}")
-        if path and minor != sys.version_info.minor:
-            done = subprocess.run([path, "-c", "import sys; print(sys.executable)"], text=True, capture_output=True)
-            found += [done.stdout.strip()] if done.returncode == 0 else []
-    return found
 
 
 def counted(run: Run) -> dict[str, int]:

@@ -125,7 +125,7 @@ def test_off(profile: Profile) -> None:
     assert run.rows("SELECT * FROM python_calls") == [] and len(run.rows("SELECT * FROM ranges")) == 1
 
 
-@pytest.mark.parametrize("word", ["function", "lines:x", "functions:", "functions:a;b"])
+@pytest.mark.parametrize("word", ["function", "lines:x", "time:1", "functions:", "functions:a;b"])
 def test_bad_words(word: str) -> None:
     done = runs.execute([*runs.OCCA_PROF, "--python", word, "true"])
     assert done.returncode == 2 and word in done.stderr.splitlines()[-1]
