@@ -1,7 +1,7 @@
 """Types of the native module: traces as columns."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypedDict, final
 
@@ -44,7 +44,9 @@ class Reader:
     Reads the CTF traces in a folder and below as batches, with bounded memory.
 
     events: names or shell patterns of the events wanted; None for all. decoder: "fast" or "babeltrace2"; None for what
-    OCCATRACE_DECODER says, or the fast one where it knows the trace's layout.
+    OCCATRACE_DECODER says, or the fast one where it knows the trace's layout. spans: of these files (paths as `path` has
+    them) only the bytes from the first number to the second, packets of a trace that still grows; the fast decoder alone
+    knows them.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Reader:
         batch_rows: int = 1_000_000,
         events: Sequence[str] | None = None,
         decoder: str | None = None,
+        spans: Mapping[str, tuple[int, int]] = ...,
     ) -> None: ...
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...

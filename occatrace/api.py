@@ -60,7 +60,7 @@ class Run:
     @property
     def losses(self) -> losses.Losses:
         """What the run is missing."""
-        return losses.read(self._store.con, self._store.problems, self.facts)
+        return self._store.losses(self.facts)
 
     @property
     def reports(self) -> Sequence[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,19 @@ _COPY = {
 _FETCH = 8192
 
 
-def export(run: Path, target: Path, fmt: str, names: Sequence[str] = (), *, calls: bool = False) -> list[str]:
-    """Write tables of a run to `target`; returns their names."""
+def export(
+    run: Path,
+    target: Path,
+    fmt: str,
+    names: Sequence[str] = (),
+    *,
+    calls: bool = False,
+    tell: Callable[[str], object] = str,
+) -> list[str]:
+    """Write tables of a run to `target`; returns their names. `tell` hears that the run goes on."""
     with open_store(run) as store:
+        if store.partial:
+            tell(store.partial)
         there = [table.name for table in TABLES]
         if calls or any(name not in there for name in names):
             there += [CALLS.name, *store.functions()]
@@ -38,7 +48,9 @@ def export(run: Path, target: Path, fmt: str, names: Sequence[str] = (), *, call
             for name in chosen:
                 file = sql_text(str(target / f"{name}.{fmt}"))
                 store.con.execute(f"COPY (SELECT * FROM {sql_name(name)}) TO {file} ({_COPY[fmt]})")
-            manifest = {"schema": SCHEMA_VERSION, "format": fmt, "tables": chosen}
+            manifest: dict[str, Any] = {"schema": SCHEMA_VERSION, "format": fmt, "tables": chosen}
+            if store.partial:
+                manifest["partial"] = store.partial
             (target / "tables.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         return chosen
 

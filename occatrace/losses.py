@@ -56,6 +56,7 @@ class Losses:
     excluded: Mapping[str, tuple[int, int]] = field(
         default_factory=dict
     )  # by reason: calls or launches, of how many names
+    partial: str | None = None  # of a run that goes on: a line that says so
 
     @classmethod
     def none(cls) -> Losses:
@@ -64,7 +65,7 @@ class Losses:
 
     def lines(self) -> list[str]:
         """One line for each matter; none for a complete run."""
-        out = [*self.notes, *self.problems]
+        out = [*([self.partial] if self.partial else ()), *self.notes, *self.problems]
         if self.captured:
             captured, whole = self.captured
             out.append(f"captured {duration(captured)} of {duration(whole)}: what is below is of that time")
@@ -80,7 +81,8 @@ class Losses:
         if self.unfinished:
             first = self.unfinished[0]
             more = f", and {len(self.unfinished) - 1} more" if len(self.unfinished) > 1 else ""
-            out.append(f"never returned: {first.function} in process {first.pid}, thread {first.tid}{more}")
+            how = "running at this moment" if self.partial else "never returned"
+            out.append(f"{how}: {first.function} in process {first.pid}, thread {first.tid}{more}")
         if self.killed:
             how = "ended without notice (killed, crashed or cut off), last tallies may be missing"
             out.append(f"{how}: process {_some(self.killed)}")
@@ -101,6 +103,7 @@ class Losses:
     def as_json(self) -> Mapping[str, Any]:
         """For the JSON format."""
         return {
+            **({"partial": self.partial} if self.partial else {}),
             "events": self.events,
             "expected": self.expected,
             "threads": [vars(t) for t in self.threads],
@@ -164,8 +167,10 @@ def _some(pids: Sequence[int]) -> str:
     return ", ".join(map(str, pids[:8])) + (" …" if len(pids) > 8 else "")
 
 
-def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping[str, Any]) -> Losses:
-    """From the open tables of a run and its run.json."""
+def read(
+    con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping[str, Any], partial: str | None = None
+) -> Losses:
+    """From the open tables of a run and its run.json; `partial`: the line of one that goes on."""
     threads = con.execute(
         "SELECT p.host, p.pid, t.tid, l.expected, l.lost FROM losses l JOIN threads t USING (thread)"
         " JOIN processes p ON p.process = l.process ORDER BY l.lost DESC"
@@ -190,7 +195,7 @@ def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping
         expected=sum(t.expected for t in losses),
         threads=losses,
         unfinished=[Unfinished(*row) for row in unfinished],
-        killed=[row[0] for row in killed],
+        killed=[] if partial else [row[0] for row in killed],
         clamped=int(clamped),
         clamped_worst_ns=int(worst),
         failed_activities=int(failed),
@@ -199,5 +204,6 @@ def read(con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping
         notes=list(facts.get("notes", ())),
         untraced=[(api, names) for api, names in untraced],
         captured=_captured(con, facts),
+        partial=partial,
         excluded={row[0]: (int(row[1]), row[2]) for row in con.execute(_EXCLUDED).fetchall()},
     )

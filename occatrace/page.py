@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from occatrace import losses, plots, reports
+from occatrace import plots, reports
 from occatrace.plots import charts, draw
 from occatrace.render import Document, Figure, Tile
 from occatrace.reports import Report
@@ -63,7 +63,7 @@ def collect(
         found = []
     return Document(
         facts,
-        losses.read(store.con, store.problems, facts),
+        store.losses(facts),
         select(list(made.values())) if select else list(made.values()),
         _tiles(store, tables, made),
         [_figure(plot) for plot in found],

@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -30,6 +31,8 @@ from occatrace.sql import text as sql_text
 if TYPE_CHECKING:
     # What makes tables is loaded where they are made: mostly they are there.
     from occatrace.ingest import HostTrace, Reader
+    from occatrace.losses import Losses
+    from occatrace.ongoing import Moment
 
 MEMORY_LIMIT = "256MB"  # of DuckDB; the rest of the 512 MB is for the decoder's batches and Python itself
 BATCH_ROWS = 1 << 18
@@ -41,13 +44,17 @@ class StoreError(RunError):
     """The tables of a run cannot be made or opened; the message says why and what to do."""
 
 
-def native_reader(path: Path, events: Sequence[str] | None) -> Reader:
+def native_reader(
+    path: Path, events: Sequence[str] | None, spans: Mapping[str, tuple[int, int]] = MappingProxyType({})
+) -> Reader:
     """The real thing: `occatrace._native.Reader`."""
     from occatrace import _native
 
     threads = len(os.sched_getaffinity(0))
     try:
-        reader: Reader = _native.Reader(str(path), threads=threads, batch_rows=BATCH_ROWS, events=events)
+        reader: Reader = _native.Reader(
+            str(path), threads=threads, batch_rows=BATCH_ROWS, events=events, spans=dict(spans)
+        )
     except _native.TraceError as error:
         raise StoreError(f"the trace cannot be read: {error}") from error
     return reader
@@ -79,6 +86,7 @@ class Store:
     path: Path
     _open_trace: OpenTrace
     _temporary: Path
+    _moment: Moment | None = None  # of a run that goes on
     _calls: tuple[str, ...] | None = None
     _shut: bool = False
 
@@ -91,7 +99,20 @@ class Store:
     def close(self) -> None:
         """Give everything back."""
         self.con.close()
+        if self._moment:
+            self._moment.close()
         shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def losses(self, facts: Mapping[str, Any]) -> Losses:
+        """What the run is missing; `facts`: its run.json."""
+        from occatrace import losses
+
+        return losses.read(self.con, self.problems, facts, self.partial)
+
+    @property
+    def partial(self) -> str | None:
+        """Of a run that goes on: a line that says so."""
+        return self._moment.words if self._moment else None
 
     def shut(self) -> None:
         """From now on SQL reaches no file but the run's tables and ours, and loads nothing: for queries of others."""
@@ -140,7 +161,7 @@ class Store:
         return self._calls
 
     def _write_calls(self, folder: Path) -> None:
-        traces = _host_traces(self.run, self._open_trace)
+        traces = self._moment.traces() if self._moment else _host_traces(self.run, self._open_trace)
         if _recorded_nothing(self.run):
             traces = []
         elif not traces:
@@ -159,8 +180,8 @@ def _nulls(columns: Sequence[Any]) -> str:
     return ", ".join(f"NULL::{c.type} AS {c.name}" for c in columns)
 
 
-def _host_traces(run: Path, open_trace: OpenTrace) -> list[HostTrace]:
-    """The trace of each host, in the order of their names."""
+def _host_traces(run: Path, open_trace: OpenTrace, host: str | None = None) -> list[HostTrace]:
+    """The trace of each host, or of one, in the order of their names."""
     trace = run / "trace"
     if not trace.is_dir():
         return []
@@ -170,7 +191,7 @@ def _host_traces(run: Path, open_trace: OpenTrace) -> list[HostTrace]:
     def opener(path: Path) -> HostTrace:
         return HostTrace(path.name, lambda events: open_trace(path, events))
 
-    return [opener(path) for path in sorted(trace.iterdir()) if path.is_dir()]
+    return [opener(path) for path in sorted(trace.iterdir()) if path.is_dir() and host in (None, path.name)]
 
 
 @contextmanager
@@ -199,6 +220,7 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
     model = model or model_module.load()
     path = run / "tables"
     temporary = _scratch(run)
+    moment: Moment | None = None
     try:
         con = connect(temporary)
         problems = None
@@ -211,7 +233,10 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
                 problems = _build(run, path, con, model, open_trace)
             elif rescue.is_recorded(run):
                 path = temporary / "tables"
-                problems = _build_of_now(run, path, con, model, open_trace)
+                from occatrace.ongoing import Moment
+
+                moment = Moment(run, open_run(run).info, temporary / "now", native_reader)
+                problems = _build(run, path, con, model, open_trace, moment=moment)
             else:
                 with _locked(run):
                     if _to_be_made(run, path):
@@ -220,23 +245,12 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
         if problems is None:
             problems = _reopen(path, con)
         reports.prepare(con)
-        return Store(run, con, model, problems, path, open_trace, temporary)
+        return Store(run, con, model, problems, path, open_trace, temporary, moment)
     except BaseException:
+        if moment:
+            moment.close()
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-
-
-def _build_of_now(
-    run: Path, path: Path, con: duckdb.DuckDBPyConnection, model: Model, open_trace: OpenTrace
-) -> Sequence[str]:
-    """Tables of a run that goes on, for this moment only."""
-    try:
-        problems = _build(run, path, con, model, open_trace)
-    except (StoreError, ValueError, OSError, RuntimeError):
-        raise StoreError(
-            f"{run} is still being recorded, and nothing can be read yet: ask again when it has ended"
-        ) from None
-    return [*(problems if problems is not None else _reopen(path, con)), "still being recorded: the end is missing"]
 
 
 def _to_be_made(run: Path, path: Path) -> bool:
@@ -265,20 +279,21 @@ def _build(
     model: Model,
     open_trace: OpenTrace,
     host: str | None = None,
+    moment: Moment | None = None,
 ) -> Sequence[str] | None:
-    """Tables from the traces of all hosts, or of one. The tables of a single host stay in `con`, those of several are
-    opened again, with their times on one clock; then the result is None."""
-    traces = [trace for trace in _host_traces(run, open_trace) if host in (None, trace.host)]
+    """Tables from the traces of all hosts, of one, or of what there is of a run that goes on. The tables of a single host
+    stay in `con`, those of several are opened again, with their times on one clock; then the result is None."""
+    traces = moment.traces() if moment else _host_traces(run, open_trace, host)
     partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        if host is None and (run / "nodes").is_dir():
+        if host is None and moment is None and (run / "nodes").is_dir():
             _build_from_nodes(run, partial, con, model, open_trace, [trace.host for trace in traces])
             _put_in_place(partial, path)
             return None
         if _recorded_nothing(run):
             traces = []
-        elif not traces:
+        elif not traces and moment is None:
             raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
         from occatrace.ingest import FirstPass
 

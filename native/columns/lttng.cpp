@@ -28,9 +28,9 @@ constexpr size_t search_chunk = 1u << 20;
 
 class File {
   public:
-    explicit File(const std::string &path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    explicit File(const std::string &path, uint64_t end = UINT64_MAX) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
         struct stat status {};
-        if (fd_ >= 0 && fstat(fd_, &status) == 0) size_ = static_cast<uint64_t>(status.st_size);
+        if (fd_ >= 0 && fstat(fd_, &status) == 0) size_ = std::min(static_cast<uint64_t>(status.st_size), end);
     }
     ~File() {
         if (fd_ >= 0) close(fd_);
@@ -110,10 +110,9 @@ class Scanner {
     Scanner(const Layout &layout, const File &file, std::string name, Output &output)
         : layout_(layout), file_(file), name_(std::move(name)), output_(output) {}
 
-    std::vector<Packet> run() {
+    std::vector<Packet> run(uint64_t place) {
         std::vector<Packet> packets;
         std::vector<uint8_t> head(layout_.most_head);
-        uint64_t place = 0;
         while (place < file_.size()) {
             const size_t got = file_.read(place, head.data(), head.size());
             Packet packet;
@@ -436,7 +435,11 @@ class LttngSource final : public Source {
                 if (event.schema) output.declare(event.schema);
             }
         }
-        for (const StreamFile &file : stream_files(path)) scan(path + "/" + file.name, output);
+        for (const StreamFile &file : stream_files(path)) {
+            const std::string name = path + "/" + file.name;
+            const auto span = options.spans.find(name);
+            scan(name, span == options.spans.end() ? Span{} : span->second, output);
+        }
     }
 
     void work(WorkerOutput &output) override {
@@ -464,14 +467,14 @@ class LttngSource final : public Source {
         std::vector<Packet> packets;
     };
 
-    void scan(const std::string &path, Output &output) {
-        const File file(path);
+    void scan(const std::string &path, const Span &span, Output &output) {
+        const File file(path, span.end);
         if (!file.is_open()) {
             output.problem(path + ": " + strerror(errno));
             return;
         }
         uint64_t bytes = piece_bytes;
-        for (const Packet &packet : Scanner(layout_, file, path, output).run()) {
+        for (const Packet &packet : Scanner(layout_, file, path, output).run(span.begin)) {
             if (bytes >= piece_bytes) {
                 pieces_.push_back({path, {}});
                 bytes = 0;

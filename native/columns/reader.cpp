@@ -64,6 +64,7 @@ Reader::Reader(const std::string &path, const ReaderOptions &options)
         source.trace = sources_.size();
         source.workers = workers_;
         source.filter = EventFilter(options.events);
+        source.spans = options.spans;
         try {
             sources_.push_back(open_trace(folder, options.decoder, source, output_));
             traces_.push_back(sources_.back()->info());

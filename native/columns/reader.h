@@ -12,6 +12,7 @@ struct ReaderOptions {
     size_t batch_rows = 1'000'000;
     std::vector<std::string> events;
     DecoderChoice decoder = DecoderChoice::Automatic;
+    Spans spans;
 };
 
 class Reader {

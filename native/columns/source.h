@@ -26,10 +26,18 @@ struct TraceInfo {
     uint64_t clock_frequency = 1'000'000'000;
 };
 
+// Of which stream files only a part is read: from a packet's begin to one's end, in bytes. Of a trace that still grows.
+struct Span {
+    uint64_t begin = 0;
+    uint64_t end = UINT64_MAX;
+};
+using Spans = std::map<std::string, Span>; // by the file's path
+
 struct SourceOptions {
     size_t trace = 0;     // number of this trace in its reader
     unsigned workers = 1; // how many will call work()
     EventFilter filter{{}};
+    Spans spans;          // known to the fast decoder alone
     bool doubtful = false; // its layout is not known to us: it may be damage that a library dies of
 };
 

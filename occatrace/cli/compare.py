@@ -127,7 +127,6 @@ def _variants(words: Sequence[str]) -> dict[str, list[Path]]:
 
 def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[str, list[Run]], list[str]]:
     """What is compared of each run, and what must be said of them."""
-    from occatrace import losses
     from occatrace.compare import collect, has_occa_kernels
     from occatrace.tables import open_store
 
@@ -142,7 +141,7 @@ def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[s
         for folder in folders:
             with open_store(folder) as store:
                 found = collect(store, KINDS, occa=occa, names=names)
-                lost = losses.read(store.con, store.problems, facts[folder])
+                lost = store.losses(facts[folder])
                 remarks += [f"{label}: {line}" for line in lost.lines()]
             if not found.series:
                 level = facts[folder].get("mode")

@@ -6,6 +6,7 @@ import argparse
 import shutil
 from pathlib import Path
 
+from occatrace.cli.dispatch import complain
 from occatrace.cli.report import BadInput
 from occatrace.run import open_run
 
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
             raise BadInput(f"{target} is a folder that no export made, so --force does not touch it")
         shutil.rmtree(target) if target.is_dir() else target.unlink()
     try:
-        names = export(folder, target, args.format, args.table, calls=args.calls)
+        names = export(folder, target, args.format, args.table, calls=args.calls, tell=complain)
     except OSError as error:
         raise BadInput(f"cannot write to {target}: {error.strerror or error}; choose another place by -o") from error
     print(f"{len(names)} tables in {target}")

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the file."""
     import duckdb
 
-    from occatrace import flamegraph, losses
+    from occatrace import flamegraph
     from occatrace.cli.report import run_facts
     from occatrace.tables import StoreError, open_store
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         with open_store(folder.path) as store:
             found = flamegraph.stacks(store)
             facts = run_facts(folder.path)
-            missing = losses.read(store.con, store.problems, facts)
+            missing = store.losses(facts)
         out = io.StringIO()
         if form == "html":
             from occatrace.render import html_flame

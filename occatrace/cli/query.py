@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
-from occatrace.cli.report import FORMATS, add_output, output
+from occatrace.cli.report import FORMATS, add_output, output, render
 from occatrace.run import open_run
 
 _LIST = (
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Answer the query."""
     from occatrace.api import select
     from occatrace.losses import Losses
-    from occatrace.render import Document, renderer
+    from occatrace.render import Document
     from occatrace.reports import of_query
     from occatrace.tables import open_store
 
@@ -40,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
             store.functions()
         result = of_query(select(store, args.sql or _LIST))
         with output(args.output, args.force) as out:
-            renderer(args.format)(Document({}, Losses.none(), [result]), out)
+            render(Document({}, replace(Losses.none(), partial=store.partial), [result]), out, args.format)
     return 0

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from occatrace.cli import choice
 from occatrace.run import RunError, open_run
+
+if TYPE_CHECKING:
+    from occatrace.render import Document
 
 FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")
 PICTURES = ("svg", "png")
@@ -84,7 +87,6 @@ def print_reports(
     run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = "table", chosen: choice.Choice | None = None
 ) -> None:
     """Write the given reports of a run, or its summary. Raises a RunError where the run cannot be read."""
-    from occatrace import losses
     from occatrace.render import Document, renderer
     from occatrace.tables import open_store
 
@@ -97,16 +99,23 @@ def print_reports(
 
             renderer(fmt)(page.collect(store, facts, chosen.scoped(store), chosen.rows_of), out)
             return
-        document = Document(facts, losses.read(store.con, store.problems, facts), made)
-        if fmt in ("csv", "tsv"):
-            for line in document.losses.lines():
-                print(f"! {line}", file=sys.stderr)
-            for report in made:
-                for note in report.notes:
-                    print(f"! {report.name}: {note}", file=sys.stderr)
-        renderer(fmt)(document, out)
+        document = Document(facts, store.losses(facts), made)
+        render(document, out, fmt)
         if fmt == "table" and not made:
             out.write(NOTHING if chosen.window is None else "nothing was recorded in this part of the run\n")
+
+
+def render(document: Document, out: TextIO, fmt: str) -> None:
+    """Write a document; what a format has no place for goes to standard error."""
+    from occatrace.render import renderer
+
+    if fmt in ("csv", "tsv"):
+        for line in document.losses.lines():
+            print(f"! {line}", file=sys.stderr)
+        for report in document.reports:
+            for note in report.notes:
+                print(f"! {report.name}: {note}", file=sys.stderr)
+    renderer(fmt)(document, out)
 
 
 NOTHING = "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"
@@ -164,7 +173,7 @@ def print_partial(run: Path, out: TextIO, fmt: str, ranks: int) -> None:
 
 def _by_dask(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:
     """Print reports that Dask's workers made."""
-    from occatrace import distributed, losses
+    from occatrace import distributed
     from occatrace.render import Document, renderer
     from occatrace.tables import open_store
 
@@ -173,7 +182,7 @@ def _by_dask(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
     made = distributed.summary(folder, args.report, args.scheduler)
     with open_store(folder) as store, output(args.output, args.force) as out:
         facts = run_facts(folder)
-        renderer(args.format)(Document(facts, losses.read(store.con, store.problems, facts), made), out)
+        renderer(args.format)(Document(facts, store.losses(facts), made), out)
     return 0
 
 

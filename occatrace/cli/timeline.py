@@ -163,6 +163,8 @@ def write_timeline(run: Path, output: Path, options: Options | None = None, form
 
         try:
             with open_store(run) as store:
+                if store.partial:
+                    complain(store.partial)
                 return timeline.write(store, output, options or timeline.Options(), progress, announce, format)
         except StoreError as error:
             raise UsageError(str(error)) from None

@@ -23,14 +23,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the calls."""
-    from occatrace import losses
     from occatrace.listing import lines
     from occatrace.render.text import printable
     from occatrace.tables import open_store
 
     folder = open_run(args.run).path
     with open_store(folder) as store, output(args.output, args.force) as out:
-        for line in losses.read(store.con, store.problems, run_facts(folder)).lines():
+        for line in store.losses(run_facts(folder)).lines():
             print(f"! {line}", file=sys.stderr)
         zero: int | None = 0 if args.absolute else None
         for call in lines(store):

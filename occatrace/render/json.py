@@ -1,5 +1,5 @@
 """JSON: `{"schema": 1, "run": …, "losses": …, "reports": [{"name", "columns": [{"name", "unit"}], "rows": [{…}]}]}`;
-a report has "notes" where something must be said beside it."""
+a report has "notes" where something must be said beside it. "partial": true where the run goes on."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ def render(document: Document, out: TextIO) -> None:
                 "rows": [dict(zip(names, row, strict=True)) for row in report.rows],
             }
         )
-    content = {"schema": SCHEMA, "run": document.run, "losses": document.losses.as_json(), "reports": reports}
+    partial = {"partial": True} if document.losses.partial else {}
+    content = {
+        "schema": SCHEMA,
+        **partial,
+        "run": document.run,
+        "losses": document.losses.as_json(),
+        "reports": reports,
+    }
     json.dump(content, out, indent=1, ensure_ascii=False)
     out.write("\n")

@@ -291,7 +291,7 @@ class Selection:
             " source || CASE WHEN line > 0 THEN ':' || line ELSE '' END"
         )
         con.execute("CREATE OR REPLACE TEMP TABLE damages (text VARCHAR)")
-        for problem in self._store.problems:
+        for problem in filter(None, (self._store.partial, *self._store.problems)):
             con.execute("INSERT INTO damages VALUES (?)", [problem])
         # Where a call fails by an exception, the code is the number of a text.
         coded = [f.api for f in self._store.model.functions if f.failed and _is_code(f)]

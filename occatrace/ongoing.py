@@ -1,0 +1,372 @@
+"""What can be read of a run that goes on: the packets that LTTng has written, and those that still lie in its buffers, up
+to a moment just gone. Nothing here writes into the run, stops anything, or is waited for by the program.
+
+The buffers are files that `lttng-crash` reads when all is over; their head says where everything is. They are read while
+the program writes, so whatever may have changed meanwhile is not taken: LTTng is about to write it, or it is read next
+time. Buffers of other nodes are out of reach: of these there is what LTTng has written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from occatrace import switch
+from occatrace.run import RunInfo
+
+if TYPE_CHECKING:
+    from occatrace.ingest import HostTrace, Reader
+    from occatrace.ingest.reading import Batch, Columns
+
+# What an event may take from its time to its last byte: whoever writes it may be kept waiting by the machine in between.
+MARGIN_NS = 100_000_000
+_ATTEMPTS, _PAUSE_S = 50, 0.004  # LTTng is writing a packet: it is neither here nor there for a moment
+
+Spans = Mapping[str, tuple[int, int]]
+OpenSpans = Callable[[Path, "Sequence[str] | None", Spans], "Reader"]
+
+# The head of a packet up to its size and number: magic, identifier, stream, instance, begin, end, bits of content, bits
+# of the packet, number. LTTng's layout since 2.8.
+_PACKET = struct.Struct("<I16sIQQQQQQ")
+_MAGIC = 0xC1FC1FC1
+# The head of a buffer's file: magic, length, byte order, version, word size, kind; where things are, how long, how far
+# apart; size of the buffer, of a part of it, number of parts, mode.
+_HEAD = struct.Struct("<16sQHHHBB11I8B3I3QI")
+_HEAD_MAGIC = bytes((0x17, 0x7B, 0xF1, 0x77, 0xBF) * 4)[:16]
+_ORDER, _WORD = 0x1234, 8
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A packet that lies in a buffer, closed as if it ended with the last event that is complete."""
+
+    number: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Written:
+    """What of a stream's file is of interest: whole packets, from a byte to another, and the number of the last."""
+
+    begin: int
+    end: int
+    last: int | None
+
+
+def packets_in(buffer: Path) -> list[Packet]:
+    """The packets of a buffer that LTTng has not written yet; none where the file is no buffer (any more)."""
+    try:
+        fd = os.open(buffer, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return list(_packets(fd))
+    except struct.error:  # it was cut
+        return []
+    finally:
+        os.close(fd)
+
+
+def _packets(fd: int) -> Iterator[Packet]:
+    head = os.pread(fd, _HEAD.size, 0)
+    if len(head) < _HEAD.size or head[:16] != _HEAD_MAGIC:
+        return
+    _, _, order, major, minor, word, _, *rest = _HEAD.unpack(head)
+    if (order, major, minor, word) != (_ORDER, 0, 0, _WORD):
+        return
+    produced_at, consumed_at, hot, hot_seq, ids, id_at, parts, part_page, page_data, content_at, size_at = rest[:11]
+    hot_stride, ids_stride, parts_stride, size, part, count, _mode = rest[19:]
+
+    def number(at: int) -> int:
+        value: int = struct.unpack("<Q", os.pread(fd, 8, at))[0]
+        return value
+
+    # Up to where commits are counted in a round; above it stand bits that tell the rounds of parts apart.
+    mask = (1 << 64) // count - 1
+    produced = number(produced_at)
+    place = number(consumed_at) & ~(part - 1)
+    while place < produced:
+        index = place % size // part
+        committed = number(hot + hot_stride * index + hot_seq)
+        whole = ((committed - part) & mask) == (place & ~(size - 1)) // count
+        length = part if whole else committed & (part - 1)
+        page = number(parts + parts_stride * number(ids + ids_stride * index + id_at) + part_page)
+        data = bytearray(os.pread(fd, length, number(page + page_data)))
+        if length < _PACKET.size or len(data) < length:
+            return
+        # What LTTng is taking out just now has another packet's data in its place; what it has taken may be written over.
+        taken = number(consumed_at) > place
+        if not taken and _PACKET.unpack_from(data)[-1] == place // part and data[:4] == _MAGIC.to_bytes(4, "little"):
+            if not whole:
+                for at in (content_at, size_at):
+                    struct.pack_into("<Q", data, at, 8 * length)
+            else:
+                del data[struct.unpack_from("<Q", data, size_at)[0] // 8 :]
+            yield Packet(place // part, bytes(data))
+        place += part
+
+
+def written(fd: int, begin: int, since: int) -> Written:
+    """The whole packets of a stream's file from a byte on, without those that ended before `since`."""
+    size = os.fstat(fd).st_size
+    at, first, last = begin, None, None
+    while at + _PACKET.size <= size:
+        magic, *_, ended, _, bits, number = _PACKET.unpack(os.pread(fd, _PACKET.size, at))
+        if magic != _MAGIC or not bits or at + bits // 8 > size:
+            break
+        if first is None and ended >= since:
+            first = at
+        last = number
+        at += bits // 8
+    return Written(at if first is None else first, at, last)
+
+
+@dataclass
+class Look:
+    """What was there at a moment, in a folder of links that a reader can be opened on. Close it."""
+
+    host: str
+    folder: Path
+    until: int  # CLOCK_MONOTONIC: all events up to here, none after it
+    complete: bool  # else there is what LTTng has written, as the buffers are elsewhere
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    fds: list[int] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read."""
+        return sum(end - begin for begin, end in self.spans.values())
+
+    def open(self, open_spans: OpenSpans, events: Sequence[str] | None = None, since: int = -1) -> Reader:
+        """The events after `since` up to the moment."""
+        return Between(open_spans(self.folder, events, self.spans), since, self.until, self.problems)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for fd in self.fds:
+            os.close(fd)
+        self.fds.clear()
+
+
+@dataclass
+class Between:
+    """A reader of the events of a time alone."""
+
+    reader: Reader
+    since: int
+    until: int
+    more: Sequence[str] = ()
+
+    @property
+    def strings(self) -> Sequence[bytes | str]:
+        """As the reader has them."""
+        return self.reader.strings
+
+    @property
+    def schema(self) -> Mapping[str, Mapping[str, str]]:
+        """As the reader has it."""
+        return self.reader.schema
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Those of the reader, and why something may be missing."""
+        return [*self.reader.problems, *self.more]
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self.reader:
+            times = batch.columns["ts"]
+            wanted = (times <= self.until) & (times.astype(np.int64) > self.since)
+            if wanted.all():
+                yield batch
+            elif wanted.any():
+                yield _Part(batch.event, _rows(batch.columns, wanted))
+
+
+@dataclass(frozen=True)
+class _Part:
+    event: str
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.columns["ts"])
+
+
+def _rows(columns: Columns, wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> Columns:
+    """Some rows of a batch. A list is two columns: where each row's begins, and the values of all."""
+    out = {}
+    for name, column in columns.items():
+        values = f"{name}.values"
+        if values in columns:
+            ends = column.astype(np.int64)
+            lengths = ends[1:] - ends[:-1]
+            out[name] = np.concatenate([[0], np.cumsum(lengths[wanted])]).astype(column.dtype)
+            out[values] = columns[values][: int(column[-1])][np.repeat(wanted, lengths)]
+        elif name not in out:
+            out[name] = column[wanted]
+    return out
+
+
+class HostWatch:
+    """The trace of one host of a run that goes on, looked at again and again."""
+
+    def __init__(self, run: Path, info: RunInfo, host: str) -> None:
+        self.host = host
+        self._trace = run / "trace" / host
+        self._buffers = buffers_of(run, info, host)
+        # Of each file: where packets begin that are still of interest, and the number of the last one.
+        self._known: dict[tuple[int, int], tuple[int, int | None]] = {}
+        self.size = 0  # bytes of the trace so far, buffers included
+
+    def look(self, scratch: Path, since: int = -1) -> Look:
+        """What there is by now, without packets all of which is older than `since`."""
+        for attempt in range(_ATTEMPTS):
+            until = time.monotonic_ns() - MARGIN_NS
+            folder = scratch / f"{self.host}-{until}"
+            complete = self._buffers is not None
+            look = Look(self.host, folder, until if complete else (1 << 63) - 1, complete)
+            if self._gather(look, since, attempt == _ATTEMPTS - 1):
+                return look
+            look.close()
+            time.sleep(_PAUSE_S)
+        raise AssertionError("the last attempt takes what there is")
+
+    def _gather(self, look: Look, since: int, last: bool) -> bool:
+        """Fill a look; False: a packet is on its way from a buffer to its file."""
+        # The buffers first: what is not there any more is in the files by then.
+        metadata, buffered = self._of_buffers()
+        self.size = 0
+        known: dict[tuple[Path, str], int] = {}  # the last packet that is written, by place and stream
+        for number, trace in enumerate(sorted(self._trace.rglob("metadata"))):
+            tail = _tail(trace.parent)
+            folder = look.folder / f"{number}"
+            text = metadata.get(tail) or _content(trace)
+            if not text:
+                continue
+            folder.mkdir(parents=True)
+            (folder / "metadata").write_bytes(text)
+            for stream in sorted(trace.parent.iterdir()):
+                if stream.name != "metadata" and stream.is_file():
+                    found = self._file(look, folder, stream, since)
+                    if found is not None:
+                        known[tail, stream.name] = max(found, known.get((tail, stream.name), -1))
+        for number, (tail, streams) in enumerate(buffered.items()):
+            folder = look.folder / f"buffers{number}"
+            folder.mkdir(parents=True)
+            (folder / "metadata").write_bytes(metadata[tail])
+            for name, packets in streams.items():
+                wanted = [packet for packet in packets if packet.number > known.get((tail, name), -1)]
+                expected = known[tail, name] + 1 if (tail, name) in known else None
+                if wanted and expected is not None and wanted[0].number != expected and not last:
+                    return False
+                if any(b.number != a.number + 1 for a, b in zip(wanted, wanted[1:], strict=False)) and not last:
+                    return False
+                content = b"".join(packet.data for packet in wanted)
+                (folder / name).write_bytes(content)
+                look.spans[str(folder / name)] = (0, len(content))
+                self.size += len(content)
+        return True
+
+    def _of_buffers(self) -> tuple[dict[Path, bytes], dict[Path, dict[str, list[Packet]]]]:
+        metadata: dict[Path, bytes] = {}
+        streams: dict[Path, dict[str, list[Packet]]] = {}
+        for file in sorted(self._buffers.rglob("metadata")) if self._buffers else ():
+            tail = _tail(file.parent)
+            files = [path for path in sorted(file.parent.iterdir()) if path.name != "metadata"]
+            streams[tail] = {path.name: packets_in(path) for path in files}
+            metadata[tail] = _content(file)  # after the packets: it knows their events
+        return metadata, {tail: found for tail, found in streams.items() if metadata[tail]}
+
+    def _file(self, look: Look, folder: Path, stream: Path, since: int) -> int | None:
+        """Add what is written of a stream; the number of its last packet. Held open, so that it stays what it is when
+        LTTng puts it elsewhere."""
+        try:
+            fd = os.open(stream, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        look.fds.append(fd)
+        status = os.fstat(fd)
+        key = (status.st_dev, status.st_ino)
+        begin, last = self._known.get(key, (0, None))
+        found = written(fd, begin, since)
+        if found.end > found.begin:
+            link = folder / stream.name
+            link.symlink_to(f"/proc/{os.getpid()}/fd/{fd}")
+            look.spans[str(link)] = (found.begin, found.end)
+        if found.last is not None:
+            last = found.last
+        self._known[key] = found.begin, last
+        self.size += status.st_size
+        return last
+
+
+def buffers_of(run: Path, info: RunInfo, host: str) -> Path | None:
+    """The folder of the buffers of a host, where it is this machine's: beside the switch of that host lie the sockets of
+    its session, which is called as they are."""
+    try:
+        place = json.loads((run / switch.FOLDER / f"{host}.json").read_text(encoding="utf-8"))
+        sockets = Path(place["file"]).parent
+    except (OSError, ValueError, KeyError):
+        return None
+    folder = Path(str(info.session.get("shm") or "/dev/shm"), sockets.name.rpartition("-")[0], "buffers")
+    return folder if sockets.is_dir() and os.access(folder, os.R_OK) else None
+
+
+class Moment:
+    """What there is of all hosts of a run at this moment. Close it."""
+
+    def __init__(self, run: Path, info: RunInfo, scratch: Path, open_spans: OpenSpans) -> None:
+        self._open = open_spans
+        self._looks = [HostWatch(run, info, host).look(scratch) for host in hosts_of(run)]
+        others = ", ".join(look.host for look in self._looks if not look.complete)
+        self.words = f"PARTIAL: the program still runs; below are its first {age(info):,.1f} s" + (
+            f" (of {others} what LTTng has written there)" if others else ""
+        )
+
+    def traces(self) -> list[HostTrace]:
+        """As those of a run that has ended."""
+        from occatrace.ingest import HostTrace
+
+        return [HostTrace(look.host, partial(look.open, self._open)) for look in self._looks if look.spans]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for look in self._looks:
+            look.close()
+
+
+def hosts_of(run: Path) -> list[str]:
+    """The hosts that have begun to record."""
+    found = {path.name for path in (run / "trace").glob("*") if path.is_dir()}
+    return sorted(found | {path.stem for path in (run / switch.FOLDER).glob("*.json")})
+
+
+def age(info: RunInfo, at: float | None = None) -> float:
+    """The seconds from a run's begin to a moment of the wall clock, or to now."""
+    with contextlib.suppress(ValueError):
+        begin = datetime.strptime(info.started, "%Y-%m-%dT%H:%M:%S%z").timestamp()
+        return max(0.0, (time.time() if at is None else at) - begin)
+    return 0.0
+
+
+def _tail(trace: Path) -> Path:
+    """Whose trace it is, of which user and word size, wherever a rotation put it: ust/uid/1000/64-bit."""
+    return Path(*trace.parts[-4:])
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

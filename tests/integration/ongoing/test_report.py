@@ -1,0 +1,97 @@
+"""Reports of a run that goes on: of all that has happened by then, said to be partial, and without a trace in what comes after."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import occatrace
+
+from .conftest import Start, Stepper, until
+
+SIZE = 65536
+
+
+def kernels(document: dict[str, Any]) -> dict[str, int]:
+    """Launches by kernel, from a report of kernels."""
+    return {row["name"]: row["calls"] for report in document["reports"] for row in report["rows"]}
+
+
+def with_steps(stepper: Stepper, count: int) -> dict[str, Any]:
+    """The report of kernels once it knows all steps that are done. What is finished is written within a tenth of a
+    second, and older than another when it is shown."""
+    wanted = {"once": count, "twice": 2 * count}
+
+    def seen() -> dict[str, Any] | None:
+        document = stepper.report("gpu_kern_sum")
+        assert document["partial"] is True
+        assert document["losses"]["partial"].startswith("PARTIAL: the program still runs")
+        assert document["losses"]["events"] == 0 and not document["losses"]["killed"]
+        return document if kernels(document) == wanted else None
+
+    found: dict[str, Any] = until(seen, f"a report of {count} steps")
+    return found
+
+
+def test_report_at_any_time(start: Start) -> None:
+    stepper = start()
+    for count in (3, 10):
+        stepper.steps(count)
+        with_steps(stepper, count)
+    # For people the first line says it.
+    text = stepper.occa_prof("report", stepper.run).stdout
+    assert text.startswith("! PARTIAL: the program still runs; below are its first ")
+    assert "HtoD" in text and "clEnqueueNDRangeKernel" in text
+    # No tables are left that anybody might take for those of the whole.
+    assert not (stepper.run / "tables").exists()
+    assert not list(stepper.run.glob(".scratch*"))
+    stepper.steps(12)
+    errors = stepper.end()
+    assert "PARTIAL" not in errors and "lost" not in errors
+    done = json.loads(stepper.occa_prof("report", stepper.run, "--format", "json").stdout)
+    assert "partial" not in done and "partial" not in done["losses"]
+    assert kernels({"reports": [r for r in done["reports"] if r["name"] == "gpu_kern_sum"]}) == {
+        "once": 12,
+        "twice": 24,
+    }
+
+
+def test_other_commands_say_it_too(start: Start, tmp_path: Path) -> None:
+    stepper = start("-q")
+    stepper.steps(5)
+    with_steps(stepper, 5)
+    query = stepper.occa_prof("query", stepper.run, 'SELECT count(*) AS n FROM "opencl.clEnqueueNDRangeKernel"')
+    assert query.stdout.startswith("! PARTIAL") and query.stdout.split()[-1] == "15"
+    query = stepper.occa_prof("query", stepper.run, "SELECT 1 AS n", "--format", "csv")
+    assert query.stdout.split() == ["n", "1"] and query.stderr.startswith("! PARTIAL")
+    trace = stepper.occa_prof("trace", stepper.run)
+    assert "PARTIAL" in trace.stderr and trace.stdout.count("clEnqueueNDRangeKernel") == 15
+    timeline = stepper.occa_prof("timeline", stepper.run, "-o", tmp_path / "x.pftrace")
+    assert "PARTIAL" in timeline.stderr and (tmp_path / "x.pftrace").stat().st_size > 0
+    export = stepper.occa_prof("export", stepper.run, "-o", tmp_path / "tables")
+    assert "PARTIAL" in export.stderr
+    assert json.loads((tmp_path / "tables" / "tables.json").read_text())["partial"].startswith("PARTIAL")
+    page = stepper.occa_prof("report", stepper.run, "--format", "html")
+    assert "PARTIAL" in page.stdout
+    with occatrace.open(stepper.run) as run:
+        assert run.losses.partial and run.sql("SELECT count(*) FROM activities WHERE kind = 'kernel'").fetchall() == [
+            (15,)
+        ]
+    stepper.end()
+    with occatrace.open(stepper.run) as run:
+        assert run.losses.partial is None
+        assert run.sql("SELECT count(*), sum(bytes) FROM activities WHERE kind = 'HtoD'").fetchall() == [(5, 5 * SIZE)]
+
+
+def test_calls_that_are_only_counted(start: Start) -> None:
+    stepper = start("-m", "tally", "-q")
+    stepper.steps(7)
+
+    def counted() -> bool:
+        document = stepper.report("api_sum")
+        rows = [row for report in document["reports"] for row in report["rows"]]
+        return {row["name"]: row["calls"] for row in rows}.get("clEnqueueNDRangeKernel") == 21
+
+    until(counted, "21 launches")
+    stepper.end()
