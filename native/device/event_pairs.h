@@ -2,7 +2,7 @@
 // made of events that are recorded now and then and waited for. The API is a small table, `Api`:
 //
 //   kName, kVendor          what the API and the makers of its devices are called
-//   kNotReady               what `query` returns for an event that is not complete
+//   kNotReady               what `query` and `elapsed` return for an event that is not complete
 //   Scope, Stream, Event    handles; a scope is what events belong to and what must be current to use them (of CUDA a
 //                           context, of HIP a device), null: none
 //   current()               the scope of the calling thread
@@ -297,12 +297,13 @@ class EventPairs {
     return context;
   }
 
-  // ns between two events that are complete. A float of milliseconds: exact to 1 ns up to 16 ms, to 60 ns up to a second.
-  static bool elapsed(Event from, Event to, int64_t *ns) {
+  // ns between two events: 0, kNotReady as long as they are not both complete, or the API's error. A float of milliseconds:
+  // exact to 1 ns up to 16 ms, to 60 ns up to a second.
+  static int32_t elapsed(Event from, Event to, int64_t *ns) {
     float ms = 0;
-    if (Api::elapsed(&ms, from, to) != 0) return false;
+    if (const auto failed = Api::elapsed(&ms, from, to)) return static_cast<int32_t>(failed);
     *ns = std::llround(static_cast<double>(ms) * 1e6);
-    return true;
+    return 0;
   }
 
   // Moves the reference to now, so that the distances to it stay small, and brackets the device's clock by the host's.
@@ -319,7 +320,7 @@ class EventPairs {
       context.reference_time = kOrigin;
       if (Api::create_event(&context.reference) != 0) context.reference = nullptr;
     } else {
-      if (!elapsed(context.reference, context.spare, &moved)) return;
+      if (elapsed(context.reference, context.spare, &moved) != 0) return;
       context.reference_time += static_cast<uint64_t>(moved);
     }
     std::swap(context.reference, context.spare);
@@ -363,14 +364,16 @@ class EventPairs {
     *times = {};
     if (!context.alive) return -1;
     const Entered inside(context);
-    const int32_t state = Api::query(pair.end);
+    int64_t since = 0;
+    int64_t length = 0;
+    // How long it took says that it is complete, too; only where that cannot be told is it asked for itself.
+    int32_t state = elapsed(pair.start, pair.end, &length);
+    const bool told = state == 0;
+    if (!told && state != Api::kNotReady) state = Api::query(pair.end);
     if (state == Api::kNotReady) return kWorking;
     if (state != 0) return -state;
     std::lock_guard<std::mutex> guard(context.mutex);
-    int64_t since = 0;
-    int64_t length = 0;
-    if (context.reference == nullptr || !elapsed(context.reference, pair.start, &since) ||
-        !elapsed(pair.start, pair.end, &length)) {
+    if (!told || context.reference == nullptr || elapsed(context.reference, pair.start, &since) != 0) {
       return 0;  // complete, without stamps
     }
     times->start = context.reference_time + static_cast<uint64_t>(since);

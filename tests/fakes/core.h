@@ -335,6 +335,7 @@ inline int synchronize(Event *event) {
 inline int elapsed(float *ms, const Event *from, const Event *to) {
   if ((from->flags | to->flags) & kDisableTiming) return kInvalidHandle;
   if (!from->recorded || !to->recorded) return kInvalidHandle;
+  if (const int sticky = to->context->error) return sticky;
   const uint64_t begin = *from->time, end = *to->time;
   if (begin == 0 || end == 0) return kNotReady;
   *ms = static_cast<float>(static_cast<double>(static_cast<int64_t>(end - begin)) / 1e6);
