@@ -171,6 +171,7 @@ struct Tag {
   bool given = false;   // anything at all
   bool wanted = false;  // trace: true, or a label among the wanted ones
   bool refused = false; // trace: false
+  bool inherited = false; // of the device on which the object was made: the label is no name of its own
   std::string label;
 };
 
@@ -211,9 +212,13 @@ void remember_tag(const void *object, const Tag &tag) {
 
 // Of an object's own properties, or of what it is made on.
 Tag tag_in(const void *properties, const void *of) {
-  const Tag own = tag_in(properties);
-  return own.given ? own : tag_of(of);
+  Tag tag = tag_in(properties);
+  if (tag.given) return tag;
+  tag = tag_of(of);
+  tag.inherited = true;
+  return tag;
 }
+std::string name_by(const Tag &tag) { return tag.inherited ? std::string() : tag.label; }
 
 // ---- kernels as their authors named them ----
 
@@ -318,7 +323,7 @@ uint32_t remember_kernel(State *state, const void *kernel, const std::string &na
 // An object whose building was not seen: inlined into something else, or from before the tracer looked.
 uint32_t remember_unknown_kernel(State *state, const void *kernel) {
   const std::string name = ask_kernel(ask.kernel_name, kernel), source = ask_kernel(ask.kernel_source, kernel);
-  return remember_kernel(state, kernel, name, tag_of(kernel).label, intern(absolute(source)), read_file(source));
+  return remember_kernel(state, kernel, name, name_by(tag_of(kernel)), intern(absolute(source)), read_file(source));
 }
 
 uint32_t known_kernel(const void *kernel) {
@@ -702,7 +707,7 @@ template <class E, Source source> struct Build : Function {
       call.event.source = call.state->built_from;
     else
       call.event.source = intern(ask_kernel(ask.kernel_source, result.object));
-    call.event.kernel = remember_kernel(call.state, result.object, name, tag.label, call.event.source,
+    call.event.kernel = remember_kernel(call.state, result.object, name, name_by(tag), call.event.source,
                                         source == Source::Text ? given : source == Source::File ? read_file(given) : nothing);
   }
   static void finish(Event &, Frame &) {}

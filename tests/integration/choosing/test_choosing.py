@@ -7,8 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ import pytest
 from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute, profiled
 
 from ..occa.conftest import MODES, Occa, occa_build
+from .conftest import PROGRAMS, lost, until
 
-PROGRAMS = ROOT / "tests" / "programs" / "choosing"
 ROUNDS = 10
 
 
@@ -44,14 +43,6 @@ def switch_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that happens for certain, however busy the machine is."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.01)
-
-
 def kernel_calls(run: Run) -> dict[str, int]:
     rows = run.sql("SELECT k.name, count(*) FROM kernel_runs r JOIN kernels k USING (kernel) GROUP BY k.name")
     return dict(rows)
@@ -61,10 +52,6 @@ def excluded(run: Run) -> dict[str, int]:
     return dict(
         run.sql("SELECT name, sum(count)::BIGINT FROM excluded WHERE reason = 'kernel' AND name != '' GROUP BY name")
     )
-
-
-def lost(run: Run) -> int:
-    return int(run.sql("SELECT coalesce(sum(lost), 0)::BIGINT FROM losses")[0][0])
 
 
 def chosen(occa: Occa, mode: str, folder: Path, *options: str, more: tuple[str, ...] = ()) -> Run:
@@ -143,31 +130,47 @@ def test_functions_streams_and_levels(gcc_occa: Occa, tmp_path: Path) -> None:
     assert left >= 4 * ROUNDS + 4
 
 
-def test_under_four_ranks(gcc_occa: Occa, tmp_path: Path) -> None:
-    if not shutil.which("mpirun"):
-        pytest.skip("needs mpirun")
-    command = ["mpirun", "--oversubscribe", "-n", 4, *OCCA_PROF, "-o", tmp_path / "run", "--kernels", "scale"]
-    changes = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **gcc_occa.environment("Serial")}
-    first = execute([gcc_occa.programs / "choosing", "Serial", 1], **changes)  # ranks find the kernels built
-    assert first.returncode == 0, first.stderr
-    done = execute([*command, gcc_occa.programs / "choosing", "Serial", ROUNDS], **changes)
-    assert done.returncode == 0, done.stderr
-    run = Run(tmp_path / "run", 0, done.stdout, done.stderr)
-    calls = run.sql(
-        "SELECT p.rank, k.name, count(*) FROM kernel_runs r JOIN kernels k USING (kernel) JOIN processes p ON p.process = k.process"
-        " GROUP BY ALL ORDER BY ALL"
-    )
-    assert calls == [(rank, "scaleTwice", ROUNDS) for rank in range(4)]
-    assert excluded(run) == {"addVectors": 4 * 2 * ROUNDS, "spin": 4 * ROUNDS}
+@dataclass(frozen=True)
+class Tagged:
+    """What the programs of tags do to what is chosen, in each of ROUNDS and in all."""
+
+    kernels: dict[str, int]
+    copies: dict[str, int]
+    allocations: int
+    builds: int
 
 
-def test_after_fork(gcc_occa: Occa, tmp_path: Path) -> None:
-    """A child chooses like its parent, and counts its own iterations."""
-    options = ("--kernels", "scale", "--kernel-iterations", "2-4")
-    run = chosen(gcc_occa, "Serial", tmp_path / "run", *options, more=("fork",))
-    calls = run.sql("SELECT process, count(*) FROM kernel_runs GROUP BY process ORDER BY process")
-    assert calls == [(1, 3), (2, 3)]
-    assert excluded(run) == {"scaleTwice": 2 * 7, "addVectors": 2 * 2 * ROUNDS, "spin": 2 * ROUNDS}
+TAGGED = {
+    "--only-tagged": Tagged({"scaleTwice": 2, "sum of two": 1}, {"HtoD": 2, "DtoH": 1}, 2, 2),
+    "--labels resid*": Tagged({"scaleTwice": 1}, {"HtoD": 1, "DtoH": 1}, 1, 0),
+    "--labels second": Tagged({"scaleTwice": 1}, {"HtoD": 1}, 1, 1),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("language", ["C", "Python"])
+def test_tags_in_other_languages(gcc_occa: Occa, language: str, mode: str, tmp_path: Path) -> None:
+    """Memory with its copies, its slices and the kernels that take it; kernels; a device with all that is made on it."""
+    environment: dict[str, str | None] = {**gcc_occa.environment(mode)}
+    command: list[object] = [gcc_occa.programs / "tags"]
+    if language == "Python":
+        command = [sys.executable, ROOT / "tests/programs/occa/tags.py"]
+        environment["OCCA_DIR"] = None  # the package insists on its own
+    for options, wanted in TAGGED.items():
+        run = profiled(Run, tmp_path / options.split()[-1], [*command, mode, ROUNDS], *options.split(), **environment)
+        assert run.status == 0, run.stderr
+        assert lost(run) == 0
+        assert kernel_calls(run) == {name: calls * ROUNDS for name, calls in wanted.kernels.items()}
+        assert dict(run.sql("SELECT kind, count(*) FROM occa_copies GROUP BY kind")) == wanted.copies
+        calls = dict(
+            run.sql("SELECT function, sum(calls)::BIGINT FROM call_stats WHERE api = 'occa' GROUP BY function")
+        )
+        assert calls.get("occa::device::malloc") == wanted.allocations
+        assert calls.get("occa::device::buildKernel", 0) == wanted.builds
+        work = run.sql("SELECT count(*) FROM activities WHERE kind = 'kernel'")[0][0]
+        launches = sum(n * (2 if name == "scaleTwice" else 1) for name, n in wanted.kernels.items())
+        assert work == (ROUNDS * launches if mode == "OpenCL" else 0)
+        assert "without a tag" in run.stderr
 
 
 # ---- when ----
