@@ -160,10 +160,13 @@ def _set(folder: Path, host: str, page: mmap.mmap, byte: int, on: bool) -> None:
     with (folder / f"{host}.log").open("a", encoding="ascii") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
         before = _running(page)
+        begin = time.monotonic_ns()
         page[byte] = on
         after = _running(page)
         if before != after:
-            log.write(f"{'' if log.tell() else f'0 {before:d}{chr(10)}'}{time.monotonic_ns()} {after:d}\n")
+            # Whatever was recorded lies between the times of the log.
+            at = begin if after else time.monotonic_ns()
+            log.write(f"{'' if log.tell() else f'0 {before:d}{chr(10)}'}{at} {after:d}\n")
 
 
 def _running(page: mmap.mmap) -> bool:
