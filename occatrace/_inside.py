@@ -74,6 +74,8 @@ def _logging(_: str = "") -> None:
     """Notes what the loggers let through; their handlers and levels stay as they are."""
     import logging
 
+    if getattr(logging.Logger.callHandlers, "occatrace", False):
+        return  # --python logging, and the program uses lttngust
     handle, message = logging.Logger.callHandlers, native["message"]
 
     def callHandlers(self: logging.Logger, record: logging.LogRecord) -> None:
@@ -85,6 +87,7 @@ def _logging(_: str = "") -> None:
         message(record.levelno, record.levelname, record.name, *where, text)
         handle(self, record)
 
+    callHandlers.occatrace = True  # type: ignore[attr-defined]
     setattr(logging.Logger, "callHandlers", callHandlers)  # noqa: B010
 
 

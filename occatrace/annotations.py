@@ -80,31 +80,40 @@ class _Annotate:
         self._name = name
         self._argb = _argb(color)
         self._values = _text(values)
-        self._ids: list[int] = []  # of the contexts entered, innermost last; 0: pushed
+        self._ids: dict[int, list[int]] | None = None  # of contexts that may overlap, by their frame
 
     def __enter__(self) -> _Annotate:
         name = self._name or "range"
-        if _in_event_loop():
-            # Tasks take turns in one thread: their ranges overlap instead of nesting.
-            self._ids.append(_annotate.begin(name, self._argb, self._values))
+        frame = sys._getframe(1)
+        if frame.f_code.co_flags & _LEAVES or _in_event_loop():
+            # Tasks and generators take turns in one thread: their ranges overlap instead of nesting.
+            if self._ids is None:
+                self._ids = {}
+            self._ids.setdefault(id(frame), []).append(_annotate.begin(name, self._argb, self._values))
         else:
-            self._ids.append(0)
             _annotate.push(name, self._argb, self._values)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        id_ = self._ids.pop()
-        if id_:
-            _annotate.end(id_)
-        else:
-            _annotate.pop()
+        if self._ids:
+            frame = sys._getframe(1)
+            key = id(frame)
+            if key not in self._ids and (frame.f_code.co_flags & _LEAVES or _in_event_loop()):
+                key = next(reversed(self._ids))  # left by another function than entered (contextlib.ExitStack)
+            ids = self._ids.get(key)
+            if ids:
+                _annotate.end(ids.pop())
+                if not ids:
+                    del self._ids[key]
+                return
+        _annotate.pop()
 
     def __call__(self, function: _Function) -> _Function:
         name = self._name or str(getattr(function, "__qualname__", "range"))
         code = getattr(function, "__code__", None)
-        kind = code.co_flags & (_GENERATOR | _COROUTINE | _ASYNC_GENERATOR) if code else 0
+        kind = code.co_flags & _LEAVES if code else 0
         wrapper = _WRAPPERS.get(kind, _plain)(function, (name, self._argb, self._values))
         return cast(_Function, functools.update_wrapper(wrapper, function))
 
@@ -176,6 +185,7 @@ def _async_generator(function: Callable[..., Any], note: _Note) -> Callable[...,
 
 
 _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # of a function's code, as in inspect (slow to import)
+_LEAVES = _GENERATOR | _COROUTINE | _ASYNC_GENERATOR  # whose frame may be left and entered again
 _WRAPPERS = {_GENERATOR: _generator, _COROUTINE: _coroutine, _ASYNC_GENERATOR: _async_generator}
 
 

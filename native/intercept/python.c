@@ -164,6 +164,7 @@ void python_end(struct python_thread *t, const char *text, int failed) {
 /* ---- imports ---- */
 
 static PyObject *find_and_load; /* importlib's own */
+static void run_inside(const char *options);
 
 static PyObject *import_module(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   PyObject *a = count > 0 ? args[0] : NULL, *b = count > 1 ? args[1] : NULL, *c = count > 2 ? args[2] : NULL;
@@ -176,6 +177,8 @@ static PyObject *import_module(PyObject *self, PyObject *const *args, ptrdiff_t 
   if (name == NULL) py.PyErr_Clear();
   python_end(t, name != NULL ? name : "?", module == NULL);
   if (python_sampling) python_samples_look();
+  /* Who imports this wants the log traced. By our handler, which knows the file too, the session needs no domain for it. */
+  if (module != NULL && is_ready && name != NULL && strcmp(name, "lttngust") == 0) run_inside("logging");
   py.PyErr_Restore(type, value, trace);
   return module;
 }

@@ -218,3 +218,27 @@ def test_occa_kernels_in_ranges(profile: Profile, mode: str) -> None:
     assert rows["solve"]["kernels"] == truth["solve"] and rows["scale"]["kernels"] == truth["scale"]
     if mode == "OpenCL":
         assert (rows["setup"]["copies"], rows["setup"]["bytes"]) == (2, truth["copied"])
+
+
+def test_turns_in_one_thread(profile: Profile) -> None:
+    """Generators, tasks and threads: each range lies between the moments that the program took before, in and after it."""
+    run = profile(sys.executable, PROGRAMS / "python_turns.py")
+    assert run.status == 0, run.stderr
+    told: dict[str, list[list[int]]] = {}
+    for line in run.stdout.splitlines():
+        *name, before, begun, ending, after = line.split(" ")
+        key = "both" if name[0] == "thread" else " ".join(name)
+        told.setdefault(key, []).append([int(before), int(begun), int(ending), int(after)])
+    assert {name: len(all_) for name, all_ in told.items()} == {
+        **dict.fromkeys(("first", "second", "across", "left early", "plain", "task long", "task short", "task fails"), 1),
+        **dict.fromkeys(("numbers", "numbers, left early", "stacked"), 1), "shared": 2, "both": 20,
+    }  # fmt: skip
+    for name, moments in told.items():
+        ranges = [(r["start_ns"], r["end_ns"]) for r in run.named(name)]
+        assert len(ranges) == len(moments)
+        for before, begun, ending, after in moments:
+            fitting = [(s, e) for s, e in ranges if before <= s <= begun and ending <= e <= after]
+            assert len(fitting) == 1, (name, moments, ranges)
+    assert len(run.named("step")) == 2 + 3 + 1
+    assert {r["kind"] for name in ("across", "plain", "both") for r in run.named(name)} == {"push"}
+    assert all(r["end_ns"] is not None for r in run.ranges) and run.rows("SELECT * FROM losses") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -148,3 +149,29 @@ def test_processes(way: str, profile: Profile) -> None:
     assert [row["n"] for row in threads] == [2] * 3 and {row["process"] for row in threads} == workers
     (own,) = run.sql("SELECT count(*) FROM python_calls WHERE kind = 'run' AND process IN (SELECT process FROM ranges)")
     assert own == (4,) and run.rows("SELECT * FROM losses") == []
+
+
+def with_lttngust() -> str:
+    """Debian's Python, where Debian's python3-lttngust is installed."""
+    python = "/usr/bin/python3"
+    ask = "import importlib.util, sys; sys.exit(importlib.util.find_spec('lttngust') is None)"
+    if not Path(python).exists() or subprocess.run([python, "-c", ask]).returncode != 0:
+        pytest.skip("needs Debian's python3-lttngust")
+    return python
+
+
+@pytest.mark.parametrize("options", [(), ("logging",)])
+def test_lttngust(options: tuple[str, ...], profile: Profile, tmp_path: Path) -> None:
+    """A program that uses it has its log in the run, with the option and without, each record once."""
+    run = profile(with_lttngust(), PROGRAMS / "lttngust_logs.py", "later", python=options)
+    assert run.stdout == "".join(f"INFO app.part step {step}\n" for step in range(3)) + "WARNING app.part end\n"
+    messages = run.rows("SELECT level_name, logger, text, source, line FROM messages ORDER BY time_ns, seq")
+    before = [("WARNING", "app", "before")] if options else []
+    steps = [("INFO", "app.part", f"step {step}") for step in range(3)]
+    own = [m for m in messages if m["logger"].startswith("app")]
+    assert [(m["level_name"], m["logger"], m["text"]) for m in own] == [*before, *steps, ("WARNING", "app.part", "end")]
+    assert {m["source"] for m in own} == {str(PROGRAMS / "lttngust_logs.py")} and own[-1]["line"] > own[-2]["line"] > 0
+    assert [row["calls"] for row in run.report("log_sum") if row["name"] == "step 0"] == [3]
+    timeline = tmp_path / "run.pftrace"
+    assert runs.execute([*runs.OCCA_PROF, "timeline", run.folder, "-o", timeline]).returncode == 0
+    assert b"WARNING: end" in timeline.read_bytes()
