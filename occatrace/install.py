@@ -16,7 +16,7 @@ OPENCL_LAYER = LIB / "liboccatrace_opencl.so"
 OPENCL_PRELOAD = LIB / "liboccatrace_opencl_preload.so"
 ANNOTATION = LIB / "liboccatrace_annotation.so"
 ROCTX_PRELOAD = LIB / "liboccatrace_roctx.so"
-HIP_DLSYM = LIB / "liboccatrace_hip_dlsym.so"
+BY_HANDLE = LIB / "liboccatrace_by_handle.so"
 DAEMON_LIBRARY = LIB / "liboccatrace_daemon.so"
 KEEPER = LIB / "occatrace-keeper"
 

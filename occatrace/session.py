@@ -449,8 +449,11 @@ def program_environment(
             preload.append(install.OPENCL_PRELOAD)
     if wanted("roctx") and install.ROCTX_PRELOAD.exists() and install.roctx_library():
         preload.append(install.ROCTX_PRELOAD)
-    if wanted("hip") and install.HIP_DLSYM.exists() and install.hip_library():
-        preload.append(install.HIP_DLSYM)
+    # There is one where this system has a driver of CUDA.
+    shimmed = shims.environment(inherited, links, wanted) if links.is_dir() else {}
+    by_handle = (wanted("hip") and install.hip_library()) or (wanted("cudart") and shimmed)
+    if by_handle and install.BY_HANDLE.exists():
+        preload.append(install.BY_HANDLE)
     if traced is not None:
         preload += [install.LIB / f"liboccatrace_{name}.so" for name in sorted(traced.libraries)]
     for variable, (part, _) in INJECTIONS.items():
@@ -464,8 +467,7 @@ def program_environment(
     if traced is not None:
         env[VARIABLE] = traced.variable
     env["LTTNG_UST_REGISTER_TIMEOUT"] = str(REGISTER_TIMEOUT_MS)
-    if links.is_dir():
-        env.update(shims.environment(inherited, links, wanted))
+    env.update(shimmed)
     return env
 
 

@@ -257,6 +257,8 @@ struct occatrace_trampolines {
   uint32_t bound; /* 1 while the first call of one of them is being seen, 2 after */
   uint32_t per_caller; /* callers may have libraries of their own: the backend sends each call to the right one */
   const char *anchor; /* symbol by which the API's library is known, or NULL: wherever the first one called is */
+  const char *begin; /* of the trampolines, where there is an anchor */
+  const void *chosen; /* something in the library that the program asked by handle before any call */
 };
 /* The real function behind a preloaded symbol, also where its library was loaded RTLD_LOCAL. `near`: an address in
  * the object to search first (or NULL). */
@@ -266,6 +268,9 @@ OCCATRACE_EXPORT void *occatrace_next_symbol(const char *symbol);
 /* Through the caller's object, then through every object, but for what lies in [begin, end): for other libraries that export
  * the functions of one, after they have asked for the next one in the search order. */
 OCCATRACE_EXPORT void *occatrace_find_symbol_beside(const char *symbol, const void *near, const void *begin, const void *end);
+/* Whether the preloaded function `ours` goes on to `real`, so that who asked a library for it by handle may get ours: then all
+ * functions of that API go on to that library. Another library of the API keeps its own. */
+OCCATRACE_EXPORT int occatrace_leads_to(const void *ours, const void *real);
 /* Whether an address lies in the core: a preloaded function of ours. */
 OCCATRACE_EXPORT int occatrace_is_core(const void *address);
 /* Counts the libraries that the program let go of: another may be at their address now. */

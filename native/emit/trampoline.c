@@ -64,11 +64,18 @@ static void no_such_function(void) {
 
 static pthread_mutex_t bind_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
+/* A symbol of an API: of the library that was asked for it by handle, else the one that the caller means. */
+static void *find_original(const struct occatrace_trampolines *t, const char *symbol, const void *caller) {
+  Dl_info info;
+  void *found = t->chosen != NULL && dladdr(t->chosen, &info) ? in_object(info.dli_fname, symbol, __ehdr_start, _end) : NULL;
+  return found != NULL ? found : occatrace_find_symbol(symbol, caller);
+}
+
 /* The real functions of all symbols, given that of one. What an API offers comes in one object (and what it needs): only
  * there is looked, because a search of every object for every symbol of every version of an API takes a while. */
 static void find_originals(struct occatrace_trampolines *t, uint64_t known, const void *caller) {
   Dl_info info;
-  const void *inside = t->anchor != NULL ? occatrace_find_symbol(t->anchor, caller) : NULL;
+  const void *inside = t->anchor != NULL ? find_original(t, t->anchor, caller) : NULL;
   if (inside == NULL) inside = t->original[known];
   void *home = dladdr(inside, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
   for (uint32_t i = 0; i < t->count; i++) {
@@ -84,7 +91,7 @@ static void find_originals(struct occatrace_trampolines *t, uint64_t known, cons
 void *occatrace_trampoline_resolve(struct occatrace_trampolines *t, uint64_t index, const void *caller) {
   pthread_mutex_lock(&bind_lock);
   if (t->original[index] == NULL) {
-    t->original[index] = occatrace_find_symbol(t->symbols[index], caller);
+    t->original[index] = find_original(t, t->symbols[index], caller);
     if (t->original[index] == NULL) no_such_function();
     if (t->bound) {
       /* Somewhere else than the others: called, but not traced. */
@@ -116,6 +123,29 @@ void *occatrace_trampoline_resolve(struct occatrace_trampolines *t, uint64_t ind
   void *next = t->bound == 1 ? t->original[index] : t->slots[index];
   pthread_mutex_unlock(&bind_lock);
   return next;
+}
+
+int occatrace_leads_to(const void *ours, const void *real) {
+  struct occatrace_trampolines *const *all = occatrace_all_trampolines;
+  uint64_t index = 0;
+  for (; *all != NULL; all++) {
+    index = (uint64_t)((const char *)ours - (*all)->begin) / OCCATRACE_TRAMPOLINE_SIZE;
+    if ((*all)->begin != NULL && index < (*all)->count) break;
+  }
+  struct occatrace_trampolines *const t = *all;
+  if (t == NULL) return 0;
+  pthread_mutex_lock(&bind_lock);
+  Dl_info asked, chosen;
+  int same = t->original[index] == real;
+  if (t->bound == 0) {
+    /* What calls without a handle find comes first: all go to one library. */
+    const void *found = occatrace_next_symbol(t->symbols[index]);
+    if (found == NULL) found = t->chosen != NULL ? t->chosen : real;
+    same = dladdr(real, &asked) && dladdr(found, &chosen) && asked.dli_fbase == chosen.dli_fbase;
+    if (same) t->chosen = real;
+  }
+  pthread_mutex_unlock(&bind_lock);
+  return same;
 }
 
 /* ---- libraries that go ---- */

@@ -8,6 +8,9 @@
 __attribute__((visibility("hidden"), used)) void *occatrace_trampoline_resolve(struct occatrace_trampolines *t,
                                                                                uint64_t index, const void *caller);
 
+/* Those of every API, ended by NULL (generated). */
+__attribute__((visibility("hidden"))) extern struct occatrace_trampolines *const occatrace_all_trampolines[];
+
 /* Symbols of an API that may come later, or not at all. While the program is linked they are functions like any other; then
  * they become indirect ones, so that whoever looks one up from there on (dlopen, dlsym) finds it where the API's library
  * has been loaded and has it too, and nothing where not: programs ask in this way what there is. */

@@ -95,3 +95,47 @@ def test_the_name_of_the_kernel_stands_in_the_call(ran: Traced) -> None:
     launches = [line for line in done.stdout.splitlines() if "cudaLaunchKernel(" in line]
     assert len(launches) == 5
     assert sum("spin_for" in line for line in launches) == 4
+
+
+CALLS = "SELECT function, sum(calls)::INT FROM call_stats WHERE api = 'cudart' GROUP BY function ORDER BY 1"
+
+
+@pytest.fixture(scope="session")
+def by_handle(runtime: Path) -> Path:
+    """A program that opens the runtime itself and asks it for each function, as TensorFlow and Julia do."""
+    program = runtime / "by_handle"
+    source = ROOT / "tests/programs/cuda/runtime_by_handle.c"
+    subprocess.run(["gcc", str(source), "-o", str(program), "-ldl"], check=True, capture_output=True, text=True)
+    return program
+
+
+def test_a_runtime_asked_by_its_handle(traced: Callable[..., Traced], runtime: Path, by_handle: Path) -> None:
+    run = traced(by_handle, "5000", runtime / "libcudart.so.13")
+    assert (run.status, run.stdout) == (0, "0 0\n"), run.stderr
+    assert dict(run.sql(CALLS)) == {
+        "cudaGetDeviceCount": 1,
+        "cudaMalloc": 1,
+        "cudaMemcpyAsync": 1,
+        "cudaDeviceSynchronize": 1,
+        "cudaFree": 1,
+    }
+    assert run.sql("SELECT kind, bytes, count(*) FROM activities GROUP BY ALL") == [("HtoD", 5000, 1)]
+
+
+def test_of_two_runtimes_in_a_process_each_keeps_its_calls(
+    traced: Callable[..., Traced], runtime: Path, by_handle: Path, tmp_path: Path
+) -> None:
+    # Calls of the first are seen; those of the second go where the program sent them, and their work is seen by the driver.
+    other = tmp_path / "libcudart_other.so"
+    other.write_bytes((runtime / "libcudart.so.13").read_bytes().replace(b"libcudart.so.13\0", b"libcudart.so.99\0"))
+    run = traced(by_handle, "5000", runtime / "libcudart.so.13", other)
+    assert (run.status, run.stdout) == (0, "0 0\n"), run.stderr
+    assert dict(run.sql(CALLS))["cudaMemcpyAsync"] == 1
+    assert run.sql("SELECT kind, bytes, count(*) FROM activities GROUP BY ALL") == [("HtoD", 5000, 3)]
+
+
+def test_a_program_that_looks_for_an_absent_runtime_finds_none(
+    traced: Callable[..., Traced], by_handle: Path, tmp_path: Path
+) -> None:
+    run = traced(by_handle, "1", tmp_path / "libcudart.so.13")
+    assert (run.status, run.stdout) == (4, "no CUDA\n")

@@ -1,9 +1,11 @@
-/* Programs that open HIP's library themselves (ctypes, Triton, Julia) ask it for functions by dlsym with its handle, past all
- * that is preloaded. Here is a dlsym in front of libc's that gives them ours. Everything that is no function of HIP, or asked
- * for without a handle, goes on to libc's with the caller's return address where it is. Preloaded only where there is a HIP. */
+/* Programs that open HIP's library or the CUDA runtime themselves (ctypes, Triton, TensorFlow, Julia) ask it for functions by
+ * dlsym with its handle, past all that is preloaded. Here is a dlsym in front of libc's that gives them ours. Everything that is
+ * no function of these, or asked for without a handle, goes on to libc's with the caller's return address where it is.
+ * Preloaded only where there is a HIP, or a driver of CUDA. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "occatrace_core.h"
 
@@ -20,29 +22,37 @@ __attribute__((visibility("hidden"), used)) lookup occatrace_find_dlsym(void) {
   return found;
 }
 
-__attribute__((visibility("hidden"), used)) void *occatrace_hip_dlsym(void *handle, const char *name) {
+/* How functions of each begin, and one that only its library has. */
+static const struct {
+  const char *prefix, *anchor;
+} apis[] = {{"hip", "hipApiName"}, {"cuda", "cudaRuntimeGetVersion"}};
+
+__attribute__((visibility("hidden"), used)) void *occatrace_dlsym_by_handle(void *handle, const char *name) {
   lookup next = __atomic_load_n(&occatrace_real_dlsym, __ATOMIC_ACQUIRE);
   if (next == NULL) next = occatrace_find_dlsym();
   void *found = next(handle, name);
+  size_t api = 0;
+  while (api < sizeof apis / sizeof *apis && strncmp(name, apis[api].prefix, strlen(apis[api].prefix)) != 0) api++;
   /* Our own search for the real functions. */
-  if (found == NULL || occatrace_is_core(__builtin_return_address(0))) return found;
+  if (found == NULL || api == sizeof apis / sizeof *apis || occatrace_is_core(__builtin_return_address(0))) return found;
   void *ours = next(RTLD_DEFAULT, name);
   if (ours == NULL || ours == found || !occatrace_is_core(ours)) return found;
-  /* Only for what HIP's library has itself: not where a library of another name stands before it. */
-  Dl_info of_hip, of_found;
-  const void *anchor = next(handle, "hipApiName");
-  if (anchor == NULL || !dladdr(anchor, &of_hip) || !dladdr(found, &of_found)) return found;
-  return of_hip.dli_fbase == of_found.dli_fbase ? ours : found;
+  /* Only for what the API's library has itself: not where a library of another name stands before it. */
+  Dl_info of_api, of_found;
+  const void *anchor = next(handle, apis[api].anchor);
+  if (anchor == NULL || !dladdr(anchor, &of_api) || !dladdr(found, &of_found)) return found;
+  return of_api.dli_fbase == of_found.dli_fbase && occatrace_leads_to(ours, found) ? ours : found;
 }
 
-/* dlsym(handle, name): the handles -1 (RTLD_NEXT) and 0 (RTLD_DEFAULT) mean the caller's place in the search order. */
+/* dlsym(handle, name): the handles -1 (RTLD_NEXT) and 0 (RTLD_DEFAULT) mean the caller's place in the search order. Only
+ * names that begin with h or c are looked at any further. */
 #if defined(__x86_64__)
 __asm__(
     ".text\n.p2align 4\n.globl dlsym\n.type dlsym,@function\ndlsym:\nendbr64\n"
     "leaq 1(%rdi),%rax\ncmpq $1,%rax\njbe 1f\n"
     "testq %rsi,%rsi\njz 1f\n"
-    "cmpb $0x68,(%rsi)\njne 1f\ncmpb $0x69,1(%rsi)\njne 1f\ncmpb $0x70,2(%rsi)\njne 1f\n"
-    "jmp occatrace_hip_dlsym\n"
+    "cmpb $0x68,(%rsi)\nje 3f\ncmpb $0x63,(%rsi)\njne 1f\n"
+    "3:\njmp occatrace_dlsym_by_handle\n"
     "1:\nmovq occatrace_real_dlsym(%rip),%rax\ntestq %rax,%rax\njz 2f\njmp *%rax\n"
     "2:\npushq %rdi\npushq %rsi\nsubq $8,%rsp\ncall occatrace_find_dlsym\naddq $8,%rsp\npopq %rsi\npopq %rdi\njmp *%rax\n"
     ".size dlsym,.-dlsym\n");
@@ -50,8 +60,8 @@ __asm__(
 __asm__(
     ".text\n.p2align 4\n.globl dlsym\n.type dlsym,%function\ndlsym:\nhint #34\n"
     "add x9,x0,#1\ncmp x9,#1\nb.ls 1f\ncbz x1,1f\n"
-    "ldrb w9,[x1]\ncmp w9,#0x68\nb.ne 1f\nldrb w9,[x1,#1]\ncmp w9,#0x69\nb.ne 1f\nldrb w9,[x1,#2]\ncmp w9,#0x70\nb.ne 1f\n"
-    "b occatrace_hip_dlsym\n"
+    "ldrb w9,[x1]\ncmp w9,#0x68\nb.eq 3f\ncmp w9,#0x63\nb.ne 1f\n"
+    "3:\nb occatrace_dlsym_by_handle\n"
     "1:\nadrp x16,occatrace_real_dlsym\nldr x16,[x16,#:lo12:occatrace_real_dlsym]\ncbz x16,2f\nbr x16\n"
     "2:\nstp x29,x30,[sp,#-32]!\nmov x29,sp\nstp x0,x1,[sp,#16]\nbl occatrace_find_dlsym\nmov x16,x0\n"
     "ldp x0,x1,[sp,#16]\nldp x29,x30,[sp],#32\nbr x16\n"
