@@ -132,7 +132,8 @@ class Run:
     """What is compared of one run."""
 
     series: Mapping[Key, Series]
-    elapsed_ns: int
+    elapsed_ns: int  # of it, what was recorded
+    captured: bool = False  # not all of it was
 
 
 def has_occa_kernels(store: Store) -> bool:
@@ -171,8 +172,9 @@ def collect(store: Store, kinds: Sequence[str] = KINDS, *, occa: bool | None = N
         parts = np.split(values, np.searchsorted(ids, np.arange(1, len(exact))))
         for (name, mode, *numbers), part in zip(exact, parts, strict=True):
             out[kind, name, mode] = _series(tuple(numbers), part)
-    elapsed = store.con.execute("SELECT coalesce(max(end_ns), 0) - run_zero() FROM processes").fetchall()[0][0]
-    return Run(out, max(int(elapsed), 0))
+    length = "coalesce(max(end_ns), 0) - run_zero()"
+    elapsed, recorded = store.con.execute(f"SELECT {length}, recorded_ns({length}) FROM processes").fetchall()[0]
+    return Run(out, max(int(recorded), 0), elapsed != recorded)
 
 
 @dataclass(frozen=True)
@@ -357,9 +359,15 @@ def _numbers(series: Sequence[Series]) -> list[Any]:
 
 def _totals(variants: Mapping[str, Sequence[Run]]) -> list[tuple[Any, ...]]:
     """Rows of the whole: from the first call to the end, and the sums of kernels and memory operations. A single run says
-    nothing of how much these vary: only repetitions give them a verdict."""
+    nothing of how much these vary: only repetitions give them a verdict. Of runs that were recorded in part they are not
+    compared: who recorded longer has more."""
     out = []
-    for name, kind in (("whole run", ""), ("all kernels", "kernels"), ("all memory operations", "memory")):
+    partly = any(run.captured for runs in variants.values() for run in runs)
+    for name, kind in (
+        ("recorded time" if partly else "whole run", ""),
+        ("all kernels", "kernels"),
+        ("all memory operations", "memory"),
+    ):
         sums = []
         for runs in variants.values():
             if not kind:
@@ -374,7 +382,7 @@ def _totals(variants: Mapping[str, Sequence[Run]]) -> list[tuple[Any, ...]]:
         for one in middle:
             row += [one[0], None, None, None, one[1], None, None] if one else [None] * 7
         for one, of_one in zip(middle[1:], sums[1:], strict=True):
-            if not one or not middle[0] or min(one[1], middle[0][1]) <= 0:
+            if partly or not one or not middle[0] or min(one[1], middle[0][1]) <= 0:
                 row += [None] * 3 + [""]
                 continue
             ratio = one[1] / middle[0][1]

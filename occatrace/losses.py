@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from occatrace import captured
 from occatrace.units import duration
 
 
@@ -67,8 +68,8 @@ class Losses:
         """One line for each matter; none for a complete run."""
         out = [*([self.partial] if self.partial else ()), *self.notes, *self.problems]
         if self.captured:
-            captured, whole = self.captured
-            out.append(f"captured {duration(captured)} of {duration(whole)}: what is below is of that time")
+            recorded, whole = self.captured
+            out.append(f"captured {duration(recorded)} of {duration(whole)}: what is below is of that time")
         if self.excluded:
             left = [_excluded(reason, *counts) for reason, counts in self.excluded.items()]
             out.append(f"excluded: {', '.join(left)}")
@@ -144,23 +145,7 @@ _EXCLUDED = """
 
 def _captured(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Any]) -> tuple[int, int] | None:
     """The time in which anything was recorded, and that from the first process's begin to the last one's end."""
-    of_hosts: Mapping[str, Sequence[Sequence[int]]] = facts.get("captures") or {}
-    own: dict[int, list[tuple[int, int]]] = {}
-    for process, start, end in con.execute("SELECT process, start_ns, end_ns FROM captures ORDER BY ALL").fetchall():
-        own.setdefault(process, []).append((start, end))
-    if not own and not of_hosts:
-        return None
-    begin, last, spans = None, 0, []
-    for process, host, start, end in con.execute("SELECT process, host, start_ns, end_ns FROM processes").fetchall():
-        begin, last = start if begin is None else min(begin, start), max(last, end)
-        mine = own.get(process, [(start, end)])
-        for since, until in of_hosts.get(host, [(start, end)]):
-            spans += [(max(a, since), min(b, until)) for a, b in mine if max(a, since) < min(b, until)]
-    captured, until = 0, 0
-    for start, end in sorted(spans):
-        captured += max(0, end - max(start, until))
-        until = max(until, end)
-    return captured, last - (begin or 0)
+    return (captured.length(con), captured.whole(con)) if captured.make(con, facts) else None
 
 
 def _some(pids: Sequence[int]) -> str:

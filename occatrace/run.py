@@ -178,6 +178,15 @@ def open_run(path: Path) -> Run:
     return Run(path.resolve(), RunInfo(**values))
 
 
+def run_facts(path: Path) -> Mapping[str, Any]:
+    """The content of run.json as it is; empty where it cannot be read."""
+    try:
+        facts: Mapping[str, Any] = json.loads((path / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return facts
+
+
 def _what_is_there(path: Path) -> str:
     if not path.exists():
         return f"{path} does not exist: give the folder that `occa_prof PROGRAM` made"

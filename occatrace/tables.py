@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from occatrace import __version__, reports
+from occatrace import __version__, captured, reports
 from occatrace import model as model_module
 from occatrace.model import Model
-from occatrace.run import RunError, open_run
+from occatrace.run import RunError, open_run, run_facts
 from occatrace.schema import BY_NAME, CALLS, MOMENTS, SCHEMA_VERSION, TABLES, Table
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
@@ -245,6 +245,7 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
         if problems is None:
             problems = _reopen(path, con)
         reports.prepare(con)
+        captured.make(con, run_facts(run))
         return Store(run, con, model, problems, path, open_trace, temporary, moment)
     except BaseException:
         if moment:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError
-from occatrace.cli.report import FORMATS, add_output, output, run_facts
+from occatrace.cli.report import FORMATS, add_output, output
 from occatrace.reports import Report
-from occatrace.run import RunError, open_run
+from occatrace.run import RunError, open_run, run_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,6 +148,11 @@ def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[s
                 why = " (recorded with -m tally: counts, no single calls)" if level == "tally" else ""
                 raise RunError(f"{folder} has nothing to compare: none of {', '.join(KINDS)} was recorded{why}")
             out.setdefault(label, []).append(found)
+    if any(found.captured for runs in out.values() for found in runs):
+        remarks.append(
+            "not all of each run was recorded: medians are per call, as ever; counts and sums are of the recorded time, and are"
+            " not compared"
+        )
     levels = {str(f.get("mode")) for f in facts.values() if f.get("mode")}
     if len(levels) > 1:
         remarks.append(f"recorded at different levels ({', '.join(sorted(levels))}): calls of functions differ")

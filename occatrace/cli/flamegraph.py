@@ -8,7 +8,7 @@ from pathlib import Path
 
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import check_output
-from occatrace.run import open_run
+from occatrace.run import open_run, run_facts
 
 EPILOG = """\
 FILE.html opens in any browser, without internet: point, click to zoom, search. FILE.speedscope.json opens at
@@ -43,7 +43,6 @@ def run(args: argparse.Namespace) -> int:
     import duckdb
 
     from occatrace import flamegraph
-    from occatrace.cli.report import run_facts
     from occatrace.tables import StoreError, open_store
 
     folder = open_run(args.run)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from occatrace.cli import choice
-from occatrace.run import RunError, open_run
+from occatrace.run import RunError, open_run, run_facts
 
 if TYPE_CHECKING:
     from occatrace.render import Document
@@ -184,15 +183,6 @@ def _by_dask(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
         facts = run_facts(folder)
         renderer(args.format)(Document(facts, store.losses(facts), made), out)
     return 0
-
-
-def run_facts(run: Path) -> Mapping[str, Any]:
-    """The content of run.json."""
-    try:
-        facts: Mapping[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return facts
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from occatrace.cli.report import add_output, output, run_facts
-from occatrace.run import open_run
+from occatrace.cli.report import add_output, output
+from occatrace.run import open_run, run_facts
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

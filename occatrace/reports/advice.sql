@@ -2,12 +2,12 @@
 -- about: what looks worth a try, each with its numbers; nothing here for a program without such signs
 -- needs: calls
 -- empty: nothing that the rules know
--- share: of the duration of the run
+-- share: of the recorded time of the run
 -- column: share percent Time
 -- column: name text Sign
 -- column: evidence text Evidence
 -- column: advice text Worth a try
-WITH run AS (SELECT greatest(max(end_ns) - run_zero(), 1) AS length_ns FROM processes),
+WITH run AS (SELECT greatest(recorded_ns(max(end_ns) - run_zero()), 1) AS length_ns FROM processes),
 
 -- Kernels that run for less time than the call that launches them: the host is the limit.
 launches AS (
@@ -19,11 +19,12 @@ launches AS (
 
 -- Times without work on a device, and, where nothing was enqueued any more, the call in which the thread then was that
 -- enqueued what came next.
-work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, queued_ns FROM activities WHERE device IS NOT NULL),
+work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, process, queued_ns FROM activities WHERE device IS NOT NULL),
 ordered AS (
-    SELECT key, s, thread, queued_ns, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM work
+    SELECT key, s, thread, process, queued_ns, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM work
 ),
-holes AS (SELECT key, thread, until, queued_ns, s - until AS ns FROM ordered WHERE s > until),
+gaps AS (SELECT key, thread, until, queued_ns, s - until - unrecorded_ns(process, until, s) AS ns FROM ordered WHERE s > until),
+holes AS (SELECT * FROM gaps WHERE ns > 0),
 enqueuing AS (SELECT DISTINCT thread, seq FROM activities WHERE kind NOT IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'map')),
 waiting AS (
     -- What takes less than a microsecond makes no device wait, and is most of many million calls.
@@ -70,10 +71,8 @@ jit AS (
     SELECT count(*) AS n, count(*) FILTER (cached) AS hits, count(cached) AS known, sum(span(start_ns, end_ns)) AS ns FROM outer_builds WHERE until IS NULL OR start_ns >= until
 ),
 
-use AS (
-    SELECT b.key, busy, length FROM busy(work) b JOIN (SELECT key, max(e) - min(s) AS length FROM work GROUP BY key) USING (key)
-),
-holes_of AS (SELECT key, count(*) AS gaps, max(ns) AS longest FROM holes GROUP BY key),
+holes_of AS (SELECT key, count(*) AS gaps, max(ns) AS longest, sum(ns)::BIGINT AS idle FROM holes GROUP BY key),
+use AS (SELECT key, busy, (busy + coalesce(idle, 0))::BIGINT AS length FROM busy(work) LEFT JOIN holes_of USING (key)),
 
 -- What a copy costs the host: its call, without the time in which a blocking one waits for the work before it.
 tiny AS (

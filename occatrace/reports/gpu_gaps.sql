@@ -4,7 +4,7 @@
 -- needs: calls
 -- counts: activities
 -- empty: no device had two pieces of work with a time between them
--- share: of the time from the first to the last work of the device
+-- share: of the recorded time from the first to the last work of the device
 -- column: share percent Time
 -- column: gap_ns ns Gap
 -- column: start_ns ns From (since the first call or work of the run)
@@ -13,14 +13,14 @@
 -- column: after text After (the work that ended before it)
 -- column: before text Before (the work that began after it)
 -- column: name text Device
-WITH work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, name FROM activities WHERE device IS NOT NULL),
+WITH work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, process, name FROM activities WHERE device IS NOT NULL),
 ordered AS (
-    SELECT key, s, thread, name, max(e) OVER w AS until, arg_max(name, e) OVER w AS after
+    SELECT key, s, thread, process, name, max(e) OVER w AS until, arg_max(name, e) OVER w AS after
     FROM work WINDOW w AS (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
-numbered AS (
-    SELECT *, row_number() OVER (PARTITION BY key ORDER BY s - until DESC, s) AS place FROM ordered WHERE s > until
-),
+-- What was not recorded is no gap.
+gaps AS (SELECT *, s - until - unrecorded_ns(process, until, s) AS gap FROM ordered WHERE s > until),
+numbered AS (SELECT *, row_number() OVER (PARTITION BY key ORDER BY gap DESC, s) AS place FROM gaps WHERE gap > 0),
 holes AS (SELECT * FROM numbered WHERE place <= 20),
 within AS (
     SELECT h.key, h.place, c.function, min(c.start_ns) AS first, sum(least(c.end_ns, h.s) - greatest(c.start_ns, h.until)) AS ns
@@ -28,8 +28,9 @@ within AS (
 ),
 -- Of calls within each other that fill it alike, the outermost.
 causes AS (SELECT DISTINCT ON (key, place) key, place, function AS call, ns FROM within ORDER BY key, place, ns DESC, first, function),
-spans AS (SELECT key, max(e) - min(s) AS length FROM work GROUP BY key)
-SELECT share(s - until, length) AS share, s - until AS gap_ns, until - run_zero() AS start_ns, CASE WHEN c.call IS NOT NULL THEN share(c.ns, s - until) END AS call_share,
+idle AS (SELECT key, sum(gap)::BIGINT AS idle FROM gaps WHERE gap > 0 GROUP BY key),
+spans AS (SELECT key, (busy + coalesce(idle, 0))::BIGINT AS length FROM busy(work) LEFT JOIN idle USING (key))
+SELECT share(gap, length) AS share, gap AS gap_ns, until - run_zero() AS start_ns, CASE WHEN c.call IS NOT NULL THEN share(c.ns, gap) END AS call_share,
        coalesce(c.call, '') AS call, after, h.name AS before, d.name AS name
-FROM holes h JOIN spans USING (key) LEFT JOIN causes c ON c.key = h.key AND c.place = h.place AND 10 * c.ns >= h.s - h.until JOIN devices d ON d.device = h.key
+FROM holes h JOIN spans USING (key) LEFT JOIN causes c ON c.key = h.key AND c.place = h.place AND 10 * c.ns >= h.gap JOIN devices d ON d.device = h.key
 ORDER BY h.key, h.place
