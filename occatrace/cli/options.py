@@ -60,7 +60,10 @@ def choosing_of(args: argparse.Namespace) -> Choosing:
     try:
         return Choosing.of(vars(args))
     except ChoiceError as error:
-        raise UsageError(str(error)) from None
+        # Where it stands, when not before their eyes.
+        option = str(error).partition(" ")[0].removeprefix("--").replace("-", "_")
+        source = getattr(args, "sources", {}).get(option, "command line")
+        raise UsageError(str(error) if source == "command line" else f"{source}: {error}") from None
 
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
@@ -74,7 +77,11 @@ def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Nam
     known = {name_of(a): a for a in actions if a.dest not in ONLY_HERE}
     unknown = sorted(set(content) - set(known))
     if unknown:
-        raise UsageError(f"{file}: no option is called {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+        from difflib import get_close_matches
+
+        alike = get_close_matches(unknown[0].lower().replace("_", "-"), known, 1)
+        hint = f"did you mean {alike[0]!r}?" if alike else f"there are: {', '.join(sorted(known))}"
+        raise UsageError(f"{file}: no option is called {unknown[0]!r}; {hint}")
     args.sources = {}
     for action in actions:
         if action.dest in given:
@@ -126,6 +133,10 @@ def _value(parser: argparse.ArgumentParser, action: argparse.Action, given: Any,
 
 
 def _single(parser: argparse.ArgumentParser, action: argparse.Action, given: Any, where: str) -> Any:
+    if isinstance(given, (bool, dict)):
+        raise UsageError(
+            f"{where}: write {action.metavar or 'a value'}, not {'a table' if isinstance(given, dict) else given}"
+        )
     try:
         value = parser._get_value(action, str(given))
         parser._check_value(action, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,104 @@ def test_the_parser_has_every_option_and_each_has_a_variable() -> None:
     run.prepare_parser(parser)
     names = {options.name_of(a): options.variable_of(a) for a in parser._actions}
     assert {o.name: o.variable for o in OPTIONS}.items() <= names.items()
+
+
+# ---- command line before environment before file ----
+
+
+def run_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    run.prepare_parser(parser)
+    return parser
+
+
+ACTIONS = {options.name_of(a): a for a in run_parser()._actions if a.dest not in options.ONLY_HERE}
+
+
+def texts_of(action: argparse.Action) -> tuple[str, str, str]:
+    """Three values as people write them, of which some may be the same."""
+    if action.choices:
+        chosen = list(map(str, action.choices))
+        return chosen[-1], chosen[-2], chosen[0]
+    return {"rows": ("1", "2", "3"), "ranks": ("1", "2", "3"), "python": ("off", "lines", "logging")}.get(
+        action.dest, ("one", "two", "three")
+    )
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_each_option_from_each_place(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pair of places, and where each value comes from as --show-config says it."""
+    action = ACTIONS[name]
+    switch = action.nargs == 0
+    file, variable = tmp_path / "prof.toml", options.variable_of(action)
+    here, env, written = texts_of(action)
+    if switch:  # a switch can only be turned on at the command line: it is off in what comes after
+        file.write_text(f"{name} = false\n")
+        words, env, values = [f"--{name}"], "0", {"here": True, "env": False, "file": False}
+    else:
+        file.write_text(f'{name} = "{written}"\n')
+        words = [f"--{name}", here]
+        appends = isinstance(action, argparse._AppendAction)
+        values = {
+            place: [value] if appends else value
+            for place, value in (
+                ("here", options._single(run_parser(), action, here, "")),
+                ("env", options._single(run_parser(), action, env, "")),
+                ("file", options._single(run_parser(), action, written, "")),
+            )
+        }
+    config = ["--config", str(file)]
+    monkeypatch.delenv(variable, raising=False)
+
+    def found(words: list[str]) -> tuple[object, str]:
+        args = options.parse(run_parser(), words)
+        return getattr(args, action.dest), args.sources[action.dest]
+
+    assert found([])[1] == "default"
+    assert found(config) == (values["file"], str(file))
+    assert found([*config, *words]) == (values["here"], "command line")
+    monkeypatch.setenv(variable, env)
+    assert found([]) == (values["env"], variable)
+    assert found(config) == (values["env"], variable)
+    assert found(words) == (values["here"], "command line")
+    assert found([*words, *config]) == (values["here"], "command line")
+
+
+WRONG = [
+    ("mode = 3", "mode in"),
+    ("kernel = 'x'", "no option is called 'kernel'; did you mean 'kernels'?"),
+    ("max_size = '2G'", "did you mean 'max-size'?"),
+    ("Kernels = 'x'", "did you mean 'kernels'?"),
+    ("zzz = 1", "no option is called 'zzz'; there are: "),
+    ("=", "not TOML"),
+    ("[kernels]\nname = 'x'", "write REGEX, not a table"),
+    ("threads = true", "write PATTERNS, not True"),
+    ("quiet = 'perhaps'", "neither true nor false"),
+    ("kernels = '('", "no regular expression"),
+    ("max-size = 'huge'", "write a size"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), WRONG)
+def test_what_is_wrong_in_a_file_gets_one_line_that_names_it(
+    content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "prof.toml"
+    file.write_text(content)
+    assert main(["--config", str(file), "/bin/true"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and said in err and str(file) in err and len(err.splitlines()) == 1
+
+
+def test_what_is_wrong_in_the_environment_names_the_variable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCCATRACE_KERNEL_ITERATIONS", "7-3")
+    assert main(["/bin/true"]) == 2
+    err = capsys.readouterr().err
+    assert (
+        err.startswith("occa_prof: OCCATRACE_KERNEL_ITERATIONS: --kernel-iterations 7-3: write")
+        and err.count("\n") == 1
+    )
+    assert main(["--config", "/nowhere/prof.toml", "/bin/true"]) == 2
+    assert "--config /nowhere/prof.toml: No such file" in capsys.readouterr().err
