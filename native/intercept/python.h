@@ -75,6 +75,7 @@ struct python_open {
 struct python_thread {
   uint32_t tid;
   uint32_t border; /* calls from outside in flight */
+  uint32_t held;   /* of one that began by asking for the GIL: how often it was asked for and not given back since */
   uint32_t used, room;
   struct python_open *open;
   struct python_sampled *sampled; /* with --python time */

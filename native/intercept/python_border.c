@@ -206,6 +206,115 @@ static PyObject *import_Import(PyObject *name) {
   CROSS(NULL, text, REAL(PyImport_Import, one)(name))
 }
 
+/* ---- functions of Cython ---- */
+
+/* A `public` function of Cython is C to whoever calls it, and what it does in Python needs no function that could be seen. One
+ * that may be called from everywhere (`with gil`) asks for the GIL as it begins, and gives it back as it ends. */
+
+/* Whether an object has a module of Cython: all of them have this word. */
+static int has_cython(struct dl_phdr_info *info, size_t size, void *data) {
+  const char **const found = data; /* an address in the object; NULL when it has */
+  const char *const at = *found;
+  int here = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+    const char *const begin = (const char *)info->dlpi_addr + p->p_vaddr;
+    here = here || (p->p_type == PT_LOAD && at >= begin && at < begin + p->p_memsz);
+  }
+  for (int i = 0; here && i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+    const char *const begin = (const char *)info->dlpi_addr + p->p_vaddr;
+    if (p->p_type == PT_LOAD && (p->p_flags & PF_R) && !(p->p_flags & PF_W) && memmem(begin, p->p_memsz, "cython_runtime", 14) != NULL)
+      *found = NULL;
+  }
+  return here;
+}
+
+/* The function of a program that exports none, from the file's own table. */
+static int name_in_file(const char *path, uintptr_t offset, char *name, size_t room) {
+  FILE *const file = fopen(path, "re");
+  ElfW(Ehdr) head;
+  ElfW(Shdr) *sections = NULL;
+  int found = 0;
+  if (file == NULL || fread(&head, sizeof head, 1, file) != 1 || head.e_shentsize != sizeof *sections) goto done;
+  sections = calloc(head.e_shnum, sizeof *sections);
+  if (sections == NULL || fseek(file, (long)head.e_shoff, SEEK_SET) != 0 || fread(sections, sizeof *sections, head.e_shnum, file) != head.e_shnum)
+    goto done;
+  for (unsigned i = 0; i < head.e_shnum && !found; i++) {
+    const ElfW(Shdr) *const table = &sections[i];
+    if (table->sh_type != SHT_SYMTAB || table->sh_link >= head.e_shnum || fseek(file, (long)table->sh_offset, SEEK_SET) != 0) continue;
+    ElfW(Sym) symbol;
+    for (uint64_t n = table->sh_size / sizeof symbol; n > 0 && fread(&symbol, sizeof symbol, 1, file) == 1; n--) {
+      if ((symbol.st_info & 0xF) != STT_FUNC || symbol.st_info >> 4 == STB_LOCAL || offset < symbol.st_value || offset >= symbol.st_value + symbol.st_size)
+        continue;
+      if (fseek(file, (long)(sections[table->sh_link].sh_offset + symbol.st_name), SEEK_SET) == 0) {
+        const size_t length = fread(name, 1, room - 1, file);
+        name[length] = '\0';
+        found = name[0] != '\0';
+      }
+      break;
+    }
+  }
+done:
+  free(sections);
+  if (file != NULL) fclose(file);
+  return found;
+}
+
+/* What is known of those who ask for the GIL; id 0: no function of Cython that others may call. */
+static struct {
+  const void *caller;
+  uint32_t name;
+} askers[256];
+
+static uint32_t asker(const void *caller) {
+  const size_t first = ((uintptr_t)caller >> 2) % 256;
+  for (size_t i = 0; i < 8; i++) {
+    const size_t at = (first + i) % 256;
+    if (askers[at].caller == caller) return askers[at].name;
+    if (askers[at].caller != NULL) continue;
+    const char *object = caller;
+    char name[256] = "";
+    Dl_info info;
+    struct link_map *map = NULL;
+    dl_iterate_phdr(has_cython, &object);
+    if (object == NULL && dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP)) {
+      if (info.dli_sname != NULL) snprintf(name, sizeof name, "%s", info.dli_sname);
+      else name_in_file(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", (uintptr_t)caller - map->l_addr, name, sizeof name);
+    }
+    askers[at].name = name[0] != '\0' ? occatrace_intern(name) : 0;
+    askers[at].caller = caller;
+    return askers[at].name;
+  }
+  return 0;
+}
+
+static int gil_Ensure(void) {
+  const void *const caller = __builtin_return_address(0);
+  const int state = REAL(PyGILState_Ensure, int (*)(void))();
+  struct python_thread *t = py.embedded ? python_thread() : NULL;
+  if (t == NULL) return state;
+  if (t->held > 0) {
+    t->held++;
+  } else if (occatrace_capture && t->border == 0 && !((const char *)caller >= library_begin && (const char *)caller < library_end) &&
+             py.PyEval_GetFrame() == NULL && python_start_events()) {
+    const uint32_t name = asker(caller);
+    struct python_open *open = name != 0 ? python_begin(t, PYTHON_BORDER) : NULL;
+    if (open != NULL) {
+      open->name = name;
+      if (python_sampling) python_sample_thread(t);
+      t->border = t->held = 1;
+      open->start = occatrace_now();
+    }
+  }
+  return state;
+}
+static void gil_Release(int state) {
+  struct python_thread *t = py.embedded ? python_thread() : NULL;
+  if (t != NULL && t->held > 0 && --t->held == 0) cross_back(t, py.PyErr_Occurred() != NULL);
+  REAL(PyGILState_Release, void (*)(int))(state);
+}
+
 /* ---- start and end ---- */
 
 static int starts; /* the interpreter is being started, or has a main program of its own */
@@ -327,4 +436,6 @@ OCCATRACE_EXPORT void occatrace_bind_python(const struct occatrace_trampolines *
   HOOK(PyEval_EvalCode, eval_Code);
   HOOK(PyImport_ImportModule, import_ImportModule);
   HOOK(PyImport_Import, import_Import);
+  HOOK(PyGILState_Ensure, gil_Ensure);
+  HOOK(PyGILState_Release, gil_Release);
 }

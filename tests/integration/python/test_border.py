@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,7 +59,7 @@ def test_known_times_in_fortran_c_and_python(border: Path, profile: Profile) -> 
     assert row["first_ns"] == calls[0]["ns"] and row["total_ns"] == sum(call["ns"] for call in calls)
     assert (row["min_ns"], row["max_ns"]) == (min(c["ns"] for c in calls), max(c["ns"] for c in calls))
     assert row["others_ns"] == pytest.approx((row["total_ns"] - row["first_ns"]) / 20)
-    assert row["source"] == f"{PROGRAMS / 'spins.py'}:8"
+    assert row["source"] == f"{PROGRAMS / 'spins.py'}:15"
     # The interpreter started at the first call: within what C saw of it.
     (start,) = run.calls("start")
     assert around[0][1] <= start["start_ns"] < start["end_ns"] < calls[0]["start_ns"]
@@ -107,3 +111,88 @@ def test_a_program_of_python_has_no_border(profile: Profile) -> None:
     )
     run = profile(sys.executable, "-c", program)
     assert run.stdout == "45 [1, 2]\n" and run.calls("border") == []
+
+
+@pytest.fixture(scope="session")
+def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Folder of libcalled.so, a Python that pybind11 or Cython starts; or of a program with the latter in it (way "linked in")."""
+
+    @cache
+    def built(way: str) -> Path:
+        folder = tmp_path_factory.mktemp("called")
+        flags = [f"-I{sysconfig.get_paths()['include']}", f"-I{PROGRAMS}", f'-DFOLDER="{PROGRAMS}"']
+        if way == "pybind11":
+            pybind11 = pytest.importorskip("pybind11")
+            words = ["g++", *flags, f"-I{pybind11.get_include()}", "-std=c++17", "-fvisibility=hidden"]
+            words += [PROGRAMS / "by_pybind11.cpp"]
+        else:
+            if importlib.util.find_spec("Cython") is None:
+                pytest.skip("needs Cython")
+            translate = [sys.executable, "-m", "cython", PROGRAMS / "spun.pyx", "-o", folder / "spun.c"]
+            subprocess.run([str(word) for word in translate], check=True, capture_output=True)
+            words = ["gcc", *flags, PROGRAMS / "by_cython.c", folder / "spun.c"]
+        if way == "linked in":
+            words += [PROGRAMS / "caller.c", "-o", folder / "caller"]
+        else:
+            words += ["-shared", "-fPIC", "-o", folder / "libcalled.so"]
+        libpython = sysconfig.get_config_var("LIBDIR")
+        words += [
+            f"-L{libpython}",
+            f"-Wl,-rpath,{libpython}",
+            f"-lpython{sys.version_info.major}.{sys.version_info.minor}",
+        ]
+        subprocess.run([str(word) for word in words], check=True)
+        return folder
+
+    return built
+
+
+def caller(language: str, folder: Path, target: Path) -> Path:
+    """caller.c or caller.f90 with libcalled.so."""
+    if language == "f90" and not shutil.which("gfortran"):
+        pytest.skip("needs gfortran")
+    compiler = ["gfortran"] if language == "f90" else ["gcc"]
+    words = [
+        *compiler,
+        "-O1",
+        PROGRAMS / f"caller.{language}",
+        "-o",
+        target,
+        f"-L{folder}",
+        "-lcalled",
+        f"-Wl,-rpath,{folder}",
+    ]
+    subprocess.run([str(word) for word in words], check=True)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("way", "language", "name"),
+    [
+        ("pybind11", "c", "spins.spin"),
+        ("pybind11", "f90", "spins.spin"),
+        ("cython", "c", "spin_in_python"),
+        ("cython", "f90", "spin_in_python"),
+        ("linked in", "c", "spin_in_python"),
+    ],
+)
+def test_started_by_pybind11_and_cython(
+    way: str, language: str, name: str, called: Callable[[str], Path], profile: Profile, tmp_path: Path
+) -> None:
+    folder = called(way)
+    run = profile(folder / "caller" if way == "linked in" else caller(language, folder, tmp_path / "caller"))
+    lines = [line.split() for line in run.stdout.splitlines()]
+    around = [(int(begin), int(end), int(inside)) for where, begin, end, inside in lines if where == "python"]
+    (alone,) = [(int(begin), int(end)) for where, begin, end, _ in lines if where == "alone"]
+    (start,) = run.calls("start")
+    assert start["start_ns"] < start["end_ns"] <= around[0][0] and len(run.calls("finalize")) == 1
+    calls = [row for row in run.calls("border") if row["name"] == name]
+    assert len(calls) == len(around) == 12
+    for row, (begin, end, inside) in zip(calls, around, strict=True):
+        assert begin <= row["start_ns"] < row["end_ns"] <= end and row["ns"] >= inside and not row["failed"]
+    assert all(
+        row["end_ns"] <= alone[0] or row["start_ns"] >= alone[1]
+        for row in [*run.calls("border"), *run.calls("finalize")]
+    )
+    assert {"spins", "spun"} & {row["name"] for row in run.calls("import")}
+    assert run.rows("SELECT * FROM losses") == []

@@ -144,10 +144,15 @@ def test_processes(way: str, profile: Profile) -> None:
     assert sorted(row["n"] for row in rows if row["name"] == "work") == [1, 2, 3]
     assert [row["n"] for row in rows if row["name"] == "thread"] == [14] * 3
     assert [row["n"] for row in rows if row["name"] == "main"] == [1]
+    # A pool ends its workers by a signal.
+    assert sum(row["n"] for row in rows if row["name"] == "pooled") == 2 * sum(range(5))
     workers = {row["process"] for row in rows if row["name"] == "work"}
     threads = run.rows("SELECT process, count(DISTINCT thread) AS n FROM ranges WHERE name = 'thread' GROUP BY process")
     assert [row["n"] for row in threads] == [2] * 3 and {row["process"] for row in threads} == workers
-    (own,) = run.sql("SELECT count(*) FROM python_calls WHERE kind = 'run' AND process IN (SELECT process FROM ranges)")
+    (own,) = run.sql(
+        "SELECT count(*) FROM python_calls WHERE kind = 'run'"
+        " AND process IN (SELECT process FROM ranges WHERE name IN ('main', 'work'))"
+    )
     assert own == (4,) and run.rows("SELECT * FROM losses") == []
 
 

@@ -1,8 +1,9 @@
-"""Marks ranges in processes started in one of multiprocessing's ways, and in their threads."""
+"""Marks ranges in processes started in one of multiprocessing's ways, in their threads, and in pools of processes."""
 
 import multiprocessing
 import sys
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import occatrace
@@ -25,6 +26,13 @@ def work(number: int) -> int:
     return number
 
 
+def pooled(number: int) -> int:
+    for _ in range(number):
+        with occatrace.annotate("pooled"):
+            pass
+    return number
+
+
 if __name__ == "__main__":
     occatrace.mark("main")
     context: Any = multiprocessing.get_context(sys.argv[1])
@@ -34,4 +42,9 @@ if __name__ == "__main__":
     for process in processes:
         process.join()
     assert all(process.exitcode == 0 for process in processes)
+    numbers = list(range(5))
+    with context.Pool(2) as pool:
+        assert pool.map(pooled, numbers, 1) == numbers
+    with ProcessPoolExecutor(2, mp_context=context) as executor:
+        assert list(executor.map(pooled, numbers)) == numbers
     print("right")
