@@ -174,3 +174,6 @@ class Timeline:
     def slices(self) -> int: ...
     @property
     def counter_values(self) -> int: ...
+
+def papi_refused(events: str) -> list[tuple[str, str]]:
+    """Of a list of events with commas: those that cannot be counted here and why; ("", why): none of them."""

@@ -125,8 +125,16 @@ OPTIONS: tuple[Option, ...] = (
         COUNTERS,
         native=False,
     ),
+    Option(
+        "papi",
+        "EVENTS",
+        "count these events of PAPI, as in PAPI_TOT_INS,PAPI_L2_TCM or perf::PAGE-FAULTS, in kernels of OCCA's modes Serial"
+        " and OpenMP and in ranges (docs/counters.md)",
+        COUNTERS,
+    ),
 )
 
+PAPI_MOST = 16  # as in native/intercept/papi_library.h
 _RANGES = ("none", "cudaProfilerApi", "hipProfilerApi", "api")
 _LIST = re.compile(r"\d+(-\d*)?(,\d+(-\d*)?)*")
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -265,6 +273,15 @@ def _check_range(text: str) -> None:
         raise ChoiceError(f"--capture-range {text}: there are {', '.join(_RANGES)} and range:NAME")
 
 
+def _check_papi(text: str) -> None:
+    names = text.split(",")
+    if len(names) > PAPI_MOST or not all(re.fullmatch(r"[\w:.=+-]{1,127}", name) for name in names):
+        raise ChoiceError(
+            f"--papi {text}: write at most {PAPI_MOST} names with commas between them, as papi_avail and"
+            " papi_native_avail show them"
+        )
+
+
 def _check_end(text: str) -> None:
     if not re.fullmatch(r"stop|repeat(:[1-9]\d*)?", text):
         raise ChoiceError(f"--capture-range-end {text}: there are stop, repeat and repeat:N")
@@ -280,4 +297,5 @@ _CHECKS = {
     "functions": _functions("--functions"),
     "exclude_functions": _functions("--exclude-functions"),
     "level": _check_level,
+    "papi": _check_papi,
 }

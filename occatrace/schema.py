@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
     2: "memory, annotations, counters, kernel builds and arguments, OpenMP, MPI, ranks; the run's zero (`processes.first_ns`)",
     3: "Python: imports, calls into it, functions, lines, messages; what was captured, and what was left out",
+    4: "counts of PAPI",
 }
 
 # Kinds of device work (model: device.yaml, activity_kind) that move or set memory.
@@ -354,6 +355,17 @@ name         VARCHAR   text   what is counted
 unit         VARCHAR   text   its unit
 time_ns      UBIGINT   ns     moment of the sample
 value        DOUBLE    number value
+"""),
+    ),
+    Table(
+        "papi_counts",
+        "what PAPI counted in kernel calls of the modes Serial and OpenMP, and in ranges (--papi)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread of the call or range
+seq          UINTEGER  id     number of the kernel call (kernel_runs.seq) or of the begin of the range (ranges.seq) in its thread
+counter      VARCHAR   text   event, as PAPI calls it
+value        BIGINT    number how often it happened, with the OpenMP teams that worked for the call or range
 """),
     ),
     Table(

@@ -11,7 +11,7 @@ from typing import Any
 MODEL = Path(__file__).with_name("_model.json")
 VARIABLE = "OCCATRACE_TRACE"
 # Of what the model has, no choice: without them nothing can be told.
-ALWAYS = ("process", "device")
+ALWAYS = ("process", "device", "papi")
 # One API to the analysis, several to those who write programs.
 PARTS = {"annotation": ("nvtx", "roctx", "itt")}
 # Runtimes above a driver are meant with it.

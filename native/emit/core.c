@@ -433,6 +433,11 @@ int occatrace_start(void) {
 
 const void *occatrace_load_provider(const char *api) {
   if (!occatrace_chosen(api) || !occatrace_start()) return NULL;
+  occatrace_counting_start();
+  return occatrace_provider(api);
+}
+
+const void *occatrace_provider(const char *api) {
   char file[64], table[64];
   snprintf(file, sizeof file, "liboccatrace_tp_%s.so", api);
   snprintf(table, sizeof table, "occatrace_%s_events", api);

@@ -53,6 +53,11 @@ OCCATRACE_HIDDEN void occatrace_live_after_fork(void);
 OCCATRACE_HIDDEN void occatrace_live_lock(void);
 OCCATRACE_HIDDEN void occatrace_live_unlock(void);
 
+/* The table of an API's provider, whether or not the API was chosen; tracing has started. */
+OCCATRACE_HIDDEN const void *occatrace_provider(const char *api);
+/* Where the environment names counters, once. */
+OCCATRACE_HIDDEN void occatrace_counting_start(void);
+
 OCCATRACE_HIDDEN void occatrace_background_start(void);
 OCCATRACE_HIDDEN void occatrace_background_forget(void);
 OCCATRACE_HIDDEN void occatrace_background_stop(void);

@@ -196,6 +196,25 @@ static inline void occatrace_calling(struct occatrace_thread *self, uint32_t cal
   if (__builtin_expect(told != NULL, 0)) told(self, call_seq);
 }
 
+/* Counters of PAPI (--papi); NULL: nobody wants them. A reading holds what the calling thread has counted so far, and the
+ * OpenMP teams that have worked for it. */
+struct occatrace_counters {
+  /* A reading as something begins; NULL: this thread cannot count. */
+  void *(*begin)(void);
+  /* As it ends, in the same thread: the reading becomes what was counted since. */
+  void (*end)(void *reading);
+  /* Writes it for a call or range of this thread and gives the reading up; OCCATRACE_NO_RUN: only that. NULL is none. */
+  void (*write)(void *reading, struct occatrace_thread *self, uint32_t seq);
+  /* Where the teams of regions that this thread meets add what their threads counted; NULL: it cannot count. */
+  void *(*account)(void);
+  /* What was counted since `reading`, by a thread of a team, goes to the one who met the region; the reading is given up. */
+  void (*add)(void *reading, void *account);
+};
+extern OCCATRACE_EXPORT const struct occatrace_counters *occatrace_counting;
+static inline const struct occatrace_counters *occatrace_counts(void) {
+  return __atomic_load_n(&occatrace_counting, __ATOMIC_ACQUIRE);
+}
+
 /* A failed call and why: `code` is the value that tells it, `text` an interned message or 0, `call_seq` the number of its
  * event or OCCATRACE_NO_RUN. Errors are rare; a function that fails all the time is noted 1000 times. */
 OCCATRACE_EXPORT void occatrace_failure(uint32_t slot, uint32_t call_seq, int64_t code, uint32_t text);

@@ -29,6 +29,7 @@ struct Open {
   uint32_t domain, name;
   uint16_t depth;
   uint8_t api, kind, captured;  // the last: one of the ranges that --capture-range names
+  void *counted;                // reading of the counters (--papi)
   char text[kTextRoom];
 };
 
@@ -91,6 +92,7 @@ void describe(Open &open, occatrace_thread *self, const Note &note, uint8_t kind
   open.api = note.api;
   open.kind = kind;
   open.captured = 0;
+  open.counted = nullptr;
   open.text[0] = '\0';
   if (!note.name && !copy_text(open.text, sizeof open.text, note.text ? note.text : "") &&
       __atomic_fetch_add(&long_texts, 1, __ATOMIC_RELAXED) < kMostLongTexts) {
@@ -115,15 +117,21 @@ void write_begin(Open &open, occatrace_thread *self, const Note &note) {
       open.tid, open.seq, open.api, open.kind, open.depth, open.domain, open.name,
       open.text, note.category, note.color, note.payload_type, note.payload, values};
   events->range_begin(&e);
+  if (const occatrace_counters *counts = occatrace_counts(); __builtin_expect(counts != nullptr, 0) && open.kind != kMark)
+    open.counted = counts->begin();
 }
 
 void write_end(const Open &open, occatrace_thread *self) {
+  // A thread reads only its own counters: a range that ends in another one has no counts.
+  const bool counted = __builtin_expect(open.counted != nullptr, 0) && open.tid == self->tid;
+  if (counted) occatrace_counts()->end(open.counted);
   if (open.captured) occatrace_capture_range(OCCATRACE_RANGE_NAMED, 0);
   // Also after the program has stopped the capture, so that a range which is in the trace has an end.
   if (!occatrace_capturing() && open.seq == OCCATRACE_NO_RUN) return;
   const occatrace_annotation_range_end e = {self->tid, self->next_seq++, open.api, open.kind, open.depth,
                                       open.domain, open.name, open.text, open.tid, open.seq, open.start};
   events->range_end(&e);
+  if (__builtin_expect(open.counted != nullptr, 0)) occatrace_counts()->write(open.counted, self, counted ? open.seq : OCCATRACE_NO_RUN);
 }
 
 bool start_once() {

@@ -389,6 +389,7 @@ template <class P> struct Call : Frame {
   uint8_t level;
   bool outermost;
   uint64_t ticks = 0;
+  void *counted = nullptr; // of kernel calls: reading of the counters (--papi)
 
   // `nested`: an event of its own inside another call.
   Call(occatrace_thread *thread, State *of, bool nested = false) : self(thread), state(of), outermost(!nested) {
@@ -406,6 +407,7 @@ template <class P> struct Call : Frame {
       if constexpr (P::kind == Kind::Run) {
         self->run_seq = event.seq;
         self->run_launches = 0;
+        if (const occatrace_counters *counts = occatrace_counts(); __builtin_expect(counts != nullptr, 0)) counted = counts->begin();
       }
       event.start = occatrace_now();
       if constexpr (P::blocking) {
@@ -420,9 +422,14 @@ template <class P> struct Call : Frame {
 
   ~Call() {
     if (level == OCCATRACE_EVENT) {
+      if (__builtin_expect(counted != nullptr, 0)) occatrace_counts()->end(counted);
       P::finish(event, *this);
       P::write(event);
-      if constexpr (P::kind == Kind::Run) self->run_seq = OCCATRACE_NO_RUN;
+      if constexpr (P::kind == Kind::Run) {
+        // The work of other modes is a device's.
+        if (__builtin_expect(counted != nullptr, 0)) occatrace_counts()->write(counted, self, self->run_launches ? OCCATRACE_NO_RUN : event.seq);
+        self->run_seq = OCCATRACE_NO_RUN;
+      }
     } else if (level == OCCATRACE_TALLY) {
       occatrace_tally_add(self, first_tally + P::function, occatrace_ticks() - ticks, event.error != 0);
     }

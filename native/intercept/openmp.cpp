@@ -193,6 +193,8 @@ Region *region_begin(occatrace_thread *self, State *state, const void *address, 
   } else if (r->level == OCCATRACE_TALLY) {
     r->ticks = occatrace_ticks();
   }
+  const occatrace_counters *counts = occatrace_counts();
+  r->account = __builtin_expect(counts != nullptr, 0) && occatrace_running() && !self->silent ? counts->account() : nullptr;
   __atomic_store_n(&r->id, ++state->serial, __ATOMIC_RELEASE);
   return r;
 }
@@ -248,6 +250,7 @@ Frame *part_begin(occatrace_thread *self, State *state, Region *region, uint32_t
     f->silent = 2;
     self->silent = 0;
   }
+  if (__builtin_expect(region && region->account && region->tid != self->tid, 0)) f->counted = occatrace_counts()->begin();
   const uint8_t level = level_of(OCCATRACE_OPENMP_implicit_task);
   if (level == OCCATRACE_EVENT) f->start = occatrace_now();
   else if (level == OCCATRACE_TALLY) f->ticks = occatrace_ticks();
@@ -258,6 +261,8 @@ void part_arrived(occatrace_thread *self, State *state) {
   Frame *f = frame_of(state);
   if (!f || f->arrived) return;
   f->arrived = 1;
+  // Before the barrier, behind which who met the region reads the sum.
+  if (__builtin_expect(f->counted != nullptr, 0)) occatrace_counts()->add(f->counted, f->region->account);
   if (f->start) {
     occatrace_openmp_implicit_task e{};
     e.tid = self->tid;

@@ -32,6 +32,7 @@ struct Region {
   uint8_t kind, runtime, level;
   uint8_t silent, heard; // of work that was not chosen, or was: so is what the threads of the team do in it
   uint64_t start, ticks;
+  void *account; // of who met it, for what the threads of the team count (--papi)
   LateTasks *late; // by thread number, from calloc, made by whoever first runs a task at the last barrier
   struct { Region *region; uint64_t id; uint32_t thread_num; } outer_late;
 };
@@ -44,6 +45,7 @@ struct Frame {
   uint64_t start, ticks;
   uint64_t barrier, wait, mutex, task; // ticks
   uint32_t barriers, waits, mutexes, worksharing, tasks;
+  void *counted; // reading of the counters at its begin, where they are somebody else's account
 };
 
 // Something that a thread is in and that tasks may run in: `saved` is the sum of what had run before in what is around it.

@@ -157,7 +157,8 @@ void member(void *pointer) {
 template <class Run>
 void team(Library &library, ParallelKind kind, Outlined function, void *data, uint32_t requested, uint8_t what, Schedule schedule, uint64_t count,
           Run run) {
-  if (!occatrace_running() || !library.traced || levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF) return run(function, data);
+  if (!occatrace_running() || !library.traced || (levels[OCCATRACE_OPENMP_parallel] == OCCATRACE_OFF && !occatrace_counts()))
+    return run(function, data);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   Region *region = region_begin(self, state, reinterpret_cast<const void *>(function), kind, Libgomp, requested);
@@ -722,7 +723,7 @@ bool wanted(unsigned slot) {
     return false;
   };
   if (slot >= SLOT(GOMP_target_ext)) return any({OCCATRACE_OPENMP_target, OCCATRACE_OPENMP_target_alloc, OCCATRACE_OPENMP_target_transfer});
-  return any({OCCATRACE_OPENMP_parallel, OCCATRACE_OPENMP_implicit_task, OCCATRACE_OPENMP_barrier, OCCATRACE_OPENMP_task});
+  return occatrace_counts() || any({OCCATRACE_OPENMP_parallel, OCCATRACE_OPENMP_implicit_task, OCCATRACE_OPENMP_barrier, OCCATRACE_OPENMP_task});
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // LLVM's OpenMP runtime (and Intel's and AMD's) by OMPT, the tools interface of the specification.
 // The runtime tells a worker that the barrier at the end of a region is over only when it has something new for it, so a
 // thread's part of a region ends here when it arrives at that barrier.
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -455,17 +456,16 @@ int initialize(ompt::Lookup lookup, int, ompt::Data *) {
   const auto set = reinterpret_cast<ompt::SetCallback>(lookup("ompt_set_callback"));
   if (!set) return 0;
   // A callback costs something each time: one that would write nothing is not asked for.
-  const auto ask = [&](int which, auto *callback, std::initializer_list<unsigned> functions) {
-    for (const unsigned f : functions)
-      if (levels[f] != OCCATRACE_OFF) {
-        set(which, reinterpret_cast<ompt::Function>(callback));
-        return;
-      }
+  const auto ask = [&](int which, auto *callback, std::initializer_list<unsigned> functions, bool anyway = false) {
+    const auto written = [](unsigned f) { return levels[f] != OCCATRACE_OFF; };
+    if (anyway || std::any_of(functions.begin(), functions.end(), written)) set(which, reinterpret_cast<ompt::Function>(callback));
   };
-  ask(ompt::ParallelBegin, parallel_begin, {OCCATRACE_OPENMP_parallel});
-  ask(ompt::ParallelEnd, parallel_end, {OCCATRACE_OPENMP_parallel});
-  ask(ompt::ImplicitTask, implicit_task, {OCCATRACE_OPENMP_implicit_task});
-  ask(ompt::SyncRegion, sync_region, {OCCATRACE_OPENMP_barrier, OCCATRACE_OPENMP_taskwait, OCCATRACE_OPENMP_taskgroup, OCCATRACE_OPENMP_implicit_task});
+  // Counters are read as the parts of a team begin and end, whatever is written of them.
+  const bool counted = occatrace_counts() != nullptr;
+  ask(ompt::ParallelBegin, parallel_begin, {OCCATRACE_OPENMP_parallel}, counted);
+  ask(ompt::ParallelEnd, parallel_end, {OCCATRACE_OPENMP_parallel}, counted);
+  ask(ompt::ImplicitTask, implicit_task, {OCCATRACE_OPENMP_implicit_task}, counted);
+  ask(ompt::SyncRegion, sync_region, {OCCATRACE_OPENMP_barrier, OCCATRACE_OPENMP_taskwait, OCCATRACE_OPENMP_taskgroup, OCCATRACE_OPENMP_implicit_task}, counted);
   ask(ompt::Work, work, {OCCATRACE_OPENMP_loop, OCCATRACE_OPENMP_sections, OCCATRACE_OPENMP_single, OCCATRACE_OPENMP_worksharing});
   ask(ompt::TaskCreate, task_create, {OCCATRACE_OPENMP_task_create, OCCATRACE_OPENMP_task});
   ask(ompt::TaskSchedule, task_schedule, {OCCATRACE_OPENMP_task});

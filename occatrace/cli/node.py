@@ -398,11 +398,11 @@ class Node:
 
     def _finish(self) -> None:
         assert self.run
-        lacking = self.sampler.stop() if self.sampler else []
+        from occatrace.cli.run import describe, not_measured
+
+        lacking = not_measured(self.args, self.sampler)
         outcome = self.session.stop() if self.session else None
         if outcome:
-            from occatrace.cli.run import describe
-
             self.state.notes += [*outcome.notes, *(f"{self.host}: {line}" for line in lacking)]
             if outcome.problem:
                 self.state.notes.append(f"{self.host} was not traced: {outcome.problem}")

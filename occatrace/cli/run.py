@@ -260,7 +260,7 @@ class Recording:
             if self.args.output is None:
                 self._discard()
             return
-        lacking = self.sampler.stop() if self.sampler else []
+        lacking = not_measured(self.args, self.sampler)
         outcome = self.session.stop()
         notes = [*outcome.notes, *lacking]
         if outcome.problem:
@@ -357,6 +357,17 @@ def start_sampling(
     sampler = Sampler(run.path, host, args.choosing.sampling, lambda: [*programs(), *(p.pid for p in registered)])
     sampler.start()
     return sampler
+
+
+def not_measured(args: argparse.Namespace, sampler: Sampler | None) -> list[str]:
+    """At the end: what was to be sampled or counted on this node and could not be, a line each."""
+    lines = sampler.stop() if sampler else []
+    events = args.choosing.values.get("OCCATRACE_PAPI")
+    if events:
+        from occatrace._native import papi_refused
+
+        lines += [f"--papi {name or events}: not counted: {why}" for name, why in papi_refused(events)]
+    return lines
 
 
 def describe(outcome: Outcome) -> dict[str, object]:

@@ -337,6 +337,8 @@ def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
         made += [make(store, name, scoped) for name in ANNOTATED]
     if store.con.execute("SELECT count(*) FROM python_calls").fetchall() != [(0,)]:
         made.append(Selection(rows=PYTHON_ROWS).apply(make(store, "python_sum", scoped)))
+    if store.con.execute("SELECT count(*) FROM papi_counts").fetchall() != [(0,)]:
+        made.append(make(store, "papi_sum", scoped))
     if (store.run / "samples").is_dir():
         made.append(make(store, "counters", scoped))
     return [report for report in made if report.rows]

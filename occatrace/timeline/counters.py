@@ -16,7 +16,7 @@ from occatrace.tables import Store
 from occatrace.timeline.selection import DEVICE, FILE_FORMAT, WINDOW_ROWS, Columns, Options, Selection
 
 # Kinds of counters, in the order in which they stand below the queues.
-ALLOCATED, IN_FLIGHT, BUSY, TRAFFIC, SAMPLED = range(5)
+ALLOCATED, IN_FLIGHT, BUSY, TRAFFIC, SAMPLED, COUNTED = range(6)
 
 # Shares and rates are means over windows of this many ns at least, and there are at most so many windows.
 SHORTEST, MOST = 100_000, 2_000
@@ -37,6 +37,19 @@ SELECT {ALLOCATED} AS kind, process, coalesce(device, 0) AS device, 'bytes' AS u
 FROM (SELECT *, start_ns AS t, bytes::BIGINT AS d FROM allocations
       UNION ALL SELECT *, end_ns, -bytes::BIGINT FROM allocations WHERE end_ns IS NOT NULL)
 WHERE bytes > 0 AND parent IS NULL
+"""
+
+# Of PAPI, rates in kernels; in a process without any, in its outermost ranges.
+_COUNTED = f"""
+SELECT {COUNTED} AS kind, process, 0 AS device, counter AS label, '/s' AS unit, unnest([start_ns, end_ns]) AS t,
+       unnest([1, -1]) * value * 1e9 / (end_ns - start_ns) AS d
+FROM papi_counts JOIN (
+    SELECT thread, seq, start_ns, end_ns FROM kernel_runs
+    UNION ALL SELECT thread, seq, start_ns, end_ns FROM ranges
+    WHERE kind = 'push' AND depth = 0 AND process NOT IN (
+        SELECT process FROM papi_counts SEMI JOIN kernel_runs USING (thread, seq))
+) USING (thread, seq)
+WHERE end_ns > start_ns
 """
 
 
@@ -131,7 +144,7 @@ class Counters:
         # What holds when the time that was asked for begins has its value there.
         changes = f"""
             SELECT {_KEY}, greatest(t, {begin or 0})::BIGINT AS t, d::DOUBLE AS d
-            FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED})"""
+            FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED} UNION ALL BY NAME {_COUNTED})"""
         samples = f"""
             SELECT {SAMPLED} AS kind, process, coalesce(device, 0) AS device, name AS label, coalesce(unit, '') AS unit,
                    time_ns::BIGINT AS t, value AS d

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from occatrace.timeline.counters import ALLOCATED, SAMPLED, Series
+from occatrace.timeline.counters import ALLOCATED, COUNTED, SAMPLED, Series
 from occatrace.timeline.selection import MEMORY, PROBLEMS, QUEUE, RANGES, THREAD, UNKNOWN
 
 _PROCESS, _DEVICE, _COUNTER = 5, 6, 7  # further kinds of things with a number, after those of slices
@@ -80,7 +80,7 @@ class Tracks:
             if not device and len(owners) == 1:
                 device, label = owners[0], ", ".join(filter(None, (api, kind)))
             label = f"memory in use ({label})"
-        elif series.kind == SAMPLED:
+        elif series.kind in (SAMPLED, COUNTED):
             label = label or "(no name)"
         elif not device:
             device = UNKNOWN + process

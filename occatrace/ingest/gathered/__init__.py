@@ -13,6 +13,7 @@ from occatrace.ingest.gathered import (
     omp_regions,
     omp_targets,
     omp_threads,
+    papi,
     python,
     ranges,
 )
@@ -27,6 +28,7 @@ GATHERED: tuple[Gathered, ...] = (
     builds.GATHERED,
     ranges.GATHERED,
     counters.GATHERED,
+    papi.GATHERED,
     omp_regions.GATHERED,
     omp_threads.GATHERED,
     omp_targets.GATHERED,
