@@ -120,7 +120,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sample",
         "WHAT",
-        "note values over time beside the program: host (memory and CPU use of its processes), nvml, amdsmi (power, clocks,"
+        "note values over time beside the program: host (memory and CPU use of its processes), nvml, amdsmi, sysman (power, clocks,"
         " temperature, utilization, memory of GPUs) or all; each 100 ms, or as in host,nvml:20ms (docs/counters.md)",
         COUNTERS,
         native=False,

@@ -270,6 +270,21 @@ def _amdsmi() -> Library:
     return Library(meters, smi.amdsmi_shut_down)
 
 
+def _sysman() -> Library:
+    from occatrace.sysman import Sysman, SysmanError
+
+    try:
+        sysman = Sysman()
+        meters = [
+            Meter(number, _named(device), name, unit, read)
+            for number, (handle, device) in enumerate(sysman.devices)
+            for name, unit, read in sysman.meters(handle)
+        ]
+    except SysmanError as error:
+        raise Absent(str(error)) from None
+    return Library(meters, lambda: None)
+
+
 def _each(devices: Iterable[Any], add: Callable[[Any], None]) -> None:
     try:
         for device in devices:
@@ -278,7 +293,7 @@ def _each(devices: Iterable[Any], add: Callable[[Any], None]) -> None:
         raise Absent(str(error) or type(error).__name__) from None
 
 
-_LIBRARIES: Mapping[str, Callable[[], Library]] = {"nvml": _nvml, "amdsmi": _amdsmi}
+_LIBRARIES: Mapping[str, Callable[[], Library]] = {"nvml": _nvml, "amdsmi": _amdsmi, "sysman": _sysman}
 
 
 def read(con: duckdb.DuckDBPyConnection, run: Path, host: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -13,10 +14,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from occatrace import reports, sampling
+from occatrace import reports, sampling, sysman
 from occatrace.sampling import Sampler, Sampling
 from occatrace.schema import BY_NAME
-from tests.support.runs import PATIENCE
+from tests.support.runs import PATIENCE, ROOT
 
 MIB = 1 << 20
 
@@ -105,15 +106,20 @@ def amdsmi(**changes: Any) -> ModuleType:
     return module
 
 
+def sampled(folder: Path, source: str, rows: int) -> tuple[list[str], set[tuple[str, ...]]]:
+    """What a source gives until there are so many rows: what it does not measure, and its rows without their time."""
+    sampler = Sampler(folder, "n0", Sampling((source,), 0.001, asked=True), lambda: [])
+    sampler.start()
+    file, end = folder / "samples/n0.tsv", time.monotonic() + PATIENCE
+    while not (file.exists() and file.read_text().count("\n") >= rows) and time.monotonic() < end:
+        time.sleep(0.01)
+    return sampler.stop(), {tuple(row.split("\t")[1:]) for row in file.read_text().splitlines()}
+
+
 def test_amd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "amdsmi", amdsmi())
-    sampler = Sampler(tmp_path, "n0", Sampling(("amdsmi",), 0.001, asked=True), lambda: [])
-    sampler.start()
-    file, end = tmp_path / "samples/n0.tsv", time.monotonic() + PATIENCE
-    while not (file.exists() and file.read_text().count("\n") >= 5) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert sampler.stop() == ["not sampled: utilization of Stand-in A #0 (not measured)"]
-    rows = {tuple(row.split("\t")[1:]) for row in file.read_text().splitlines()}
+    notes, rows = sampled(tmp_path, "amdsmi", 5)
+    assert notes == ["not sampled: utilization of Stand-in A #0 (not measured)"]
     assert rows == {
         ("0", "0", "Stand-in A", name, unit, value)
         for name, unit, value in (
@@ -122,3 +128,39 @@ def test_amd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         )
     }  # fmt: skip
     assert not any(thread.name == "sampling" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("options", [(), ("-DOLD",)], ids=["zesInit", "zeInit"])
+def test_intel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
+    """Against a loader built with the vendor's header; devices whose parts only are measured come as sums and means."""
+    if not Path("/usr/include/level_zero/zes_api.h").exists():
+        pytest.skip("no header of Level Zero: tools/setup --test installs libze-dev")
+    library = tmp_path / "libze_loader.so.1"
+    source = ROOT / "tests/fakes/sysman/ze_loader.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Werror", *options, source, "-o", library], check=True)
+    monkeypatch.setattr(sysman, "_LOADER", str(library))
+    monkeypatch.setenv("ZES_ENABLE_SYSMAN", "0")
+    notes, rows = sampled(tmp_path, "sysman", 20)
+    assert sorted(notes) == [
+        "not sampled: clock of Stand-in tiles #1 (not measured)", "not sampled: temperature of Stand-in tiles #1 (not measured)"
+    ]  # fmt: skip
+    rates = [row for row in rows if row[3] in ("power", "utilization")]
+    assert rows - set(rates) == {
+        ("0", "0", "Stand-in X", "clock", "MHz", "1550.0"), ("0", "0", "Stand-in X", "memory clock", "MHz", "3200.0"),
+        ("0", "0", "Stand-in X", "temperature", "°C", "61.0"), ("0", "0", "Stand-in X", "memory used", "bytes", "4096.0"),
+        ("0", "1", "Stand-in tiles", "memory clock", "MHz", "3200.0"),
+        ("0", "1", "Stand-in tiles", "memory used", "bytes", "12288.0"),
+    }  # fmt: skip
+    expected = {("0", "power"): 250, ("0", "utilization"): 40, ("1", "power"): 200, ("1", "utilization"): 10}
+    assert {(row[1], row[3]) for row in rates} == set(expected)
+    for row in rates:
+        assert float(row[5]) == pytest.approx(expected[row[1], row[3]], rel=0.2), row
+
+
+def test_no_level_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sysman, "_LOADER", "libze_of_nobody.so.1")
+    sampler = Sampler(tmp_path, "n0", Sampling(("sysman",), 0.001, asked=True), lambda: [])
+    sampler.start()
+    assert sampler.stop() == [
+        "--sample sysman: not sampled: there is no libze_of_nobody.so.1 (Level Zero; Debian: libze1)"
+    ]
