@@ -115,8 +115,22 @@ _QUERIES: Mapping[str, tuple[frozenset[str], str]] = {
     ),
     "python": (
         frozenset({"python_calls"}),
-        "SELECT CASE kind WHEN 'start' THEN 'start of Python' ELSE name END AS name, '' AS mode, start_ns,"
-        " span(start_ns, end_ns) AS v FROM python_calls WHERE kind IN ('start', 'border', 'function')",
+        """
+        WITH own AS (
+            SELECT CASE kind WHEN 'start' THEN 'start of Python' ELSE name END AS name, start_ns, span(start_ns, end_ns) AS v
+            FROM python_calls WHERE kind IN ('start', 'border', 'function')
+        ),
+        outermost AS (
+            SELECT c.start_ns, span(c.start_ns, c.end_ns) AS v FROM python_calls c
+            LEFT JOIN python_calls p ON p.process = c.process AND p.number = c.parent
+            WHERE c.kind = 'import' AND p.kind IS DISTINCT FROM 'import'
+        )
+        SELECT name, '' AS mode, start_ns, v FROM own
+        UNION ALL
+        SELECT name || ' (first call)', '', min(start_ns), arg_min(v, start_ns) FROM own GROUP BY name HAVING count(*) > 1
+        UNION ALL
+        SELECT 'imports, all', '', min(start_ns), sum(v)::BIGINT FROM outermost HAVING count(*) > 0
+        """,
     ),
     "functions": (
         frozenset({"calls"}),
@@ -251,7 +265,8 @@ def between_runs(
             runs = 1 / len(a[key]) + 1 / len(b[key])
             out[key] = _student(weight + _PRIOR_NAMES) * float(np.sqrt(variance * runs))
             continue
-        others = np.array([step for other, step in steps.items() if other != key])
+        # What differs by more than any machine does is the program's, and says nothing of the noise.
+        others = np.array([step for other, step in steps.items() if other != key and abs(step) < _MACHINE])
         n = len(others)
         centre = float(np.median(others)) if n else 0.0
         spread = _NORMAL * float(np.median(np.abs(others - centre))) if n else 0.0
@@ -282,14 +297,18 @@ def _variance(series: Sequence[Series]) -> float | None:
     return float(np.var([np.log(s.median_ns) for s in series], ddof=1))
 
 
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 1000 else f"{ratio:.3g}"
+
+
 def in_words(ratio: float) -> str:
     """As people say it: "12 % faster", "344× slower"."""
     if ratio >= 2:
-        return f"{ratio:.3g}× slower"
+        return f"{_times(ratio)}× slower"
     if ratio >= 1:
         return f"{100 * (ratio - 1):.0f} % slower"
     if ratio <= 0.5:
-        return f"{1 / ratio:.3g}× faster"
+        return f"{_times(1 / ratio)}× faster"
     return f"{100 * (1 - ratio):.0f} % faster"
 
 

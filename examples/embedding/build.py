@@ -13,8 +13,6 @@ builder.set_source("embedded_steps", '#include "steps.h"', include_dirs=[str(HER
 builder.embedding_init_code(f"""
 import sys
 sys.path[:0] = [{str(HERE)!r}]
-from embedded_steps import ffi
 import steps
-steps.define(ffi)
 """)
 builder.compile(tmpdir=sys.argv[1], target="libsteps.so")

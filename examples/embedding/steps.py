@@ -2,9 +2,10 @@
 copy of it, element by element, there and back."""
 
 import numpy as np
+from embedded_steps import ffi
 
 
-def as_array(ffi, values, count, copies):
+def as_array(values, count, copies):
     """A pointer as an array."""
     if copies:
         return np.array([values[i] for i in range(count)])
@@ -24,13 +25,11 @@ def give_back(values, array):
         values[i] = value
 
 
-def define(ffi):
-    """Makes the function known to the program that embeds Python."""
-
-    @ffi.def_extern()
-    def step(values, count, copies):
-        array = as_array(ffi, values, count, copies)
-        result = work(array)
-        if copies:
-            give_back(values, array)
-        return result
+@ffi.def_extern()
+def step(values, count, copies):
+    """What C and Fortran call."""
+    array = as_array(values, count, copies)
+    result = work(array)
+    if copies:
+        give_back(values, array)
+    return result

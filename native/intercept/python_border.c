@@ -112,10 +112,15 @@ static void cross_back(struct python_thread *t, int failed) {
   python_end(t, NULL, failed);
 }
 
-/* A name that is wanted only where the call may be one from outside. */
-static const char *method_name(PyObject *name) {
+/* Whether a call may be one from outside. */
+static int outside(void) {
   const struct python_thread *t = py.embedded && occatrace_capture ? python_thread() : NULL;
-  const char *text = t != NULL && t->border == 0 && py.PyGILState_Check() ? py.PyUnicode_AsUTF8(name) : NULL;
+  return t != NULL && t->border == 0 && py.PyGILState_Check();
+}
+
+/* A name that is wanted only there. */
+static const char *method_name(PyObject *name) {
+  const char *text = outside() ? py.PyUnicode_AsUTF8(name) : NULL;
   return text != NULL ? text : "";
 }
 
@@ -193,7 +198,12 @@ static PyObject *run_File(void *file, const char *name, int start, PyObject *glo
             file, name, start, globals, locals, close, flags))
 }
 static PyObject *eval_Code(PyObject *code, PyObject *globals, PyObject *locals) {
-  CROSS(NULL, "PyEval_EvalCode", REAL(PyEval_EvalCode, three)(code, globals, locals))
+  char text[256] = "PyEval_EvalCode";
+  if (outside()) {
+    const size_t n = (size_t)snprintf(text, sizeof text, "PyEval_EvalCode ");
+    append_attribute(text, sizeof text, n, code, "co_filename");
+  }
+  CROSS(NULL, text, REAL(PyEval_EvalCode, three)(code, globals, locals))
 }
 static PyObject *import_ImportModule(const char *name) {
   char text[256];

@@ -120,6 +120,13 @@ def test_everything_slower_is_the_program_when_no_machine_is_so_slow() -> None:
     assert "taken for noise" in report.notes[0] and "A1,A2,A3" in report.notes[0]
 
 
+def test_what_no_machine_does_is_no_noise() -> None:
+    """Two of three names a hundred times slower, as when a program goes another way: the third tells what noise there is."""
+    found = verdicts([run_of(1, names=3)], [run_of(2, names=3, slower={0: 150.0, 1: 2000.0})])
+    assert {name for name, verdict in found.items() if verdict.endswith("slower")} == {"k0", "k1"}
+    assert found["k1"].endswith("× slower") and "e+" not in found["k1"]
+
+
 def test_only_slow_calls_differ() -> None:
     """Load lengthens some calls; the fast ones are as fast as ever."""
     values = durations(1)

@@ -23,8 +23,7 @@ def variants(example: Path, profile: Profile) -> tuple[Run, Run]:
 def test_cost_of_each_part(variants: tuple[Run, Run]) -> None:
     for run, copies in zip(variants, (False, True), strict=True):
         rows = {row["name"]: row for row in run.report("python_sum") if row["part"] != "interpreter"}
-        step = rows["steps.define.<locals>.step"]
-        inside = rows["define.<locals>.step"] if "define.<locals>.step" in rows else rows["step"]
+        step, inside = rows["steps.step"], rows["step"]
         parts = [rows["as_array"], rows["work"]] + ([rows["give_back"]] if copies else [])
         assert ("give_back" in rows) == copies
         assert all(row["calls"] == 60 for row in (step, inside, *parts))
@@ -45,13 +44,14 @@ def test_comparison_of_the_variants(variants: tuple[Run, Run]) -> None:
     assert {"Name", "view", "copy"} <= set(table[0])
     name, view, copy = (table[0].index(title) for title in ("Name", "view", "copy"))
     rows = {row[name]: row for row in table}
-    assert {"start of Python", "steps.define.<locals>.step", "as_array", "work"} <= set(rows)
+    assert {"start of Python", "imports, all", "steps.step", "as_array", "work", "steps.step (first call)"} <= set(rows)
     assert all(rows[name][place] not in ("", "-") for name in ("as_array", "work") for place in (view, copy))
+    assert float(rows["as_array"][table[0].index("Ratio")].replace(",", "")) > 10
     assert rows["give_back"][view] in ("", "-") and "new" in rows["give_back"]
 
 
 def test_in_c(example: Path, profile: Profile) -> None:
     run = profile(example / "main_c", "view", 5, 100)
     assert run.stdout == "1.937500\n"
-    steps = [row for row in run.calls("border") if row["name"] == "steps.define.<locals>.step"]
+    steps = [row for row in run.calls("border") if row["name"] == "steps.step"]
     assert len(steps) == 5 and all(row["source"] == STEPS for row in steps)
