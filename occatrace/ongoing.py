@@ -57,11 +57,11 @@ class Packet:
 
 @dataclass(frozen=True)
 class Written:
-    """What of a stream's file is of interest: whole packets, from a byte to another, and the number of the last."""
+    """What of a stream's file is of interest: whole packets, from a byte to another, and the numbers that were looked at."""
 
     begin: int
     end: int
-    last: int | None
+    numbers: tuple[int, int] | None
 
 
 def packets_in(buffer: Path) -> list[Packet]:
@@ -120,16 +120,17 @@ def _packets(fd: int) -> Iterator[Packet]:
 def written(fd: int, begin: int, since: int) -> Written:
     """The whole packets of a stream's file from a byte on, without those that ended before `since`."""
     size = os.fstat(fd).st_size
-    at, first, last = begin, None, None
+    at, first = begin, None
+    numbers: tuple[int, int] | None = None
     while at + _PACKET.size <= size:
         magic, *_, ended, _, bits, number = _PACKET.unpack(os.pread(fd, _PACKET.size, at))
         if magic != _MAGIC or not bits or at + bits // 8 > size:
             break
         if first is None and ended >= since:
             first = at
-        last = number
+        numbers = (numbers[0] if numbers else number), number
         at += bits // 8
-    return Written(at if first is None else first, at, last)
+    return Written(at if first is None else first, at, numbers)
 
 
 @dataclass
@@ -227,16 +228,25 @@ class HostWatch:
         self._buffers = buffers_of(run, info, host)
         # Of each file: where packets begin that are still of interest, and the number of the last one.
         self._known: dict[tuple[int, int], tuple[int, int | None]] = {}
+        self._numbers: dict[tuple[Path, str], list[tuple[int, int]]] = {}  # of packets, by stream: of this look
+        self._followed: dict[tuple[Path, str], int] = {}  # up to which packet all have been seen
         self.size = 0  # bytes of the trace so far, buffers included
+        self.gap = False  # packets had gone before anybody looked: --stream has made tables of them
 
-    def look(self, scratch: Path, since: int = -1) -> Look:
-        """What there is by now, without packets all of which is older than `since`."""
+    @property
+    def complete(self) -> bool:
+        """Whether the buffers are within reach; else there is what LTTng has written."""
+        return self._buffers is not None
+
+    def look(self, scratch: Path, since: int = -1, whole: bool = False) -> Look:
+        """What there is by now, without packets all of which is older than `since`; `whole`: recording has ended."""
         for attempt in range(_ATTEMPTS):
             until = time.monotonic_ns() - MARGIN_NS
             folder = scratch / f"{self.host}-{until}"
-            complete = self._buffers is not None
-            look = Look(self.host, folder, until if complete else (1 << 63) - 1, complete)
+            look = Look(self.host, folder, until if self.complete and not whole else (1 << 63) - 1, self.complete)
+            self._numbers.clear()
             if self._gather(look, since, attempt == _ATTEMPTS - 1):
+                self._follow()
                 return look
             look.close()
             time.sleep(_PAUSE_S)
@@ -272,11 +282,22 @@ class HostWatch:
                     return False
                 if any(b.number != a.number + 1 for a, b in zip(wanted, wanted[1:], strict=False)) and not last:
                     return False
+                if wanted:
+                    self._numbers.setdefault((tail, name), []).append((wanted[0].number, wanted[-1].number))
                 content = b"".join(packet.data for packet in wanted)
                 (folder / name).write_bytes(content)
                 look.spans[str(folder / name)] = (0, len(content))
                 self.size += len(content)
         return True
+
+    def _follow(self) -> None:
+        """Whether packets are missing between those of this look and of the ones before."""
+        for stream, found in self._numbers.items():
+            followed = self._followed.get(stream, -1)
+            for first, last in sorted(found):
+                self.gap |= first > followed + 1
+                followed = max(followed, last)
+            self._followed[stream] = followed
 
     def _of_buffers(self) -> tuple[dict[Path, bytes], dict[Path, dict[str, list[Packet]]]]:
         metadata: dict[Path, bytes] = {}
@@ -304,8 +325,9 @@ class HostWatch:
             link = folder / stream.name
             link.symlink_to(f"/proc/{os.getpid()}/fd/{fd}")
             look.spans[str(link)] = (found.begin, found.end)
-        if found.last is not None:
-            last = found.last
+        if found.numbers:
+            last = found.numbers[1]
+            self._numbers.setdefault((_tail(stream.parent), stream.name), []).append(found.numbers)
         self._known[key] = found.begin, last
         self.size += status.st_size
         return last
@@ -354,10 +376,15 @@ def hosts_of(run: Path) -> list[str]:
 
 def age(info: RunInfo, at: float | None = None) -> float:
     """The seconds from a run's begin to a moment of the wall clock, or to now."""
+    begin = moment(info.started)
+    return 0.0 if begin is None else max(0.0, (time.time() if at is None else at) - begin)
+
+
+def moment(text: str) -> float | None:
+    """A moment of run.json by the wall clock; None: it is not there."""
     with contextlib.suppress(ValueError):
-        begin = datetime.strptime(info.started, "%Y-%m-%dT%H:%M:%S%z").timestamp()
-        return max(0.0, (time.time() if at is None else at) - begin)
-    return 0.0
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    return None
 
 
 def _tail(trace: Path) -> Path:

@@ -197,6 +197,20 @@ def is_running(run: Path) -> bool:
     return any((run / FOLDER).glob("*.json"))
 
 
+def state(run: Path) -> str:
+    """What a run that is being recorded does, by the switch of this node: recording, paused, stopped (for good), or full
+    (--max-size: calls are only counted)."""
+    for place in sorted((run / FOLDER).glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            page = Path(json.loads(place.read_text(encoding="utf-8"))["file"]).read_bytes()
+            if page[ENDED]:
+                return "stopped"
+            if not (page[COMMANDED] and page[TIMED]):
+                return "paused"
+            return "recording" if page[EVENTS] else "full"
+    return "recording"
+
+
 def command(run: Path, what: str, host: str) -> Sequence[str]:
     """`pause`, `resume` or `stop` a run that is being recorded, on all its nodes; `host` is this one. Returns the nodes that
     will hear of it within a second or two, where they are others."""

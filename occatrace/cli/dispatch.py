@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "run a program and profile it; what happens when no subcommand is given",
         "report": "print the tables of a run again, or others",
+        "top": "show what a running program does, refreshed: kernels, devices, memory, ranks",
         "trace": "print the calls of a run as text, in time order",
         "query": "ask the tables of a run by SQL",
         "export": "write the tables of a run as Parquet, CSV, JSON or SQLite",
