@@ -57,6 +57,30 @@ def test_nvtx(nvtx: Path, profile: Profile) -> None:
     assert run.rows("SELECT * FROM losses") == []
 
 
+def test_nvtx_in_c(build: Build, profile: Profile) -> None:
+    headers = nvtx_headers()
+    if headers is None:
+        pytest.skip("needs NVTX's headers: PyPI's nvidia-nvtx-cu12")
+    run = profile(build("nvtx.c", f"-isystem{headers}", name="nvtx_c"))
+    assert (run.status, run.stdout) == (0, "0 0\n"), run.stderr
+    assert run.counts == {
+        ("nvtx", "", "start", "started"): 1,
+        ("nvtx", "c", "start", "written ä"): 2,
+        ("nvtx", "c", "mark", "written ä"): 1,
+        ("nvtx", "", "mark", "plain"): 1,
+        ("nvtx", "", "mark", "broad"): 1,
+        ("nvtx", "", "start", "broad range"): 1,
+        ("nvtx", "", "push", "attributes"): 1,
+    }
+    # Names of categories are those of their domain.
+    categories = {name: {r["category"] for r in run.named(name)} for name in ("started", "written ä", "attributes")}
+    assert categories == {"started": {"input"}, "written ä": {"output ä"}, "attributes": {"broad category"}}
+    assert {(r["color"], r["payload"]) for r in run.ranges if r["category"]} == {(0xFF00AA11, "-7")}
+    one, two = run.named("written ä", kind="start")
+    assert one["start_ns"] < two["start_ns"] < one["end_ns"] < two["end_ns"]
+    assert all(r["end_ns"] is not None for r in run.ranges)
+
+
 def test_python_packages(profile: Profile) -> None:
     pytest.importorskip("nvtx")
     pytest.importorskip("ittapi")
@@ -102,13 +126,15 @@ def test_roctx(build: Build, profile: Profile, tmp_path: Path) -> None:
     alone = subprocess.run([program], text=True, capture_output=True, env=os.environ | path)
     run = profile(program, **path)
     # The library is called as before, and its answers are the program's.
-    assert (run.stdout, "library saw 18 calls" in run.stderr) == (alone.stdout, True) and alone.stdout == "1111 1\n"
+    assert (run.stdout, "library saw 22 calls" in run.stderr) == (alone.stdout, True) and alone.stdout == "1111 1\n"
     assert run.counts == {
         ("roctx", "", "push", "outer"): 1,
         ("roctx", "", "push", "inner"): 4,
         ("roctx", "", "mark", "tick"): 4,
         ("roctx", "", "start", "a"): 1,
         ("roctx", "", "start", "b"): 1,
+        # The one that came while the profiler was paused is not there.
+        ("roctx", "", "mark", "resumed"): 1,
     }
     a, b = run.named("a")[0], run.named("b")[0]
     assert a["start_ns"] < b["start_ns"] < a["end_ns"] < b["end_ns"]

@@ -7,6 +7,8 @@ int roctxRangePushA(const char *message);
 int roctxRangePop(void);
 uint64_t roctxRangeStartA(const char *message);
 void roctxRangeStop(uint64_t id);
+int roctxProfilerPause(uint64_t thread);
+int roctxProfilerResume(uint64_t thread);
 
 int main(void) {
   int levels = 0;
@@ -20,6 +22,10 @@ int main(void) {
   uint64_t a = roctxRangeStartA("a"), b = roctxRangeStartA("b");
   roctxRangeStop(a);
   roctxRangeStop(b);
+  roctxProfilerPause(0);
+  roctxMarkA("paused");
+  roctxProfilerResume(0);
+  roctxMarkA("resumed");
   printf("%d %d\n", levels, a != b);
   return 0;
 }
