@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import ROOT, Traced, compiled
+from tests.gpu.programs import build_known, program
+from tests.integration.cuda.conftest import Traced
 from tests.support import runs
 
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program; without a device nothing here can run."""
-    program = tmp_path_factory.mktemp("gpu") / "known"
-    compiled(ROOT / "tests/programs/cuda/known.cpp", program, ["-ldl"])
-    if subprocess.run([program, "probe"], capture_output=True, check=False).returncode != 0:
+    found = program("known", build_known, tmp_path_factory.mktemp("gpu"))
+    if subprocess.run([found, "probe"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no CUDA device here")
-    return program
+    return found
 
 
 @pytest.fixture(params=["cupti", "events"])

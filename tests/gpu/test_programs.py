@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import ROOT, in_toolkit, nvcc
+from tests.gpu.programs import build_static, program
+from tests.integration.cuda.conftest import compiler
 from tests.support import runs
 
-__all__ = ["nvcc"]
+# Of a packed set of tests: the machine's own Python, with its packages.
+PYTHON = os.environ.get("PYTHON", sys.executable)
 
 
 @pytest.fixture(scope="module")
-def static(tmp_path_factory: pytest.TempPathFactory, nvcc: str) -> Path:
-    """A program as nvcc makes it unless told otherwise: kernels, copies, a stream, a graph, a failure."""
-    program = tmp_path_factory.mktemp("gpu") / "kernels"
-    source = ROOT / "tests/programs/cuda/kernels.cu"
-    command = [nvcc, "-cudart", "static", "-cudadevrt", "none", str(source), "-o", str(program)]
-    if library := in_toolkit("lib/libcudart_static.a"):
-        command.append(f"-L{library.parent}")
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    if subprocess.run([program], capture_output=True, check=False).returncode != 0:
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program with a static runtime."""
+    found = program("static", lambda output: build_static(compiler(), output), tmp_path_factory.mktemp("gpu"))
+    if subprocess.run([found], capture_output=True, check=False).returncode != 0:
         pytest.skip("no CUDA device here, or none that this compiler's code runs on")
-    return program
+    return found
 
 
 def test_a_program_with_a_static_runtime(static: Path, tmp_path: Path) -> None:
@@ -56,12 +55,14 @@ print(int(b[0, 0]))
 
 @pytest.mark.parametrize(("module", "device"), [("cupy", ""), ("torch", ", device='cuda'")])
 def test_products_of_matrices_in_python(module: str, device: str, tmp_path: Path) -> None:
-    pytest.importorskip(module)
-    program = tmp_path / "product.py"
-    program.write_text(PRODUCT.format(module=module, device=device))
-    if subprocess.run([sys.executable, program], capture_output=True, check=False).returncode != 0:
-        pytest.skip(f"{module} finds no CUDA device here")
-    run = runs.profiled(runs.Run, tmp_path / "run", [sys.executable, str(program)])
+    if shutil.which(PYTHON) is None:
+        pytest.skip("no Python of the machine's own")
+    source = tmp_path / "product.py"
+    source.write_text(PRODUCT.format(module=module, device=device))
+    alone = subprocess.run([PYTHON, source], capture_output=True, text=True, check=False)
+    if alone.returncode != 0:
+        pytest.skip(f"{module} cannot run here: {(alone.stderr.splitlines() or ['no message'])[-1]}")
+    run = runs.profiled(runs.Run, tmp_path / "run", [PYTHON, str(source)])
     assert (run.status, run.stdout) == (0, "512\n"), run.stderr
     # Each product is a kernel at least, and takes time.
     ((count, shortest),) = run.sql("SELECT count(*), min(end_ns - start_ns) FROM activities WHERE kind = 'kernel'")

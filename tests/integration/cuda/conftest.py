@@ -64,9 +64,8 @@ def runtime(driver: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def nvcc() -> str:
-    """The compiler."""
+def compiler() -> str:
+    """nvcc."""
     # It compiles for a device with a program of another package.
     nvcc, cicc = in_toolkit("bin/nvcc"), in_toolkit("nvvm/bin/cicc")
     found = str(nvcc) if nvcc and cicc else shutil.which("nvcc")
@@ -75,6 +74,12 @@ def nvcc() -> str:
             "no nvcc: neither the packages nvidia-cuda-nvcc, -crt and nvidia-nvvm nor a CUDA toolkit is installed"
         )
     return found
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> str:
+    """The compiler."""
+    return compiler()
 
 
 def compiled(source: Path, output: Path, options: list[str]) -> Path:

@@ -102,6 +102,17 @@ def test_taken_or_missing(timed: Run, traced: Run, linked: Path) -> None:
     assert f"{told}libcupti was not found\n" in run.stderr
 
 
+def test_a_program_with_its_own_cupti_keeps_it(traced: Run, linked: Path, cupti: str, tmp_path: Path) -> None:
+    tool = compiled(ROOT / "tests/programs/cuda/own_cupti.cpp", tmp_path / "own.so", ["-shared", "-fPIC", "-ldl"])
+    library = f"{cupti}/libcupti.so.12"
+    changes = {"LD_PRELOAD": str(tool), "OWN_CUPTI": library, "OCCATRACE_CUPTI": library, "OCCATRACE_DEVICE_TIME": ""}
+    run = traced(linked, "series", "20", env=changes)
+    # All records are the program's, and what ours tells of the kernels comes from events.
+    assert (run.status, run.stdout) == (0, "done\nkernels: 20\n"), run.stderr
+    assert run.sql(PLATFORM) == [("CUDA",)]
+    assert run.sql("SELECT count(*) FROM activities WHERE name = 'tick' AND end_ns - start_ns >= 1000000") == [(20,)]
+
+
 def test_off(timed: Run, linked: Path) -> None:
     run = timed(linked, "many", "500", options=("--device-time", "off"))
     assert run.stdout.splitlines()[0] == "0 0"
