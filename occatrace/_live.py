@@ -46,7 +46,7 @@ class Memory:
     """Memory objects of one API, kind and, of OCCA's objects, mode."""
 
     api: str  #: as in the model: "opencl", "cuda", "hip", "openmp", "occa"
-    kind: str  #: "device", "host" (pinned), "managed", "svm", "image", "pipe", "array"
+    kind: str  #: "device", "host" (pinned), "mapped" (too), "managed", "svm", "image", "pipe", "array"
     mode: str  #: of OCCA's objects: "Serial", "OpenCL", …; else ""
     in_use: int  #: bytes
     high_water: int  #: bytes: the most in use at once

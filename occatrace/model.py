@@ -60,6 +60,7 @@ class Allocates:
     mode: str | None = None
     scope: str | None = None
     context: str | None = None
+    flags: str | None = None
 
     def kinds_of(self, columns: Mapping[str, npt.NDArray[Any]], count: int) -> npt.NDArray[np.uint8]:
         """The kind of each of `count` allocations."""
@@ -345,7 +346,7 @@ def _allocates(entry: Mapping[str, Any] | None, kinds: Sequence[str]) -> Allocat
         entry.get("kind_field"),
         tuple((int(value), place[kind]) for value, kind in entry.get("kinds", ())),
         bool(entry.get("bits")),
-        *(entry.get(key) for key in ("parent", "mode", "scope", "context")),
+        *(entry.get(key) for key in ("parent", "mode", "scope", "context", "flags")),
     )
 
 

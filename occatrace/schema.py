@@ -13,7 +13,7 @@ VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
     2: "memory, annotations, counters, kernel builds and arguments, OpenMP, MPI, ranks; the run's zero (`processes.first_ns`)",
     3: "Python: imports, calls into it, functions, lines, messages; what was captured, and what was left out",
-    4: "counts of PAPI",
+    4: "counts of PAPI, flags of memory",
 }
 
 # Kinds of device work (model: device.yaml, activity_kind) that move or set memory.
@@ -275,7 +275,7 @@ lx           UINTEGER  count  threads per group in x
 ly           UINTEGER  count  in y
 lz           UINTEGER  count  in z
 status       INTEGER   code   0: complete; negative: error code
-source       VARCHAR   text   of a copy, what it reads: pageable, pinned, registered, managed, device, array, peer; null: not known
+source       VARCHAR   text   of a copy, what it reads: pageable, pinned, mapped, registered, managed, device, array, peer, null
 target       VARCHAR   text   likewise what it writes
 """),
     ),
@@ -285,7 +285,8 @@ target       VARCHAR   text   likewise what it writes
         _columns("""
 process       UINTEGER  id     process
 api           VARCHAR   text   API that allocated: occa, opencl, …
-kind          VARCHAR   text   device, host (pinned), managed, svm, image, pipe, pool, slice (a part), wrapped (the program's), array
+kind          VARCHAR   text   device, host (pinned), mapped, managed, svm, image, pipe, pool, slice (a part), wrapped (own), array
+flags         VARCHAR   text   what else was asked for, by the names of its API's flags; null: nothing
 mode          VARCHAR   text   OCCA mode of the memory; null: not OCCA's
 device        UINTEGER  id     device; null: not known, or the host
 handle        UBIGINT   handle the program's handle, or the address

@@ -161,7 +161,8 @@ static uint32_t row_of(const char *api, const char *kind, uint32_t mode) {
   if (rows_used == ROWS) return 0;
   const char *const text = occatrace_text(mode);
   /* Pinned memory is the host's. Objects of OCCA lie in memory of the API below, but for the two modes that have none. */
-  const int summed = strcmp(kind, "host") != 0 && (text == NULL || strcmp(text, "Serial") == 0 || strcmp(text, "OpenMP") == 0);
+  const int is_host = strcmp(kind, "host") == 0 || strcmp(kind, "mapped") == 0;
+  const int summed = !is_host && (text == NULL || strcmp(text, "Serial") == 0 || strcmp(text, "OpenMP") == 0);
   rows[rows_used] = (struct memory){{api, kind, text != NULL ? text : "", 0, 0, 0}, api, mode, summed};
   return ++rows_used;
 }

@@ -2,6 +2,7 @@
 // time by pairs of events or by roctracer's records, names of kernels, and functions that are asked for by name.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -82,6 +83,21 @@ template <class Size>
 struct DriverCopy3D {
   DriverCopyEnd<Size> from, to;
   Size width, height, depth;
+};
+// What launches on several devices by one call are told in.
+struct LaunchOnDevice {
+  const void *function;
+  Dim3 blocks, block;
+  void **arguments;
+  size_t shared;
+  hipStream_t stream;
+};
+struct ModuleLaunchOnDevice {
+  hipFunction_t function;
+  Dim3 blocks, block;
+  unsigned shared;
+  hipStream_t stream;
+  void **parameters;
 };
 struct PointerAttributes {
   int type;
@@ -195,7 +211,8 @@ using device::HandleMap;
 using device::Queue;
 using device::Work;
 
-HandleMap kernel_names;  // hipFunction_t, host function → interned name
+HandleMap kernel_names;    // hipFunction_t, host function → interned name
+HandleMap array_elements;  // array → bytes of an element
 
 // ---- device time ----
 
@@ -353,12 +370,14 @@ bool on_device(const void *address) {
   return version < kVersion6 ? found.type != 0 : found.type > 1;
 }
 
+constexpr int kByAddress = 4;  // hipMemcpyDefault
+
 uint8_t kind_of(int kind, const void *to, const void *from) {
   switch (kind) {
     case 0: return OCCATRACE_HTOH;
     case 1: return OCCATRACE_HTOD;
     case 2: return OCCATRACE_DTOH;
-    case 4: return copy_kind(on_device(from), on_device(to));
+    case kByAddress: return copy_kind(on_device(from), on_device(to));
     default: return OCCATRACE_DTOD;
   }
 }
@@ -381,10 +400,15 @@ void copy_of(Work &work, const Parameters *parameters) {
     work.bytes = static_cast<size_t>(copy.width) * copy.height * depth_of(copy);
   });
 }
+// Where an array takes part the width is in its elements.
 void copy_of(Work &work, const hipMemcpy3DParms *parameters) {
   visit(parameters, [&work](const Copy3D &copy) {
-    work.kind = kind_of(copy.kind, copy.to.at, copy.from.at);
-    work.bytes = copy.extent.volume();
+    const auto is_there = [](hipArray_t array, const void *address) { return array != nullptr || on_device(address); };
+    work.kind = copy.kind == kByAddress ? copy_kind(is_there(copy.from_array, copy.from.at), is_there(copy.to_array, copy.to.at))
+                                        : kind_of(copy.kind, copy.to.at, copy.from.at);
+    const hipArray_t array = copy.from_array != nullptr ? copy.from_array : copy.to_array;
+    const uint64_t each = array != nullptr ? array_elements.get(array) : 1;
+    work.bytes = copy.extent.volume() * (each != 0 ? each : 1);
   });
 }
 
@@ -461,6 +485,47 @@ struct Enqueue : Always {
   }
 };
 
+// Several launches, on as many devices: each has its pair of events in its own stream. (Of records there is one id for the call,
+// so by them such work has no times.)
+constexpr unsigned kMostLaunches = 64;
+struct Launched {
+  uint64_t own, host;
+};
+thread_local Launched launched[kMostLaunches];
+
+template <class Entry>
+struct LaunchesSeveral : Always {
+  template <int I, class Args>
+  static void before(Call &call, Args &a) {
+    settle();
+    each(a, [&call](const Entry &entry, Launched &one) {
+      Call begun = call;
+      begun.own = 0;
+      if (!device::tickets::on()) Timing::begin(begun, entry.stream, false);
+      one = {begun.own, begun.host};
+    });
+  }
+  template <int I, class Args>
+  static void after(Call &call, Args &a) {
+    each(a, [&call, &a](const Entry &entry, const Launched &one) {
+      if (one.own == 0) return;
+      Call ended = call;
+      ended.own = one.own;
+      ended.host = one.host;
+      Timing::end(ended, entry.stream, a.ret == 0, false,
+                  [&entry](Work &work) { launch(work, name_by(entry.function, entry.stream), entry.blocks, entry.block); });
+    });
+  }
+
+ private:
+  template <class Args, class Visit>
+  static void each(const Args &a, Visit visit) {
+    const auto *entries = reinterpret_cast<const Entry *>(a.launchParamsList);
+    const auto count = entries == nullptr ? 0 : static_cast<unsigned>(a.numDevices);
+    for (unsigned at = 0; at < std::min(count, kMostLaunches); ++at) visit(entries[at], launched[at]);
+  }
+};
+
 }  // namespace
 
 #define OCCATRACE_COMMAND(function, waits, ...)                                                                   \
@@ -485,6 +550,13 @@ OCCATRACE_COMMAND(hipExtModuleLaunchKernel, false, launch_items(work, a))
 OCCATRACE_COMMAND(hipExtModuleLaunchKernel_cxx, false, launch_items(work, a))
 OCCATRACE_COMMAND(hipHccModuleLaunchKernel, false, launch_items(work, a))
 OCCATRACE_COMMAND(hipGraphLaunch, false, work.kind = OCCATRACE_OTHER; work.name = occatrace_intern("graph"))
+
+template <>
+struct Hook<OCCATRACE_HIP_hipLaunchCooperativeKernelMultiDevice> : LaunchesSeveral<LaunchOnDevice> {};
+template <>
+struct Hook<OCCATRACE_HIP_hipExtLaunchMultiKernelMultiDevice> : LaunchesSeveral<LaunchOnDevice> {};
+template <>
+struct Hook<OCCATRACE_HIP_hipModuleLaunchCooperativeKernelMultiDevice> : LaunchesSeveral<ModuleLaunchOnDevice> {};
 
 OCCATRACE_COPY(hipMemcpy, true, kind_of(a.kind, a.dst, a.src), a.sizeBytes)
 OCCATRACE_COPY(hipMemcpyAsync, false, kind_of(a.kind, a.dst, a.src), a.sizeBytes)
@@ -602,6 +674,27 @@ struct Hook<OCCATRACE_HIP_hipMalloc3D> : NoHook {
     if (a.ret == 0) a.address = reinterpret_cast<const PitchedPtr *>(a.pitchedDevPtr)->at;
   }
 };
+namespace {
+
+// The runtime does not say of which elements an array is.
+template <class Args>
+size_t element_of(const Args &a) {
+  const auto &bits = *reinterpret_cast<const ChannelDescriptor *>(a.desc);
+  return static_cast<size_t>(bits.x + bits.y + bits.z + bits.w) / 8;
+}
+struct MakesArray : Always {
+  template <int I, class Args>
+  static void after(Call &, Args &a) {
+    if (a.ret == 0) array_elements.set(*a.array, element_of(a));
+  }
+};
+
+}  // namespace
+
+template <>
+struct Hook<OCCATRACE_HIP_hipMallocArray> : MakesArray {};
+template <>
+struct Hook<OCCATRACE_HIP_hipMalloc3DArray> : MakesArray {};
 template <>
 struct Hook<OCCATRACE_HIP_hipConfigureCall> : Always {
   template <int I>
@@ -647,6 +740,7 @@ namespace {
 void after_fork_child() {
   Timing::after_fork_child();
   kernel_names.unlock_after_fork();
+  array_elements.unlock_after_fork();
 }
 
 occatrace_backend backend{"hip", Timing::harvest, after_fork_child, nullptr};

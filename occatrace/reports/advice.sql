@@ -53,7 +53,7 @@ copies AS (
 pageable AS (
     SELECT kind, sum(n) AS n, sum(bytes) AS bytes, sum(ns) AS ns FROM copies c
     WHERE side = 'pageable' OR side IS NULL AND EXISTS (FROM allocations x WHERE x.process = c.process AND x.api = lower(c.api))
-      AND NOT EXISTS (FROM allocations x WHERE x.process = c.process AND x.kind IN ('host', 'svm', 'managed'))
+      AND NOT EXISTS (FROM allocations x WHERE x.process = c.process AND x.kind IN ('host', 'mapped', 'svm', 'managed'))
     GROUP BY kind
 ),
 

@@ -174,7 +174,7 @@ def _allocates(a: Allocates) -> dict[str, Any]:
     out: dict[str, Any] = {"handle": a.handle, "bytes": a.bytes, "kind": a.kind}
     if a.kind_field:
         out |= {"kind_field": a.kind_field, "kinds": [list(entry) for entry in a.kinds], "bits": a.bits}
-    return out | {key: getattr(a, key) for key in ("parent", "mode", "scope", "context") if getattr(a, key)}
+    return out | {key: getattr(a, key) for key in ("parent", "mode", "scope", "context", "flags") if getattr(a, key)}
 
 
 def _frees(f: Frees) -> dict[str, Any]:

@@ -16,7 +16,7 @@ LOGLEVELS = {"tally": "NOTICE", "minimal": "INFO", "default": "DEBUG_SYSTEM", "f
 BLOB_MAX = 64
 # What allocated memory can be. A slice is a part of another allocation and counts no bytes of its own; what is wrapped
 # is the program's own memory, made known to the API.
-MEMORY_KINDS = ("device", "host", "managed", "svm", "image", "pipe", "pool", "slice", "wrapped", "array")
+MEMORY_KINDS = ("device", "host", "managed", "svm", "image", "pipe", "pool", "slice", "wrapped", "array", "mapped")
 # What a copy reads or writes where no address tells it.
 COPY_SIDES = ("array", "peer", "device")
 # Fields that every event carries before its own.
@@ -118,6 +118,7 @@ class Allocates:
     mode: str | None = None
     scope: str | None = None
     context: str | None = None
+    flags: str | None = None
 
 
 @dataclass(frozen=True)

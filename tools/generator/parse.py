@@ -307,9 +307,9 @@ class _ApiParser:
             if body.get("enum"):
                 if body["enum"] not in enums:
                     raise ModelError(f"unknown enum {body['enum']}")
-                type_ = Type(
-                    "enum" if type_.kind == "int" else type_.kind, type_.bits, type_.signed, body["enum"], type_.hex
-                )
+                bits = self.enums[body["enum"]].bitfield
+                kind = ("bitfield" if bits else "enum") if type_.kind == "int" else type_.kind
+                type_ = Type(kind, type_.bits, type_.signed, body["enum"], type_.hex or bits)
             field = Field(
                 body["name"],
                 type_,
@@ -492,22 +492,25 @@ class _ApiParser:
                 raise ModelError(f"{key}: the field {spec[key]} is {field.column}, not a number")
 
     def allocates(self, spec: Mapping[str, Any] | None, fields: Mapping[str, Field]) -> Allocates | None:
-        """`{handle, bytes, kind, parent, mode, scope, context}`: names of fields; `kind` also a constant, or
+        """`{handle, bytes, kind, parent, mode, scope, context, flags}`: names of fields; `kind` also a constant, or
         `{field, bits or values: {name in its enum: kind}, otherwise}`."""
         if spec is None:
             return None
         with _at("allocates"):
-            others = ("bytes", "parent", "mode", "scope", "context")
+            others = ("bytes", "parent", "mode", "scope", "context", "flags")
             _known(spec, {"handle", "kind", *others})
             handle = self.handle(spec, fields)
             self.other_fields(spec, fields, others)
             if spec.get("mode") and fields[spec["mode"]].type.kind != "name":
                 raise ModelError(f"mode: the field {spec['mode']} is no name")
             kind, kind_field, kinds, bits = self.memory_kind(spec.get("kind", "device"), fields)
-            bytes_, parent, mode, scope, context = (spec.get(key) for key in others)
+            bytes_, parent, mode, scope, context, flags = (spec.get(key) for key in others)
+            enum = self.enums.get(fields[flags].type.enum or "") if flags else None
+            if flags and (enum is None or not enum.bitfield):
+                raise ModelError(f"flags: the field {flags} has no enum of bits")
             if bytes_ is None and kind != "slice":
                 raise ModelError("no bytes: only a slice has none of its own")
-            return Allocates(handle, bytes_, kind, kind_field, kinds, bits, parent, mode, scope, context)
+            return Allocates(handle, bytes_, kind, kind_field, kinds, bits, parent, mode, scope, context, flags)
 
     def memory_kind(
         self, spec: Any, fields: Mapping[str, Field]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .clang import Declaration, Headers, Parameter, read
-from .writer import Rules
+from .writer import Rules, allocation
 
 TEXT = "#include <cuda.h>\n#include <cudaProfiler.h>\n"
 
@@ -97,6 +97,28 @@ _SIZES = {
     "asked": ("WidthInBytes * Height", "as asked for, without the padding of rows"),
     "of_array": ("array_bytes({0})", "of the elements, without padding and smaller levels"),
 }
+# Bits of flags of memory, which the headers have as macros.
+_BITS = {
+    "CUmemhostalloc_flags": {
+        "CU_MEMHOSTALLOC_PORTABLE": 0x1,
+        "CU_MEMHOSTALLOC_DEVICEMAP": 0x2,
+        "CU_MEMHOSTALLOC_WRITECOMBINED": 0x4,
+    },
+    "CUmemhostregister_flags": {
+        "CU_MEMHOSTREGISTER_PORTABLE": 0x1,
+        "CU_MEMHOSTREGISTER_DEVICEMAP": 0x2,
+        "CU_MEMHOSTREGISTER_IOMEMORY": 0x4,
+        "CU_MEMHOSTREGISTER_READ_ONLY": 0x8,
+    },
+    "CUmemAttach_flags": {"CU_MEM_ATTACH_GLOBAL": 0x1, "CU_MEM_ATTACH_HOST": 0x2, "CU_MEM_ATTACH_SINGLE": 0x4},
+}
+# Functions of memory, their argument of flags and its bits; and the bit that makes pinned memory mapped.
+_FLAGS = {
+    "cuMemHostAlloc": ("Flags", "CUmemhostalloc_flags"),
+    "cuMemHostRegister": ("Flags", "CUmemhostregister_flags"),
+    "cuMemAllocManaged": ("flags", "CUmemAttach_flags"),
+}
+_MAPPED = {"CUmemhostalloc_flags": "CU_MEMHOSTALLOC_DEVICEMAP"}
 
 
 def _memory(f: Declaration) -> list[str]:
@@ -106,7 +128,7 @@ def _memory(f: Declaration) -> list[str]:
         lines += [f"frees: {{handle: {_FREES[base]}}}"]
     if base in _ALLOCATES:
         handle, size, kind = _ALLOCATES[base]
-        lines += [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope, context: context}}"]
+        lines += [allocation(handle, size, kind, _FLAGS.get(base), _MAPPED)]
         if size in _SIZES:
             value, doc = _SIZES[size]
             value = value.format(f.parameters[1].name)
@@ -210,5 +232,7 @@ def _rules(headers: Headers, options: tuple[str, ...]) -> Rules:
         not_failed=lambda name: _ANSWERS.get(_shown(name)),
         outputs=_outputs,
         inputs=_inputs,
+        flags={(name, argument): enum for name, (argument, enum) in _FLAGS.items()},
+        bits=_BITS,
         addresses=("CUdeviceptr", "CUdeviceptr_v2", "CUmemGenericAllocationHandle", "CUtexObject", "CUsurfObject"),
     )

@@ -8,7 +8,7 @@ from functools import reduce
 from pathlib import Path
 
 from .clang import Declaration, Headers, Parameter, merged, read
-from .writer import Rules
+from .writer import Rules, allocation
 
 # What hip_ext.h declares for C++ only; until HIP 6 under the names that C++ gives them.
 _LAUNCH = """(hipFunction_t f, uint32_t globalWorkSizeX, uint32_t globalWorkSizeY, uint32_t globalWorkSizeZ,
@@ -52,7 +52,8 @@ _BLOCKING = re.compile(
 )
 _ACTIVITY = (
     (
-        r"hip(Launch(CooperativeKernel|Kernel|ByPtr)|ExtLaunchKernel|(Ext|Hcc)?ModuleLaunch(Cooperative)?Kernel)(_cxx)?$",
+        r"hip(Launch(CooperativeKernel|Kernel|ByPtr)|ExtLaunch(Multi)?Kernel|(Ext|Hcc)?ModuleLaunch(Cooperative)?Kernel)"
+        r"(MultiDevice)?(_cxx)?$",
         "kernel",
     ),
     (r"hipMemcpyHto[DA]", "HtoD"),
@@ -96,6 +97,40 @@ _ALLOCATES = {
     "hipArrayCreate": ("pHandle", "of_array", "array"),
     "hipArray3DCreate": ("array", "of_array", "array"),
 }
+# Bits of flags of memory, which the headers have as macros.
+_BITS = {
+    "hipHostMalloc_flags": {
+        "hipHostMallocPortable": 0x1,
+        "hipHostMallocMapped": 0x2,
+        "hipHostMallocWriteCombined": 0x4,
+        "hipHostMallocNumaUser": 0x20000000,
+        "hipHostMallocCoherent": 0x40000000,
+        "hipHostMallocNonCoherent": 0x80000000,
+    },
+    "hipHostRegister_flags": {
+        "hipHostRegisterPortable": 0x1,
+        "hipHostRegisterMapped": 0x2,
+        "hipHostRegisterIoMemory": 0x4,
+        "hipExtHostRegisterCoarseGrained": 0x8,
+    },
+    "hipMemAttach_flags": {"hipMemAttachGlobal": 0x1, "hipMemAttachHost": 0x2, "hipMemAttachSingle": 0x4},
+    "hipExtMalloc_flags": {
+        "hipDeviceMallocFinegrained": 0x1,
+        "hipMallocSignalMemory": 0x2,
+        "hipDeviceMallocUncached": 0x3,
+        "hipDeviceMallocContiguous": 0x4,
+    },
+}
+# Functions of memory, their argument of flags and its bits; and the bit that makes pinned memory mapped.
+_FLAGS = {
+    "hipHostMalloc": ("flags", "hipHostMalloc_flags"),
+    "hipHostAlloc": ("flags", "hipHostMalloc_flags"),
+    "hipExtHostAlloc": ("flags", "hipHostMalloc_flags"),
+    "hipHostRegister": ("flags", "hipHostRegister_flags"),
+    "hipMallocManaged": ("flags", "hipMemAttach_flags"),
+    "hipExtMallocWithFlags": ("flags", "hipExtMalloc_flags"),
+}
+_MAPPED = {"hipHostMalloc_flags": "hipHostMallocMapped"}
 _EXTENT = "extent_of(extent)"
 # Sizes that the call is not given as one number.
 _SIZES = {
@@ -132,7 +167,7 @@ def _memory(f: Declaration) -> list[str]:
         lines += ["compiles: true"]
     if base in _ALLOCATES:
         handle, size, kind = _ALLOCATES[base]
-        lines += [f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope, context: context}}"]
+        lines += [allocation(handle, size, kind, _FLAGS.get(base), _MAPPED)]
         if handle == "address":
             extra += ['- {name: address, type: "void *", value: "nullptr", doc: "of the memory, out of pitchedDevPtr"}']
         if size in _SIZE_DOCS:
@@ -238,5 +273,7 @@ def load(includes: Sequence[Path]) -> tuple[Headers, Rules]:
         never_fails=lambda name: bool(re.match(r"hip(Ext)?(Get|PeekAt)LastError$", name)),
         outputs=_outputs,
         inputs=_inputs,
+        flags={(name, argument): enum for name, (argument, enum) in _FLAGS.items()},
+        bits=_BITS,
     )
     return headers, rules

@@ -50,9 +50,25 @@ class Rules:
     never_fails: Callable[[str], bool] = lambda name: False  # what it returns tells of another call
     outputs: Callable[[str, Parameter], bool] = lambda name, p: False  # also an output, where the type does not tell
     inputs: Callable[[str, Parameter], bool] = lambda name, p: False  # no output, though the type looks like one
+    flags: Mapping[tuple[str, str], str] = field(
+        default_factory=dict
+    )  # shown function, argument: enumeration of its bits
+    bits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # such an enumeration
     addresses: Collection[str] = ()  # integer types that hold addresses
     types: Mapping[str, str] = field(default_factory=dict)  # types of ours, as YAML
     language: str = "c"
+
+
+def allocation(handle: str, size: str, kind: str, flags: tuple[str, str] | None, mapped: Mapping[str, str]) -> str:
+    """What a call allocates, as YAML. `flags`: the argument that says more, and the enumeration of its bits; `mapped`: the bit of
+    such an enumeration that makes memory mapped."""
+    more = ""
+    if flags is not None:
+        argument, enum = flags
+        more = f", flags: {argument}"
+        if enum in mapped:
+            kind = f"{{field: {argument}, bits: {{{mapped[enum]}: mapped}}, otherwise: {kind}}}"
+    return f"allocates: {{handle: {handle}, bytes: {size}, kind: {kind}, scope: scope, context: context{more}}}"
 
 
 @dataclass
@@ -150,6 +166,13 @@ def write(headers: Headers, rules: Rules) -> str:
     for name in sorted(types.enums):
         values = _distinct(headers.enumerations[name].values)
         out += [f"  {name}:", "    values:", *(f"      {text}: {value}" for text, value in values)]
+    for name, bits in rules.bits.items():
+        out += [
+            f"  {name}:",
+            "    bitfield: true",
+            "    values:",
+            *(f"      {text}: {bit}" for text, bit in bits.items()),
+        ]
     out += ["types:", *(f"  {name}: {body}" for name, body in sorted(types.used.items())), "functions:", *functions]
     return "\n".join(out) + "\n"
 
@@ -195,5 +218,7 @@ def _function(f: Declaration, types: _Types, rules: Rules) -> list[str]:
         spelled = types.add(p.spelled)
         name = f"{p.name}_" if p.name in _RESERVED else p.name
         quoted = f'"{spelled}"' if "*" in spelled or " " in spelled else spelled
-        out += [f"  - {{name: {name}, type: {quoted}{', out: true' if types.output(f.name, p) else ''}}}"]
+        enum = rules.flags.get((rules.shown(f.name), p.name))
+        more = (", out: true" if types.output(f.name, p) else "") + (f", enum: {enum}" if enum else "")
+        out += [f"  - {{name: {name}, type: {quoted}{more}}}"]
     return out

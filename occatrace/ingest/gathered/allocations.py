@@ -5,6 +5,7 @@ Handles are used again as soon as they are free, so they are paired in the order
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,7 @@ def _allocated(allocates: Allocates, threads: ThreadMap, columns: Columns) -> di
         "mode": of(allocates.mode),
         "scope": of(allocates.scope, NO_SEQ),
         "context": of(allocates.context),
+        "flags": of(allocates.flags).astype(np.uint64, copy=False),
     }
 
 
@@ -93,7 +95,10 @@ def _freed(
         "call": (np.maximum(columns["ts"], start) - start)[event],
         "handle": handles.astype(np.uint64, copy=False),
         "function": function[event],
-        **{name: np.zeros(len(event), np.uint32) for name in ("parent", "bytes", "kind", "mode", "scope", "context")},
+        **{
+            name: np.zeros(len(event), np.uint32)
+            for name in ("parent", "bytes", "kind", "mode", "scope", "context", "flags")
+        },
     }
     if frees.unless and frees.unless in columns:
         kept = columns[frees.unless][event] == 0
@@ -104,17 +109,36 @@ def _freed(
     return rows
 
 
+def _flags(model: Model) -> Iterator[tuple[int, str]]:
+    """Of each function whose memory has flags its code, and SQL for their names."""
+    for at, (api, name) in enumerate(model.memory_code):
+        function = model.function(api, name)
+        if function is None or function.allocates is None or function.allocates.flags is None:
+            continue
+        arg = next(a for a in function.args if a.name == function.allocates.flags)
+        names = model.texts(api, arg.enum or "")
+        # A name for several bits means them all and no others.
+        single = {bit: text for bit, text in names.items() if bit and bit & (bit - 1) == 0}
+        whole = " ".join(f"WHEN {value} THEN {sql_text(text)}" for value, text in names.items() if value not in single)
+        bits = [f"CASE WHEN flags & {bit} != 0 THEN {sql_text(text)} END" for bit, text in single.items()]
+        rest = f"flags & {(1 << 64) - 1 - sum(single)}"
+        bits += [f"CASE WHEN {rest} != 0 THEN printf('0x%x', {rest}) END"]
+        yield at, f"CASE flags WHEN 0 THEN NULL {whole} ELSE concat_ws('|', {', '.join(bits)}) END"
+
+
 def _insert(model: Model) -> str:
     kinds = " ".join(f"WHEN m.kind = {at} THEN {sql_text(kind)}" for at, kind in enumerate(model.memory_kinds))
     functions = ", ".join(
         f"({at}, {sql_text(api)}, {sql_text(name)})" for at, (api, name) in enumerate(model.memory_code)
     )
+    flags = " ".join(f"WHEN {at} THEN {bits}" for at, bits in _flags(model))
     return f"""
         INSERT INTO allocations BY NAME
         WITH functions(code, api, name) AS (VALUES {functions or "(0, '', '')"}),
         -- An address that is allocated again was freed in between, seen or not.
         moments AS (
-            SELECT r.* EXCLUDE (function), s.process, f.api, f.name AS function,
+            SELECT r.* EXCLUDE (function, flags), s.process, f.api, f.name AS function,
+                   {f"CASE r.function {flags} END" if flags else "NULL"} AS flags,
                    lead({{'op': op, 'moment': moment, 'call': call, 'thread': slot + 1, 'seq': seq, 'function': f.name}})
                        OVER (PARTITION BY s.process, f.api, handle ORDER BY moment, op, seq) AS next
             FROM raw_allocations r JOIN slots s USING (slot) JOIN functions f ON f.code = r.function
@@ -124,7 +148,7 @@ def _insert(model: Model) -> str:
             SELECT process, context, min(device) AS device FROM queues GROUP BY ALL HAVING min(device) = max(device)
         ),
         paired AS (
-            SELECT m.process, m.api, CASE {kinds or "WHEN false THEN NULL"} END AS kind, n.text AS mode, c.device, m.handle,
+            SELECT m.process, m.api, CASE {kinds or "WHEN false THEN NULL"} END AS kind, m.flags, n.text AS mode, c.device, m.handle,
                    nullif(m.parent, 0) AS parent, m.bytes, m.function, m.slot + 1 AS thread, m.seq,
                    nullif(m.scope, {NO_SEQ}) AS scope_seq, m.moment AS start_ns, m.call AS call_ns,
                    CASE WHEN next.op = {_FREED} THEN next.moment ELSE next.moment - next.call END AS end_ns,
@@ -143,7 +167,7 @@ def _insert(model: Model) -> str:
 GATHERED = _Allocations(
     "raw_allocations",
     """slot INTEGER, op UTINYINT, function UINTEGER, seq UINTEGER, moment UBIGINT, call UBIGINT, handle UBIGINT,
-    parent UBIGINT, bytes UBIGINT, kind UTINYINT, mode UINTEGER, scope UINTEGER, context UBIGINT""",
+    parent UBIGINT, bytes UBIGINT, kind UTINYINT, mode UINTEGER, scope UINTEGER, context UBIGINT, flags UBIGINT""",
     never,
     nothing,
     _insert,

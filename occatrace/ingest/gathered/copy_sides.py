@@ -1,6 +1,6 @@
 """What memory a copy reads and writes: the addresses that the call was given, looked up in the allocations of their time.
 
-Only memory that is not as its direction says is looked for: pinned, registered and managed memory. The rest is pageable on
+Only memory that is not as its direction says is looked for: pinned, mapped, registered and managed memory. The rest is pageable on
 the host's side, unless the process did not record all the time, and plain memory of the device on the other.
 """
 
@@ -18,7 +18,7 @@ from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
 from occatrace.sql import text as sql_text
 
-_KINDS = {"host": "pinned", "wrapped": "registered", "managed": "managed"}
+_KINDS = {"host": "pinned", "mapped": "mapped", "wrapped": "registered", "managed": "managed"}
 # An address within memory is found by the nearest beginning below it; if that memory is gone, by the next, so many times.
 _ROUNDS = 3
 

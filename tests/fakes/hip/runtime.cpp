@@ -91,6 +91,14 @@ ihipModuleSymbol_t *of_host_function(const void *function) {
   return found == registered().kernels.end() ? nullptr : found->second.get();
 }
 
+// Of HIP 6's headers.
+struct fake_function_launch {
+  hipFunction_t function;
+  unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+  hipStream_t hStream;
+  void **kernelParams;
+};
+
 struct Configuration {
   dim3 grid, block;
   size_t shared;
@@ -316,6 +324,51 @@ __attribute__((visibility("default"))) hipError_t hipExtModuleLaunchKernel(
   return tell(code);
 }
 
+// The other form, of C, from HIP 6 on; and the older name.
+EXPORT hipError_t ext_module_launch(hipFunction_t f, uint32_t x, uint32_t y, uint32_t z, uint32_t bx, uint32_t by, uint32_t bz, size_t shared,
+                                    hipStream_t s, void **p, void **extra, hipEvent_t start, hipEvent_t stop, uint32_t flags) __asm__("hipExtModuleLaunchKernel");
+hipError_t ext_module_launch(hipFunction_t f, uint32_t x, uint32_t y, uint32_t z, uint32_t bx, uint32_t by, uint32_t bz, size_t shared,
+                             hipStream_t s, void **p, void **extra, hipEvent_t start, hipEvent_t stop, uint32_t flags) {
+  return hipExtModuleLaunchKernel(f, x, y, z, bx, by, bz, shared, s, p, extra, start, stop, flags);
+}
+__attribute__((visibility("default"))) hipError_t hipHccModuleLaunchKernel(
+    hipFunction_t f, uint32_t x, uint32_t y, uint32_t z, uint32_t bx, uint32_t by, uint32_t bz, size_t shared, hipStream_t s, void **p, void **extra,
+    hipEvent_t start, hipEvent_t stop) {
+  return hipExtModuleLaunchKernel(f, x, y, z, bx, by, bz, shared, s, p, extra, start, stop, 0);
+}
+// In pieces: a configuration, arguments one by one, the launch.
+thread_local std::vector<char> arguments;
+HIP(hipConfigureCall, (dim3 grid, dim3 block, size_t shared, hipStream_t s), configurations.push_back({grid, block, shared, s}); arguments.clear(); return 0)
+HIP(hipSetupArgument, (const void *argument, size_t size, size_t offset), {
+  arguments.resize(std::max(arguments.size(), offset + size));
+  memcpy(arguments.data() + offset, argument, size);
+  return 0;
+})
+HIP(hipLaunchByPtr, (const void *f), {
+  const Configuration with = configurations.back();
+  configurations.pop_back();
+  void *first[] = {arguments.data()};
+  return launch(with.stream, of_host_function(f), with.grid, with.block, first, nullptr, false);
+})
+template <class Entry>
+int launch_all(const Entry *entries, unsigned count) {
+  for (unsigned at = 0; at < count; ++at) {
+    const Entry &e = entries[at];
+    int code;
+    if constexpr (std::is_same_v<Entry, hipLaunchParams>) {
+      code = launch(e.stream, of_host_function(e.func), e.gridDim, e.blockDim, e.args, nullptr, false);
+    } else {
+      code = launch(e.hStream, e.function, dim3(e.gridDimX, e.gridDimY, e.gridDimZ), dim3(e.blockDimX, e.blockDimY, e.blockDimZ), e.kernelParams, nullptr, false);
+    }
+    if (code != 0) return code;
+  }
+  return 0;
+}
+HIP(hipLaunchCooperativeKernelMultiDevice, (hipLaunchParams * all, int count, unsigned), return launch_all(all, static_cast<unsigned>(count)))
+HIP(hipExtLaunchMultiKernelMultiDevice, (hipLaunchParams * all, int count, unsigned), return launch_all(all, static_cast<unsigned>(count)))
+HIP(hipModuleLaunchCooperativeKernelMultiDevice, (fake_function_launch * all, unsigned count, unsigned), return launch_all(all, count))
+HIP(hipLaunchHostFunc, (hipStream_t s, hipHostFn_t f, void *data), NEED_DEVICE; return fake::enqueue(resolve(here, s, false), [=] { f(data); }, false))
+
 // ---- memory ----
 HIP(hipMalloc, (void **at, size_t n), NEED_DEVICE; return allocate(at, n, {n, fake::kDevice, false}))
 HIP(hipMallocManaged, (void **at, size_t n, unsigned), NEED_DEVICE; return allocate(at, n, {n, fake::kDevice, true}))
@@ -323,6 +376,17 @@ HIP(hipMallocPitch, (void **at, size_t *pitch, size_t width, size_t height), NEE
 HIP(hipMallocAsync, (void **at, size_t n, hipStream_t), NEED_DEVICE; return allocate(at, n, {n, fake::kDevice, false}))
 HIP(hipFree, (void *at), NEED_DEVICE; fake::finish(here); return memory.release(at, fake::kDevice))
 HIP(hipFreeAsync, (void *at, hipStream_t s), NEED_DEVICE; return fake::enqueue(resolve(here, s, false), [at] { memory.release(at, fake::kDevice); }, false))
+HIP(hipExtMallocWithFlags, (void **at, size_t n, unsigned flags), NEED_DEVICE; return allocate(at, n, {n, fake::kDevice, false, flags}))
+HIP(hipMallocFromPoolAsync, (void **at, size_t n, hipMemPool_t pool, hipStream_t), NEED_DEVICE; if (pool == nullptr) return hipErrorInvalidValue; return allocate(at, n, {n, fake::kDevice, false}))
+HIP(hipDeviceGetDefaultMemPool, (hipMemPool_t * pool, int ordinal), *pool = reinterpret_cast<hipMemPool_t>(device(ordinal)); return 0)
+HIP(hipMemPoolCreate, (hipMemPool_t * pool, const hipMemPoolProps *), *pool = reinterpret_cast<hipMemPool_t>(new char); return 0)
+HIP(hipMemPoolDestroy, (hipMemPool_t pool), delete reinterpret_cast<char *>(pool); return 0)
+HIP(hipMalloc3D, (hipPitchedPtr * made, hipExtent extent), {
+  NEED_DEVICE;
+  *made = {nullptr, (extent.width + 255) / 256 * 256, extent.width, extent.height};
+  return allocate(&made->ptr, made->pitch * extent.height * extent.depth, {0, fake::kDevice, false});
+})
+HIP(hipHostAlloc, (void **at, size_t n, unsigned flags), NEED_DEVICE; return allocate(at, n, {n, fake::kHost, false, flags}))
 HIP(hipHostMalloc, (void **at, size_t n, unsigned flags), NEED_DEVICE; return allocate(at, n, {n, fake::kHost, false, flags}))
 HIP(hipMallocHost, (void **at, size_t n), NEED_DEVICE; return allocate(at, n, {n, fake::kHost, false}))
 HIP(hipHostFree, (void *at), return memory.release(at, fake::kHost))
@@ -365,6 +429,52 @@ HIP(hipMallocArray, (hipArray * *array, const hipChannelFormatDesc *desc, size_t
 HIP(hipFreeArray, (hipArray * array), const int code = memory.release(array->data, fake::kDevice); delete array; return code)
 HIP(hipMemcpy2DToArray, (hipArray * to, size_t, size_t, const void *from, size_t pitch, size_t width, size_t height, hipMemcpyKind),
     return copy_rows(to->data, to->width, from, pitch, width, height, nullptr, true))
+HIP(hipMalloc3DArray, (hipArray * *array, const hipChannelFormatDesc *desc, hipExtent extent, unsigned flags), {
+  const int code = hipMallocArray(array, desc, extent.width, extent.height * extent.depth, flags);
+  if (code == 0) (*array)->height = static_cast<unsigned>(extent.height), (*array)->depth = static_cast<unsigned>(extent.depth);
+  return code;
+})
+// An array's rows are its width in bytes apart; where one takes part the extent is in its elements.
+int copy_volume(const hipMemcpy3DParms *p, hipStream_t on, bool wait) {
+  const hipArray *array = p->srcArray != nullptr ? p->srcArray : p->dstArray;
+  const size_t each = array == nullptr ? 1 : 4;
+  const size_t width = p->extent.width * each;
+  const auto end = [](const hipArray *array, const hipPitchedPtr &given) {
+    return array != nullptr ? hipPitchedPtr{array->data, array->width, array->width, array->height} : given;
+  };
+  const hipPitchedPtr from = end(p->srcArray, p->srcPtr), to = end(p->dstArray, p->dstPtr);
+  for (size_t z = 0; z < p->extent.depth; ++z) {
+    const int code = copy_rows(static_cast<char *>(to.ptr) + z * to.pitch * to.ysize, to.pitch, static_cast<const char *>(from.ptr) + z * from.pitch * from.ysize,
+                               from.pitch, width, p->extent.height, on, wait);
+    if (code != 0) return code;
+  }
+  return 0;
+}
+HIP(hipMemcpy3D, (const hipMemcpy3DParms *p), return copy_volume(p, nullptr, true))
+HIP(hipMemcpy3DAsync, (const hipMemcpy3DParms *p, hipStream_t s), return copy_volume(p, s, false))
+HIP(hipMemcpyParam2D, (const hip_Memcpy2D *p), {
+  const void *from = p->srcMemoryType == hipMemoryTypeHost ? p->srcHost : p->srcDevice;
+  void *to = p->dstMemoryType == hipMemoryTypeHost ? p->dstHost : p->dstDevice;
+  return copy_rows(to, p->dstPitch, from, p->srcPitch, p->WidthInBytes, p->Height, nullptr, true);
+})
+HIP(hipDrvMemcpy3DAsync, (const HIP_MEMCPY3D *p, hipStream_t s), {
+  hipMemcpy3DParms as = {};
+  as.srcPtr = {p->srcMemoryType == hipMemoryTypeHost ? const_cast<void *>(p->srcHost) : p->srcDevice, p->srcPitch, p->WidthInBytes, p->srcHeight};
+  as.dstPtr = {p->dstMemoryType == hipMemoryTypeHost ? p->dstHost : p->dstDevice, p->dstPitch, p->WidthInBytes, p->dstHeight};
+  as.extent = {p->WidthInBytes, p->Height, p->Depth};
+  return copy_volume(&as, s, false);
+})
+HIP(hipMemcpy2DFromArray, (void *to, size_t pitch, hipArray_const_t from, size_t, size_t, size_t width, size_t height, hipMemcpyKind),
+    return copy_rows(to, pitch, from->data, from->width, width, height, nullptr, true))
+HIP(hipMemcpyAtoH, (void *to, hipArray * from, size_t offset, size_t n), return copy(to, static_cast<char *>(from->data) + offset, n, hipMemcpyDeviceToHost, nullptr, false, true))
+HIP(hipMemcpyHtoA, (hipArray * to, size_t offset, const void *from, size_t n), return copy(static_cast<char *>(to->data) + offset, from, n, hipMemcpyHostToDevice, nullptr, false, true))
+HIP(hipMemset2DAsync, (void *at, size_t pitch, int value, size_t width, size_t height, hipStream_t s), {
+  NEED_DEVICE;
+  return fake::enqueue(resolve(here, s, false), [=] {
+    for (size_t row = 0; row < height; ++row) memset(static_cast<char *>(at) + row * pitch, value, width);
+    fake::busy(fake::copy_ns(width * height));
+  }, false, fake::kFillKind);
+})
 HIP(hipMemset, (void *at, int value, size_t n), return fill(at, static_cast<unsigned char>(value), n, nullptr, false))
 HIP(hipMemsetAsync, (void *at, int value, size_t n, hipStream_t s), return fill(at, static_cast<unsigned char>(value), n, s, false))
 HIP(hipMemsetD32Async, (hipDeviceptr_t at, int value, size_t n, hipStream_t s), return fill(at, value, n, s, false))

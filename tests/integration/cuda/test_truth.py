@@ -89,7 +89,7 @@ def test_each_copy_knows_what_memory_it_reads_and_writes(traced: Run, linked: Pa
     ) == [
         (101, "HtoD", "pageable", "device"),
         (102, "HtoD", "pinned", "device"),
-        (103, "DtoH", "device", "pinned"),
+        (103, "DtoH", "device", "mapped"),
         (104, "DtoH", "device", "registered"),
         (105, "DtoD", "device", "managed"),
         (106, "HtoD", "pinned", "device"),
@@ -97,7 +97,7 @@ def test_each_copy_knows_what_memory_it_reads_and_writes(traced: Run, linked: Pa
         (108, "DtoD", "managed", "device"),
         (109, "HtoD", "pageable", "device"),
         (110, "HtoD", "pinned", "array"),
-        (3 * 37, "HtoD", "pinned", "device"),
+        (3 * 37, "HtoD", "mapped", "device"),
         (112, "DtoD", "peer", "peer"),
         (113, "HtoD", "pinned", "device"),
     ]
@@ -106,8 +106,9 @@ def test_each_copy_knows_what_memory_it_reads_and_writes(traced: Run, linked: Pa
     rows = json.loads(report.stdout)["reports"][0]["rows"]
     assert {row["name"]: (row["calls"], row["bytes"]) for row in rows} == {
         "HtoD (pageable)": (2, 101 + 109),
-        "HtoD (pinned)": (5, 102 + 106 + 110 + 111 + 113),
-        "DtoH (pinned)": (1, 103),
+        "HtoD (pinned)": (4, 102 + 106 + 110 + 113),
+        "HtoD (mapped)": (1, 111),
+        "DtoH (mapped)": (1, 103),
         "DtoH (registered)": (1, 104),
         "DtoH (pageable)": (1, 107),
         "DtoD (managed)": (2, 105 + 108),

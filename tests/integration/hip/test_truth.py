@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import occatrace
 from tests.integration.hip.conftest import Run
 from tests.support import live
 
@@ -63,6 +65,85 @@ def test_every_way_to_launch(traced: Run, cases: Path) -> None:
     ]
 
 
+def test_each_function_that_launches(traced: Run, cases: Path) -> None:
+    """The two forms and the older name of one, a launch in pieces, and launches on two devices by one call; each of 3 ms."""
+    run = traced(cases, "all_launches")
+    # The host's function ran once; a launch of no blocks fails and is no work; the device is as the program chose.
+    assert (run.status, run.stdout) == (0, "1 9 0\ndone\n"), run.stderr
+    rows = run.sql(
+        "SELECT gx // lx AS blocks, a.name, c.function, d.name, a.end_ns - a.start_ns >= 3000000 FROM activities a"
+        " JOIN devices d USING (device) JOIN calls c ON c.thread = a.thread AND c.seq = a.seq ORDER BY blocks"
+    )
+    on_both = ["hipLaunchCooperativeKernelMultiDevice", "hipExtLaunchMultiKernelMultiDevice"]
+    on_both += ["hipModuleLaunchCooperativeKernelMultiDevice"]
+    assert rows == [
+        (2, "spin_module", "hipExtModuleLaunchKernel", "Fake GPU 0", True),
+        (3, "spin_module", "hipExtModuleLaunchKernel", "Fake GPU 0", True),
+        (4, "spin_module", "hipHccModuleLaunchKernel", "Fake GPU 0", True),
+        (5, "_Z9spin_longm", "hipLaunchByPtr", "Fake GPU 0", True),
+        *(
+            (6 + 2 * at + device, name, on_both[at], f"Fake GPU {device}", True)
+            for at, name in enumerate(("_Z9spin_longm", "_Z9spin_longm", "spin_module"))
+            for device in (0, 1)
+        ),
+    ]
+    assert run.sql("SELECT function, error FROM failures") == [(on_both[0], "hipErrorInvalidConfiguration")]
+    assert run.sql("SELECT calls FROM call_stats WHERE function = 'hipLaunchHostFunc'") == [(1,)]
+
+
+def test_rows_volumes_and_arrays_have_the_bytes_that_move(traced: Run, cases: Path) -> None:
+    run = traced(cases, "volumes")
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+    assert run.sql("SELECT bytes, kind, source, target FROM activities ORDER BY bytes") == [
+        (32, "DtoH", "array", "pageable"),
+        (44, "HtoD", "pageable", "array"),
+        (77, "DtoD", "peer", "peer"),
+        (50 * 3 * 2, "HtoD", "pageable", "device"),
+        (10 * 6 * 2 * 4, "HtoD", "pageable", "array"),
+        (120 * 7, "DtoH", "array", "pageable"),
+        (70 * 13, "fill", None, None),
+        (90 * 11, "DtoH", "device", "pageable"),
+        (100 * 5 * 3, "DtoH", "device", "pageable"),
+        (100 * 5 * 4, "HtoD", "pageable", "device"),
+        (100 * 30, "HtoD", "pageable", "device"),
+    ]
+    assert run.sql("SELECT kind, bytes, function, free_function FROM allocations ORDER BY start_ns") == [
+        ("device", 100 * 30, "hipMallocPitch", "hipFree"),
+        ("device", 100 * 5 * 4, "hipMalloc3D", "hipFree"),
+        ("array", 10 * 6 * 3 * 4, "hipMalloc3DArray", None),
+        ("array", 30 * 40 * 4, "hipMallocArray", "hipFreeArray"),
+    ]
+
+
+def test_memory_in_use_by_kind_with_its_flags(traced: Run, cases: Path) -> None:
+    run = traced(cases, "kinds")
+    assert (run.status, run.stdout) == (0, "2\ndone\n"), run.stderr
+    assert run.sql("SELECT function, kind, bytes, flags, end_ns IS NULL FROM allocations ORDER BY start_ns") == [
+        ("hipMalloc", "device", 1000, None, False),
+        ("hipMallocAsync", "device", 2000, None, False),
+        ("hipMallocFromPoolAsync", "device", 4000, None, False),
+        ("hipExtMallocWithFlags", "device", 8000, "hipDeviceMallocFinegrained", True),
+        ("hipMalloc", "device", 500, None, True),
+        ("hipHostMalloc", "host", 100, None, False),
+        ("hipHostMalloc", "mapped", 300, "hipHostMallocPortable|hipHostMallocMapped", True),
+        ("hipHostAlloc", "host", 700, "hipHostMallocWriteCombined", False),
+        ("hipMallocManaged", "managed", 900, "hipMemAttachHost", False),
+        ("hipHostRegister", "wrapped", 5000, "hipHostRegisterMapped", False),
+    ]
+    assert run.sql("SELECT bytes, kind, source, target FROM activities ORDER BY bytes") == [
+        (50, "HtoD", "mapped", "device"),
+        (60, "DtoH", "device", "pinned"),
+    ]
+    with occatrace.open(run.folder) as opened:
+        usage = {row["kind"]: (row["high_water_bytes"], row["in_use_bytes"]) for row in opened.report("mem_usage")}
+        leaks = sorted((row["kind"], row["bytes"]) for row in opened.report("mem_leaks"))
+    in_use = np.cumsum([1000, 2000, 4000, 8000, -2000, 500, -1000, -4000])
+    assert usage["device"] == (in_use.max(), in_use[-1])
+    assert (usage["host"], usage["mapped"], usage["managed"]) == ((800, 0), (300, 300), (900, 0))
+    assert leaks == [("device", 500), ("device", 8000), ("mapped", 300)]
+    assert run.sql("SELECT function, error FROM failures") == [("hipMalloc", "hipErrorOutOfMemory")]
+
+
 def test_copies_and_memory(traced: Run, cases: Path) -> None:
     run = traced(cases, "copies", options=("--report", "gpu_mem_size_sum", "--report", "mem_leaks"))
     assert run.status == 0, run.stdout + run.stderr
@@ -72,14 +153,14 @@ def test_copies_and_memory(traced: Run, cases: Path) -> None:
         ("DtoD", 5000, "device", "device"),
         ("DtoH", 7, "device", "pageable"),
         ("DtoH", 300, "device", "pageable"),
-        ("DtoH", 400, "device", "pinned"),
+        ("DtoH", 400, "device", "mapped"),
         ("HtoD", 11, "pageable", "device"),
         ("HtoD", 21, "registered", "managed"),
-        ("HtoD", 60, "pinned", "device"),
+        ("HtoD", 60, "mapped", "device"),
         ("HtoD", 200, "pageable", "device"),
         ("HtoD", 360, "pageable", "array"),
         ("HtoD", 1000, "pageable", "device"),
-        ("HtoD", 2000, "pinned", "device"),
+        ("HtoD", 2000, "mapped", "device"),
         ("fill", 800, None, None),
         ("fill", 3600, None, None),
         ("migrate", 1000, None, None),
@@ -92,7 +173,7 @@ def test_copies_and_memory(traced: Run, cases: Path) -> None:
         ("device", 1 << 20, "hipMalloc", "hipFree", "Fake GPU 0"),
         ("device", 1 << 20, "hipMallocAsync", None, "Fake GPU 0"),
         ("managed", 1000, "hipMallocManaged", "hipFree", "Fake GPU 0"),
-        ("host", 1 << 20, "hipHostMalloc", "hipHostFree", "Fake GPU 0"),
+        ("mapped", 1 << 20, "hipHostMalloc", "hipHostFree", "Fake GPU 0"),
         ("wrapped", 5000, "hipHostRegister", "hipHostUnregister", "Fake GPU 0"),
         ("array", 30 * 40 * 4, "hipMallocArray", "hipFreeArray", "Fake GPU 0"),
     ]

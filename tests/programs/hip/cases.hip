@@ -13,6 +13,13 @@
 // Of later versions than the headers.
 extern "C" hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t f, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,
                                                        unsigned block_z, unsigned shared, hipStream_t stream, void **parameters);
+struct FunctionLaunch {
+  hipFunction_t function;
+  unsigned grid[3], block[3], shared;
+  hipStream_t stream;
+  void **parameters;
+};
+extern "C" hipError_t hipModuleLaunchCooperativeKernelMultiDevice(FunctionLaunch *all, unsigned count, unsigned flags);
 extern "C" hipError_t hipGetProcAddress(const char *symbol, void **address, int version, uint64_t flags, int *status);
 
 __global__ void tick(uint64_t) {}
@@ -77,6 +84,141 @@ static void launches() {
   OK(hipExtModuleLaunchKernel(f, 8 * 64, 1, 1, 64, 1, 1, 0, s, args, nullptr, nullptr, nullptr, 0));
   OK(hipModuleLaunchCooperativeKernel(f, 9, 1, 1, 64, 1, 1, 0, s, args));
   OK(hipStreamSynchronize(s));
+}
+
+// Where each kernel is launched by one function alone.
+static void all_launches() {
+  const hipStream_t s = stream();
+  hipModule_t module;
+  OK(hipModuleLoadData(&module, "kernel spin_module 1000\n"));
+  hipFunction_t f;
+  OK(hipModuleGetFunction(&f, module, "spin_module"));
+  uint64_t ns = 3000000;
+  void *args[] = {&ns};
+  // The form of C++, that of C which came later, the older name.
+  OK(hipExtModuleLaunchKernel(f, 2 * 64, 1, 1, 64, 1, 1, 0, s, args, nullptr, nullptr, nullptr, 0));
+  using Launch = hipError_t (*)(hipFunction_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, size_t, hipStream_t, void **, void **,
+                                hipEvent_t, hipEvent_t, uint32_t);
+  OK(reinterpret_cast<Launch>(dlsym(RTLD_DEFAULT, "hipExtModuleLaunchKernel"))(f, 3 * 64, 1, 1, 64, 1, 1, 0, s, args, nullptr, nullptr, nullptr, 0));
+  OK(hipHccModuleLaunchKernel(f, 4 * 64, 1, 1, 64, 1, 1, 0, s, args, nullptr, nullptr, nullptr));
+  OK(hipConfigureCall(dim3(5), dim3(64), 0, s));
+  OK(hipSetupArgument(&ns, sizeof ns, 0));
+  OK(hipLaunchByPtr(reinterpret_cast<const void *>(&spin_long)));
+  int called = 0;
+  OK(hipLaunchHostFunc(s, [](void *at) { ++*static_cast<int *>(at); }, &called));
+  OK(hipStreamSynchronize(s));
+  // On two devices by one call.
+  OK(hipSetDevice(1));
+  const hipStream_t other = stream();
+  OK(hipSetDevice(0));
+  void *const spin = reinterpret_cast<void *>(&spin_long);
+  hipLaunchParams both[] = {{spin, dim3(6), dim3(64), args, 0, s}, {spin, dim3(7), dim3(64), args, 0, other}};
+  OK(hipLaunchCooperativeKernelMultiDevice(both, 2, 0));
+  both[0].gridDim = dim3(8);
+  both[1].gridDim = dim3(9);
+  OK(hipExtLaunchMultiKernelMultiDevice(both, 2, 0));
+  FunctionLaunch of_module[] = {{f, {10, 1, 1}, {64, 1, 1}, 0, s, args}, {f, {11, 1, 1}, {64, 1, 1}, 0, other, args}};
+  OK(hipModuleLaunchCooperativeKernelMultiDevice(of_module, 2, 0));
+  both[0].gridDim = dim3(0);
+  const int failed = hipLaunchCooperativeKernelMultiDevice(both, 2, 0);
+  OK(hipStreamSynchronize(s));
+  OK(hipStreamSynchronize(other));
+  int now = -1;
+  OK(hipGetDevice(&now));
+  printf("%d %d %d\n", called, failed, now);
+}
+
+// Copies of rows and of volumes, whose rows lie apart; arrays of elements of four bytes.
+static void volumes() {
+  const hipStream_t s = stream();
+  std::vector<char> pageable(1 << 16);
+  char *pitched;
+  size_t pitch;
+  OK(hipMallocPitch(reinterpret_cast<void **>(&pitched), &pitch, 100, 30));
+  hipPitchedPtr volume;
+  OK(hipMalloc3D(&volume, make_hipExtent(100, 5, 4)));
+  OK(hipMemcpy2DAsync(pitched, pitch, pageable.data(), 200, 100, 30, hipMemcpyHostToDevice, s));
+  hipMemcpy3DParms p = {};
+  p.srcPtr = make_hipPitchedPtr(pageable.data(), 128, 100, 5);
+  p.dstPtr = volume;
+  p.extent = make_hipExtent(100, 5, 4);
+  p.kind = hipMemcpyHostToDevice;
+  OK(hipMemcpy3D(&p));
+  std::swap(p.srcPtr, p.dstPtr);
+  p.extent.depth = 3;
+  p.kind = hipMemcpyDefault;
+  OK(hipMemcpy3DAsync(&p, s));
+  hipArray_t array, cube;
+  const hipChannelFormatDesc format = {32, 0, 0, 0, hipChannelFormatKindFloat};
+  OK(hipMalloc3DArray(&cube, &format, make_hipExtent(10, 6, 3), 0));
+  OK(hipMallocArray(&array, &format, 30, 40, hipArrayDefault));
+  hipMemcpy3DParms to_array = {};
+  to_array.srcPtr = make_hipPitchedPtr(pageable.data(), 40, 40, 6);
+  to_array.dstArray = cube;
+  to_array.extent = make_hipExtent(10, 6, 2);
+  to_array.kind = hipMemcpyDefault;
+  OK(hipMemcpy3D(&to_array));
+  OK(hipMemcpy2DFromArray(pageable.data(), 120, array, 0, 0, 120, 7, hipMemcpyDeviceToHost));
+  OK(hipMemcpyHtoA(array, 0, pageable.data(), 44));
+  OK(hipMemcpyAtoH(pageable.data(), array, 8, 32));
+  hip_Memcpy2D rows = {};
+  rows.srcMemoryType = hipMemoryTypeDevice;
+  rows.srcDevice = pitched;
+  rows.srcPitch = pitch;
+  rows.dstMemoryType = hipMemoryTypeHost;
+  rows.dstHost = pageable.data();
+  rows.dstPitch = 90;
+  rows.WidthInBytes = 90;
+  rows.Height = 11;
+  OK(hipMemcpyParam2D(&rows));
+  HIP_MEMCPY3D driver = {};
+  driver.srcMemoryType = hipMemoryTypeHost;
+  driver.srcHost = pageable.data();
+  driver.srcPitch = driver.dstPitch = 64;
+  driver.srcHeight = driver.dstHeight = 3;
+  driver.dstMemoryType = hipMemoryTypeDevice;
+  driver.dstDevice = pitched;
+  driver.WidthInBytes = 50;
+  driver.Height = 3;
+  driver.Depth = 2;
+  OK(hipDrvMemcpy3DAsync(&driver, s));
+  OK(hipMemset2DAsync(pitched, pitch, 0, 70, 13, s));
+  OK(hipMemcpyPeer(pitched, 0, volume.ptr, 1, 77));
+  OK(hipStreamSynchronize(s));
+  OK(hipFreeArray(array));
+  OK(hipFree(pitched));
+  OK(hipFree(volume.ptr));  // the cube is left
+}
+
+// What is in use, when: each kind of memory, with its flags.
+static void kinds() {
+  const hipStream_t s = stream();
+  void *at[8];
+  hipMemPool_t pool;
+  OK(hipDeviceGetDefaultMemPool(&pool, 0));
+  OK(hipMalloc(&at[0], 1000));
+  OK(hipMallocAsync(&at[1], 2000, s));
+  OK(hipMallocFromPoolAsync(&at[2], 4000, pool, s));
+  OK(hipExtMallocWithFlags(&at[3], 8000, hipDeviceMallocFinegrained));
+  OK(hipFreeAsync(at[1], s));
+  OK(hipMalloc(&at[1], 500));
+  OK(hipFree(at[0]));
+  OK(hipFreeAsync(at[2], s));
+  OK(hipHostMalloc(&at[4], 100, hipHostMallocDefault));
+  OK(hipHostMalloc(&at[5], 300, hipHostMallocMapped | hipHostMallocPortable));
+  OK(hipHostAlloc(&at[6], 700, hipHostMallocWriteCombined));
+  OK(hipMallocManaged(&at[7], 900, hipMemAttachHost));
+  std::vector<char> own(5000);
+  OK(hipHostRegister(own.data(), 5000, hipHostRegisterMapped));
+  OK(hipMemcpyAsync(at[3], static_cast<char *>(at[5]) + 100, 50, hipMemcpyHostToDevice, s));
+  OK(hipMemcpyAsync(at[4], at[3], 60, hipMemcpyDeviceToHost, s));
+  OK(hipStreamSynchronize(s));
+  const int failed = hipMalloc(&at[0], size_t{1} << 40);
+  OK(hipHostUnregister(own.data()));
+  OK(hipHostFree(at[4]));
+  OK(hipHostFree(at[6]));
+  OK(hipFree(at[7]));
+  printf("%d\n", failed);  // at[1], at[3], at[5] are left
 }
 
 static void copies() {
@@ -244,6 +386,9 @@ int main(int argc, char **argv) {
   if (name == "series") series(count);
   else if (name == "overlap") overlap();
   else if (name == "launches") launches();
+  else if (name == "all_launches") all_launches();
+  else if (name == "volumes") volumes();
+  else if (name == "kinds") kinds();
   else if (name == "copies") copies();
   else if (name == "failures") failures();
   else if (name == "graphs") graphs();
