@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace.ingest import HostTrace, Reader, ThreadMap, texts_of
-from occatrace.model import Enum, Function, Model
+from occatrace.model import Function, Model
 from occatrace.schema import CALLS
+from occatrace.sql import enum_case
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 
@@ -24,14 +25,6 @@ _PART_ROWS = 1 << 20  # rows of one Parquet file, where it is put together from 
 _DIRECT_ROWS = 1 << 16  # a batch of so many rows is a file of its own: collecting it first would double the work
 _SHORT = 16  # arrays up to this length are built from columns, longer ones by grouping
 _HEADER = ("tid", "seq", "start", "ts")
-
-
-def enum_case(column: str, enum: Enum) -> str:
-    """SQL that names a value; null where it has no name."""
-    whens = {value: key for key, value in reversed(list(enum.values.items()))}
-    if not whens:
-        return "NULL::VARCHAR"
-    return f"CASE {column} " + " ".join(f"WHEN {value} THEN {sql_text(key)}" for value, key in whens.items()) + " END"
 
 
 @dataclass
@@ -132,7 +125,7 @@ class CallsWriter:
         if arg and arg.kind == "name":
             value = batch.name_of(column)
         elif enum:
-            value = f"coalesce({enum_case(column, enum)}, {column}::VARCHAR)"
+            value = f"coalesce({enum_case(column, enum.values)}, {column}::VARCHAR)"
         else:
             value = f"{column}::VARCHAR"
         batch.expressions["error"] = f"CASE WHEN failed THEN {value} END"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from occatrace.calls import enum_case
 from occatrace.model import Arg, Enum, Function
+from occatrace.sql import bit_names, enum_case
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 from occatrace.tables import Store
@@ -103,9 +103,9 @@ def _value(column: str, arg: Arg, enum: Enum | None) -> str:
     if arg.kind in ("string", "name"):
         return f"'\"' || replace(replace({column}, '\\', '\\\\'), '\"', '\\\"') || '\"'"
     if enum is not None and enum.bitfield:
-        return _bits(column, enum)
+        return bit_names(column, enum.values)
     if enum is not None:
-        return f"coalesce({enum_case(column, enum)}, {_number(column, arg)})"
+        return f"coalesce({enum_case(column, enum.values)}, {_number(column, arg)})"
     return _number(column, arg)
 
 
@@ -113,20 +113,3 @@ def _number(column: str, arg: Arg) -> str:
     if arg.hex or arg.kind in ("handle", "pointer"):
         return f"CASE {column} WHEN 0 THEN '0' ELSE printf('0x%x', {column}) END"
     return f"{column}::VARCHAR"
-
-
-def _bits(column: str, enum: Enum) -> str:
-    """Names of the bits that are set, and what is left over in hexadecimal."""
-    single = {name: value for name, value in enum.values.items() if value and not value & (value - 1)}
-    known = 0
-    for value in single.values():
-        known |= value
-    parts = [f"CASE WHEN {column} & {value} != 0 THEN {sql_text(name)} END" for name, value in single.items()]
-    rest = f"{column} & ~{known}::UBIGINT" if known else column
-    parts.append(f"CASE WHEN {rest} != 0 THEN printf('0x%x', {rest}) END")
-    names = f"concat_ws('|', {', '.join(parts)})"
-    # A value with a name of its own, such as "all", is told by it.
-    whole = {name: value for name, value in enum.values.items() if name not in single}
-    if whole:
-        return f"coalesce({enum_case(column, Enum(whole, False))}, {names})"
-    return f"CASE {column} WHEN 0 THEN '0' ELSE {names} END"

@@ -198,6 +198,11 @@ class EventPairs {
     return &Engine::instance().add_queue(*vendor, *context.device, key, context.handle, 0);
   }
 
+  // A capture may forbid every thread to ask or wait for any event, and breaks when one does (the mode that is called global): what
+  // is complete waits until it is over, or the process.
+  static bool held_back() {
+    return captures_.load(std::memory_order_relaxed) > 0 && !ending_.load(std::memory_order_relaxed);
+  }
   static bool captured(Stream stream) { return captures_.load(std::memory_order_relaxed) > 0 && Api::capturing(stream); }
 
   // ---- hooks ----
@@ -232,14 +237,18 @@ class EventPairs {
   struct EndsCapture : Always {
     template <int I, class Call, class Args>
     static void after(Call &, Args &) {
-      captures_.fetch_sub(1, std::memory_order_relaxed);
+      int open = captures_.load(std::memory_order_relaxed);
+      while (open > 0 && !captures_.compare_exchange_weak(open, open - 1, std::memory_order_relaxed)) {
+      }
     }
   };
 
   // ---- of the backend ----
 
   static void harvest(int final) {
-    if (!final) {
+    if (final) {
+      ending_.store(true, std::memory_order_relaxed);
+    } else {
       const uint64_t now = occatrace_now();
       for (Context *context : all()) {
         if (!Engine::instance().busy() || now - context->calibrated.load(std::memory_order_relaxed) < kCalibrateEvery) continue;
@@ -308,6 +317,7 @@ class EventPairs {
 
   // Moves the reference to now, so that the distances to it stay small, and brackets the device's clock by the host's.
   static void calibrate(Context &context) {
+    if (held_back()) return;
     std::lock_guard<std::mutex> guard(context.mutex);
     if (context.spare == nullptr) return;
     const uint64_t before = occatrace_now();
@@ -363,6 +373,7 @@ class EventPairs {
     Context &context = *pair.context;
     *times = {};
     if (!context.alive) return -1;
+    if (held_back()) return kWorking;
     const Entered inside(context);
     int64_t since = 0;
     int64_t length = 0;
@@ -390,6 +401,7 @@ class EventPairs {
  private:
   static inline std::mutex mutex_;
   static inline std::atomic<int> captures_{0};
+  static inline std::atomic<bool> ending_{false};
 };
 
 }  // namespace occatrace::device

@@ -133,6 +133,15 @@ inline const void *current_device() {
   int device = -1;
   return real<0>().hipGetDevice != nullptr && real<0>().hipGetDevice(&device) == 0 ? mark_of(device) : nullptr;
 }
+// The device of a stream that is one's own: the default streams are small numbers, the same for every device.
+inline const Mark *device_of_own(hipStream_t stream) {
+  if (reinterpret_cast<uintptr_t>(stream) <= 2 || real<0>().hipGetStreamDeviceId == nullptr) return nullptr;
+  return mark_of(real<0>().hipGetStreamDeviceId(stream));
+}
+inline const void *device_of(hipStream_t stream) {
+  const Mark *own = device_of_own(stream);
+  return own != nullptr ? own : current_device();
+}
 inline const Extent &extent_of(const hipExtent &extent) { return reinterpret_cast<const Extent &>(extent); }
 inline size_t array_bytes(const hipChannelFormatDesc *given, size_t width, size_t height, size_t depth) {
   if (given == nullptr) return 0;
@@ -230,8 +239,8 @@ struct Runtime {
     return quietly(real<0>().hipGetDevice(&device)) == 0 ? mark_of(device) : nullptr;
   }
   static Scope scope_of(hipStream_t stream) {
-    if (reinterpret_cast<uintptr_t>(stream) <= 2 || real<0>().hipGetStreamDeviceId == nullptr) return current();
-    return mark_of(real<0>().hipGetStreamDeviceId(stream));
+    const Scope own = device_of_own(stream);
+    return own != nullptr ? own : current();
   }
   static bool enter(Scope scope, Scope *before) {
     *before = current();

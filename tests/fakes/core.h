@@ -31,6 +31,7 @@ enum Code : int {
   kNotReady = 600,
   kIllegalAddress = 700,
   kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
   kCapturedEvent = 907,
 };
 
@@ -258,10 +259,19 @@ inline int synchronize(Stream *stream) {
 }
 inline int query(Stream *stream) { return stream->lane->reached(stream->lane->last()) ? kSuccess : kNotReady; }
 
+// A capture of the global mode forbids every thread to ask or wait for events outside of it: who does breaks it.
+inline std::atomic<int> captures{0};
+inline std::atomic<bool> broken{false};
+inline bool breaks_capture() {
+  if (captures > 0) broken = true;
+  return captures > 0;
+}
+
 template <class G>
 int begin_capture(Stream *stream) {
   if (stream->capture != nullptr || stream == stream->context->legacy) return kIllegalState;
   stream->capture = new G;
+  if (captures++ == 0) broken = false;
   return kSuccess;
 }
 template <class G>
@@ -269,7 +279,8 @@ int end_capture(Stream *stream, G **graph) {
   if (stream->capture == nullptr) return kIllegalState;
   *graph = static_cast<G *>(stream->capture);
   stream->capture = nullptr;
-  return kSuccess;
+  --captures;
+  return broken ? kCaptureInvalidated : kSuccess;
 }
 inline int launch_graph(const Graph &graph, Stream *stream) {
   return enqueue(stream, [nodes = graph.nodes] {
@@ -315,12 +326,14 @@ inline int record(Event *event, Stream *stream) {
   return kSuccess;
 }
 inline int query(Event *event) {
+  if (breaks_capture()) return kCaptureUnsupported;
   std::lock_guard<std::mutex> guard(event->mutex);
   if (event->captured) return kCapturedEvent;
   if (const int sticky = event->context->error) return sticky;
   return !event->recorded || event->lane->reached(event->ticket) ? kSuccess : kNotReady;
 }
 inline int synchronize(Event *event) {
+  if (breaks_capture()) return kCaptureUnsupported;
   std::shared_ptr<Lane> lane;
   uint64_t ticket = 0;
   {
@@ -333,6 +346,7 @@ inline int synchronize(Event *event) {
   return event->context->error;
 }
 inline int elapsed(float *ms, const Event *from, const Event *to) {
+  if (breaks_capture()) return kCaptureUnsupported;
   if ((from->flags | to->flags) & kDisableTiming) return kInvalidHandle;
   if (!from->recorded || !to->recorded) return kInvalidHandle;
   if (const int sticky = to->context->error) return sticky;

@@ -97,7 +97,7 @@ _SIZES = {
     "asked": ("WidthInBytes * Height", "as asked for, without the padding of rows"),
     "of_array": ("array_bytes({0})", "of the elements, without padding and smaller levels"),
 }
-# Bits of flags of memory, which the headers have as macros.
+# Bits of flags, which the headers have as macros.
 _BITS = {
     "CUmemhostalloc_flags": {
         "CU_MEMHOSTALLOC_PORTABLE": 0x1,
@@ -110,13 +110,30 @@ _BITS = {
         "CU_MEMHOSTREGISTER_IOMEMORY": 0x4,
         "CU_MEMHOSTREGISTER_READ_ONLY": 0x8,
     },
+    "CUctx_flags": {
+        "CU_CTX_SCHED_SPIN": 0x1,
+        "CU_CTX_SCHED_YIELD": 0x2,
+        "CU_CTX_SCHED_BLOCKING_SYNC": 0x4,
+        "CU_CTX_MAP_HOST": 0x8,
+        "CU_CTX_LMEM_RESIZE_TO_MAX": 0x10,
+        "CU_CTX_COREDUMP_ENABLE": 0x20,
+        "CU_CTX_USER_COREDUMP_ENABLE": 0x40,
+        "CU_CTX_SYNC_MEMOPS": 0x80,
+    },
+    "CUstream_flags": {"CU_STREAM_NON_BLOCKING": 0x1},
+    "CUevent_flags": {"CU_EVENT_BLOCKING_SYNC": 0x1, "CU_EVENT_DISABLE_TIMING": 0x2, "CU_EVENT_INTERPROCESS": 0x4},
     "CUmemAttach_flags": {"CU_MEM_ATTACH_GLOBAL": 0x1, "CU_MEM_ATTACH_HOST": 0x2, "CU_MEM_ATTACH_SINGLE": 0x4},
 }
-# Functions of memory, their argument of flags and its bits; and the bit that makes pinned memory mapped.
+# Functions, their argument of flags and its bits; and the bit that makes pinned memory mapped.
 _FLAGS = {
     "cuMemHostAlloc": ("Flags", "CUmemhostalloc_flags"),
     "cuMemHostRegister": ("Flags", "CUmemhostregister_flags"),
     "cuMemAllocManaged": ("flags", "CUmemAttach_flags"),
+    "cuCtxCreate": ("flags", "CUctx_flags"),
+    "cuDevicePrimaryCtxSetFlags": ("flags", "CUctx_flags"),
+    "cuStreamCreate": ("Flags", "CUstream_flags"),
+    "cuStreamCreateWithPriority": ("flags", "CUstream_flags"),
+    "cuEventCreate": ("Flags", "CUevent_flags"),
 }
 _MAPPED = {"CUmemhostalloc_flags": "CU_MEMHOSTALLOC_DEVICEMAP"}
 

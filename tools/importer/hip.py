@@ -37,7 +37,7 @@ HEAD = """\
 
 # Recorded as events by default; everything else is counted.
 _EVENTS = re.compile(
-    r"hip(Init$|DeviceSynchronize|DeviceReset|DevicePrimaryCtx(Retain|Release|Reset)|Ctx(Create|Destroy|Synchronize)"
+    r"hip(Init$|DeviceSynchronize|DeviceReset|DevicePrimaryCtx(Retain|Release|Reset|SetFlags)|SetDeviceFlags|Ctx(Create|Destroy|Synchronize)"
     r"|(Ctx|Device)(Enable|Disable)Peer|Module(Load|Unload|Launch)|(Ext|Hcc|ExtModule|HccModule)?Launch|(Ext)?Malloc"
     r"|Host(Malloc|Alloc|Free|Register|Unregister)|ExtHostAlloc|Free|(Drv)?Memcpy|Memset"
     r"|Mem(Alloc|Create|Release|Map|Unmap|AddressReserve|AddressFree|Prefetch|Advise|Pool(Create|Destroy|TrimTo|SetAccess))"
@@ -97,7 +97,7 @@ _ALLOCATES = {
     "hipArrayCreate": ("pHandle", "of_array", "array"),
     "hipArray3DCreate": ("array", "of_array", "array"),
 }
-# Bits of flags of memory, which the headers have as macros.
+# Bits of flags, which the headers have as macros.
 _BITS = {
     "hipHostMalloc_flags": {
         "hipHostMallocPortable": 0x1,
@@ -114,6 +114,21 @@ _BITS = {
         "hipExtHostRegisterCoarseGrained": 0x8,
     },
     "hipMemAttach_flags": {"hipMemAttachGlobal": 0x1, "hipMemAttachHost": 0x2, "hipMemAttachSingle": 0x4},
+    "hipDevice_flags": {
+        "hipDeviceScheduleSpin": 0x1,
+        "hipDeviceScheduleYield": 0x2,
+        "hipDeviceScheduleBlockingSync": 0x4,
+        "hipDeviceMapHost": 0x8,
+        "hipDeviceLmemResizeToMax": 0x10,
+    },
+    "hipStream_flags": {"hipStreamNonBlocking": 0x1},
+    "hipEvent_flags": {
+        "hipEventBlockingSync": 0x1,
+        "hipEventDisableTiming": 0x2,
+        "hipEventInterprocess": 0x4,
+        "hipEventReleaseToDevice": 0x40000000,
+        "hipEventReleaseToSystem": 0x80000000,
+    },
     "hipExtMalloc_flags": {
         "hipDeviceMallocFinegrained": 0x1,
         "hipMallocSignalMemory": 0x2,
@@ -121,7 +136,7 @@ _BITS = {
         "hipDeviceMallocContiguous": 0x4,
     },
 }
-# Functions of memory, their argument of flags and its bits; and the bit that makes pinned memory mapped.
+# Functions, their argument of flags and its bits; and the bit that makes pinned memory mapped.
 _FLAGS = {
     "hipHostMalloc": ("flags", "hipHostMalloc_flags"),
     "hipHostAlloc": ("flags", "hipHostMalloc_flags"),
@@ -129,6 +144,12 @@ _FLAGS = {
     "hipHostRegister": ("flags", "hipHostRegister_flags"),
     "hipMallocManaged": ("flags", "hipMemAttach_flags"),
     "hipExtMallocWithFlags": ("flags", "hipExtMalloc_flags"),
+    "hipCtxCreate": ("flags", "hipDevice_flags"),
+    "hipDevicePrimaryCtxSetFlags": ("flags", "hipDevice_flags"),
+    "hipSetDeviceFlags": ("flags", "hipDevice_flags"),
+    "hipStreamCreateWithFlags": ("flags", "hipStream_flags"),
+    "hipStreamCreateWithPriority": ("flags", "hipStream_flags"),
+    "hipEventCreateWithFlags": ("flags", "hipEvent_flags"),
 }
 _MAPPED = {"hipHostMalloc_flags": "hipHostMallocMapped"}
 _EXTENT = "extent_of(extent)"
@@ -158,6 +179,13 @@ _FREES = {
 }
 
 
+def _whose(f: Declaration) -> tuple[str, str]:
+    """Whose device the memory is on, as C++ and in words."""
+    if any(p.name == "stream" for p in f.parameters):
+        return "device_of(stream)", "the stream's"
+    return "current_device()", "the calling thread's"
+
+
 def _memory(f: Declaration) -> list[str]:
     base = _shown(f.name)
     lines, extra = [], []
@@ -174,7 +202,7 @@ def _memory(f: Declaration) -> list[str]:
             extra += [f'- {{name: {size}, type: size_t, value: "{_SIZES[base]}", doc: "{_SIZE_DOCS[size]}"}}']
         extra += [
             '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}',
-            '- {name: context, type: "const void *", value: "current_device()", doc: "a number for the calling thread\'s device"}',
+            '- {name: context, type: "const void *", value: "%s", doc: "a number for %s device"}' % _whose(f),
         ]
     if re.match("hip(Drv)?Memcpy", base):
         copies, more = _copies(f)

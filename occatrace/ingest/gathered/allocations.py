@@ -17,6 +17,7 @@ from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Allocates, Frees, Function, Model
 from occatrace.schema import NO_SEQ
+from occatrace.sql import bit_names
 from occatrace.sql import text as sql_text
 
 _ALLOCATED, _FREED = 0, 1
@@ -116,14 +117,8 @@ def _flags(model: Model) -> Iterator[tuple[int, str]]:
         if function is None or function.allocates is None or function.allocates.flags is None:
             continue
         arg = next(a for a in function.args if a.name == function.allocates.flags)
-        names = model.texts(api, arg.enum or "")
-        # A name for several bits means them all and no others.
-        single = {bit: text for bit, text in names.items() if bit and bit & (bit - 1) == 0}
-        whole = " ".join(f"WHEN {value} THEN {sql_text(text)}" for value, text in names.items() if value not in single)
-        bits = [f"CASE WHEN flags & {bit} != 0 THEN {sql_text(text)} END" for bit, text in single.items()]
-        rest = f"flags & {(1 << 64) - 1 - sum(single)}"
-        bits += [f"CASE WHEN {rest} != 0 THEN printf('0x%x', {rest}) END"]
-        yield at, f"CASE flags WHEN 0 THEN NULL {whole} ELSE concat_ws('|', {', '.join(bits)}) END"
+        names = model.enums[api][arg.enum or ""].values
+        yield at, f"CASE WHEN flags != 0 THEN {bit_names('flags', names)} END"
 
 
 def _insert(model: Model) -> str:

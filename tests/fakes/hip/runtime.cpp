@@ -223,6 +223,8 @@ HIP(hipDeviceEnablePeerAccess, (int, unsigned), return 0)
 HIP(hipCtxCreate, (hipCtx_t * context, unsigned, hipDevice_t ordinal), current_device = ordinal; *context = reinterpret_cast<hipCtx_t>(device(ordinal)); return 0)
 HIP(hipCtxSetCurrent, (hipCtx_t context), current_device = reinterpret_cast<Device *>(context)->device; return 0)
 HIP(hipCtxDestroy, (hipCtx_t context), fake::finish(reinterpret_cast<Device *>(context)); return 0)
+HIP(hipCtxSynchronize, (), NEED_DEVICE; fake::finish(here); return here->error)
+HIP(hipSetDeviceFlags, (unsigned), return device_count() == 0 ? hipErrorNoDevice : hipSuccess)
 HIP(hipCtxEnablePeerAccess, (hipCtx_t, unsigned), return 0)
 HIP(hipMemGetInfo, (size_t * free, size_t *total), *total = memory.size(); *free = *total - memory.used(); return 0)
 EXPORT int hipGetStreamDeviceId(hipStream_t stream) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,13 @@ import pytest
 
 import occatrace
 from tests.integration.hip.conftest import Run
-from tests.support import live
+from tests.support import live, timelines
+from tests.support.runs import OCCA_PROF, execute
 
 MS = 1_000_000
+DEVICE_TRACKS = """
+    SELECT above.name AS device, count(*) AS kernels FROM slice s JOIN track t ON t.id = s.track_id
+    JOIN track above ON above.id = t.parent_id WHERE s.name LIKE 'tick%' GROUP BY t.id, above.name ORDER BY device"""
 KERNELS = "SELECT start_ns, end_ns, queue, name FROM activities WHERE kind = 'kernel' ORDER BY start_ns"
 
 
@@ -195,10 +200,11 @@ def test_failures_have_names_and_an_answer_is_none(traced: Run, cases: Path) -> 
 
 def test_nothing_of_ours_goes_into_a_capture(traced: Run, cases: Path) -> None:
     run = traced(cases, "graphs")
-    # What the runtime counted: three nodes, and no event of anybody's in them.
+    # What the runtime counted: three nodes, and no event of anybody's in them. Nor was any asked while the capture went on,
+    # which would have broken it.
     assert run.stdout == "3 0\ndone\n", run.stderr
     assert run.sql("SELECT name, count(*) FROM activities GROUP BY name ORDER BY name") == [
-        ("_Z4tickm", 1),
+        ("_Z4tickm", 301),
         ("graph", 5),
     ]
     assert run.sql("SELECT min(end_ns - start_ns) >= 3000000 FROM activities WHERE name = 'graph'") == [(True,)]
@@ -235,6 +241,30 @@ def test_a_streams_device_is_its_own(traced: Run, cases: Path) -> None:
     assert run.sql(
         "SELECT d.name, count(*), count(DISTINCT queue) FROM activities a JOIN devices d USING (device) GROUP BY d.name ORDER BY 1"
     ) == [("Fake GPU 0", 1, 1), ("Fake GPU 1", 2, 2)]
+    # Memory that is allocated in the order of a stream is on that stream's device.
+    assert run.sql("SELECT bytes, d.name FROM allocations JOIN devices d USING (device) ORDER BY bytes") == [
+        (1000, "Fake GPU 0"),
+        (3000, "Fake GPU 1"),
+        (5000, "Fake GPU 1"),
+    ]
+    # A track for each stream, below its device.
+    done = execute([*OCCA_PROF, "timeline", run.folder, "-o", run.folder.parent / "devices.pftrace"])
+    assert done.returncode == 0, done.stderr
+    tracks = [
+        (row.device, row.kernels) for row in timelines.perfetto(run.folder.parent / "devices.pftrace", DEVICE_TRACKS)
+    ]
+    assert tracks == [("Device 0: Fake GPU 0", 1), ("Device 1: Fake GPU 1", 1), ("Device 1: Fake GPU 1", 1)]
+
+
+def test_contexts_and_flags(traced: Run, cases: Path) -> None:
+    run = traced(cases, "contexts")
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+    assert run.sql(
+        "SELECT d.name, list(gx // lx ORDER BY gx) FROM activities a JOIN devices d USING (device) GROUP BY d.name ORDER BY 1"
+    ) == [("Fake GPU 0", [1, 3, 5]), ("Fake GPU 1", [2, 4, 6])]
+    listed = execute([*OCCA_PROF, "trace", run.folder]).stdout
+    flags = ["hipDeviceScheduleYield|hipDeviceMapHost", "hipDeviceScheduleSpin", "hipDeviceScheduleBlockingSync"]
+    assert re.findall(r"hip(?:SetDeviceFlags|CtxCreate)\(.*flags=([\w|]+)", listed) == flags
 
 
 def test_choosing(traced: Run, cases: Path) -> None:

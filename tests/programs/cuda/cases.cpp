@@ -231,10 +231,13 @@ static void failures() {
 
 static void graphs() {
   begin();
-  const CUstream s = stream();
+  const CUstream s = stream(), other = stream();
   launch(tick, s);
   OK(CU(cuStreamBeginCapture)(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
   for (int i = 0; i < 3; ++i) launch(tick, s);
+  // It goes on for a while, and another stream works meanwhile.
+  for (int i = 0; i < 300; ++i) launch(tick, other);
+  usleep(350000);
   CUgraph graph;
   OK(CU(cuStreamEndCapture)(s, &graph));
   size_t nodes = 0;

@@ -5,6 +5,7 @@
 #include <hip/hip_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -278,10 +279,13 @@ static void failures() {
 }
 
 static void graphs() {
-  const hipStream_t s = stream();
+  const hipStream_t s = stream(), other = stream();
   tick<<<1, 64, 0, s>>>(0);
   OK(hipStreamBeginCapture(s, hipStreamCaptureModeGlobal));
   for (int i = 0; i < 3; ++i) tick<<<1, 64, 0, s>>>(0);
+  // It goes on for a while, and another stream works meanwhile.
+  for (int i = 0; i < 300; ++i) tick<<<1, 64, 0, other>>>(0);
+  usleep(350000);
   hipGraph_t graph;
   OK(hipStreamEndCapture(s, &graph));
   size_t nodes = 0;
@@ -335,6 +339,13 @@ static void devices() {
     streams.push_back(stream());
   }
   OK(hipSetDevice(0));
+  // Memory in the order of a stream is its device's.
+  void *here, *there, *other;
+  OK(hipMallocAsync(&here, 1000, streams[0]));
+  OK(hipMallocAsync(&there, 3000, streams[1]));
+  OK(hipSetDevice(1));
+  OK(hipMalloc(&other, 5000));
+  OK(hipSetDevice(0));
   tick<<<1, 64, 0, streams[0]>>>(0);
   tick<<<1, 64, 0, streams[1]>>>(0);
   OK(hipSetDevice(1));
@@ -345,6 +356,23 @@ static void devices() {
   OK(hipDeviceSynchronize());
   OK(hipGetDevice(&now));
   printf("%d\n", now);
+}
+
+// A device's flags, and contexts, each with its own, in which work is given in turn.
+static void contexts() {
+  OK(hipSetDeviceFlags(hipDeviceScheduleYield | hipDeviceMapHost));
+  hipCtx_t made[2];
+  OK(hipCtxCreate(&made[0], hipDeviceScheduleSpin, 0));
+  OK(hipCtxCreate(&made[1], hipDeviceScheduleBlockingSync, 1));
+  for (int i = 0; i < 6; ++i) {
+    OK(hipCtxSetCurrent(made[i % 2]));
+    tick<<<1 + i, 64>>>(0);
+  }
+  for (const hipCtx_t each : made) {
+    OK(hipCtxSetCurrent(each));
+    OK(hipCtxSynchronize());
+  }
+  OK(hipCtxDestroy(made[1]));
 }
 
 // A range by HIP's own functions: three launches of twelve.
@@ -395,6 +423,7 @@ int main(int argc, char **argv) {
   else if (name == "many") many(count);
   else if (name == "threads") threads();
   else if (name == "devices") devices();
+  else if (name == "contexts") contexts();
   else if (name == "range") range();
   else if (name == "names") names();
   else if (name == "crash") crash();
