@@ -195,6 +195,7 @@ def _memory(f: Declaration) -> list[str]:
         lines += ["compiles: true"]
     if base in _ALLOCATES:
         handle, size, kind = _ALLOCATES[base]
+        device, whose = _whose(f)
         lines += [allocation(handle, size, kind, _FLAGS.get(base), _MAPPED)]
         if handle == "address":
             extra += ['- {name: address, type: "void *", value: "nullptr", doc: "of the memory, out of pitchedDevPtr"}']
@@ -202,7 +203,7 @@ def _memory(f: Declaration) -> list[str]:
             extra += [f'- {{name: {size}, type: size_t, value: "{_SIZES[base]}", doc: "{_SIZE_DOCS[size]}"}}']
         extra += [
             '- {name: scope, type: uint32_t, value: "c.self->scope_seq", doc: "number of the OCCA call around it, 4294967295: none"}',
-            '- {name: context, type: "const void *", value: "%s", doc: "a number for %s device"}' % _whose(f),
+            f'- {{name: context, type: "const void *", value: "{device}", doc: "a number for {whose} device"}}',
         ]
     if re.match("hip(Drv)?Memcpy", base):
         copies, more = _copies(f)
