@@ -47,8 +47,8 @@ def _functions(patterns: str) -> None:
     monitoring.set_events(tool, wanted)
 
 
-def _lines() -> None:
-    """Notes the stack of each call that matters, where what is read of a known one is what Python itself says."""
+def _confirm_stack() -> bool:
+    """Whether what is read of a known stack is what Python itself says; without it no places are noted."""
 
     def known() -> bool:
         found: list[str] = native["stack"]().split()
@@ -65,9 +65,27 @@ def _lines() -> None:
 
     # Debug builds have frames of their own.
     if not hasattr(sys, "gettotalrefcount") and outer():
-        native["lines"]()
-    else:
-        native["say"](f"--python lines does not know the frames of Python {sys.version.split()[0]}: no lines")
+        native["confirmed"]()
+        return True
+    native["say"](f"--python does not know the frames of Python {sys.version.split()[0]}: no lines")
+    return False
+
+
+def _libraries() -> None:
+    """Follows the memory pools and builds of pyopencl and pycuda, from the moment at which they are imported."""
+    modules = ("pyopencl._cl", "pyopencl", "pycuda._driver", "pycuda.compiler")
+
+    def imported(module: str) -> None:
+        # Only now: most programs need nothing of it.
+        path = f"{place.rpartition('/')[0]}/_inside_pools.py"
+        with open(path, encoding="utf-8") as file:
+            names: dict[str, Any] = {"native": native, "module": sys.modules[module]}
+            exec(compile(file.read(), "<occatrace>", "exec"), names)
+
+    for module in modules:
+        if module in sys.modules:
+            imported(module)
+    native["on_import"](imported, *modules)
 
 
 def _logging(_: str = "") -> None:
@@ -96,8 +114,10 @@ for _option in options.split(";"):
     if _word and native["start"]():
         if _word == "functions":
             _functions(_value)
-        elif _word == "lines":
-            _lines()
+        elif _word in ("lines", "pools"):
+            if _confirm_stack() and _word == "lines":
+                native["lines"]()
+            _libraries()
         elif _word == "logging":
             _logging()
         elif _word == "time":

@@ -303,6 +303,8 @@ free_thread   UINTEGER  id     thread of that call
 free_seq      UINTEGER  id     number of that call in its thread
 call_ns       UBIGINT   ns     duration of the allocating call
 free_call_ns  UBIGINT   ns     duration of the freeing call; 0 where only the end itself was seen
+used_ns       UBIGINT  ns     the last kernel, copy or fill that used it ended; null: none known (--python lines)
+uses          UBIGINT  count  kernels, copies and fills that used it; null: not known
 """),
     ),
     Table(
@@ -543,6 +545,63 @@ name         VARCHAR   text   the module or library
 """),
     ),
     Table(
+        "pools",
+        "memory pools of pyopencl and pycuda (--python pools, lines)",
+        _columns("""
+process      UINTEGER  id     process
+id           UINTEGER  id     number of the pool within the process
+kind         VARCHAR   text   its class
+allocator    VARCHAR   text   class of what it allocates by; empty: not told
+frame        UINTEGER  id     place that made it (python_frames.id); null: not known
+"""),
+    ),
+    Table(
+        "pool_blocks",
+        "blocks that these pools gave out, to arrays and others",
+        _columns("""
+process      UINTEGER  id     process
+pool         UINTEGER  id     its pool (pools.id)
+id           UINTEGER  id     number of the block within the process
+thread       UINTEGER  id     thread that asked for it
+asked        UBIGINT   bytes  what was asked for
+bytes        UBIGINT   bytes  what the pool keeps for it: the size of its bin
+memory       UBIGINT   handle handle or address of its memory
+reused       BOOLEAN   bool   the pool had it, and asked nobody
+frame        UINTEGER  id     place that asked for it (python_frames.id); null: not known
+start_ns     UBIGINT   ns     given out
+end_ns       UBIGINT   ns     given back; null: never
+call_ns      UBIGINT   ns     how long it took to get it
+used_ns      UBIGINT   ns     the last kernel, copy or fill that used it ended; null: none known (--python lines)
+uses         UBIGINT   count  kernels, copies and fills that used it; null: not known
+"""),
+    ),
+    Table(
+        "pool_sizes",
+        "what these pools have, in use or kept, at every moment at which a block was given out or memory given back to the driver",
+        _columns("""
+process      UINTEGER  id     process
+pool         UINTEGER  id     pool (pools.id)
+time_ns      UBIGINT   ns     moment
+bytes        UBIGINT   bytes  what it has
+"""),
+    ),
+    Table(
+        "python_builds",
+        "programs that pyopencl and pycuda made of source (--python pools, lines)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+library      VARCHAR   text   pyopencl, pycuda
+kernels      VARCHAR   text   kernels in the source
+source       VARCHAR   text   SHA-256 of the source, the first 16 digits
+result       VARCHAR   text   built, cached (the library's cache had it), uncached (built, that cache was not asked), failed
+driver_cached BOOLEAN  bool   the driver's own cache had it (PoCL's); null: not known
+frame        UINTEGER  id     place that asked for it (python_frames.id); null: not known
+start_ns     UBIGINT   ns     begins
+end_ns       UBIGINT   ns     ends
+"""),
+    ),
+    Table(
         "messages",
         "what the program logged (--python logging)",
         _columns("""
@@ -625,7 +684,7 @@ lost         UBIGINT   count  events lost
 )
 
 # Columns that are moments by the host's clock, and such that are lengths of time or by another clock.
-MOMENTS = ("start_ns", "end_ns", "queued_ns", "submitted_ns", "host_ns", "time_ns", "mono_ns", "first_ns")
+MOMENTS = ("start_ns", "end_ns", "queued_ns", "submitted_ns", "host_ns", "time_ns", "mono_ns", "first_ns", "used_ns")
 NO_MOMENTS = (
     *("total_ns", "mean_ns", "min_ns", "max_ns", "worst_ns", "uncertainty_ns", "value_ns"),
     *("realtime_ns", "ahead_ns", "since_ns", "call_ns", "free_call_ns"),

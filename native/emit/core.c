@@ -27,6 +27,7 @@
 
 __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
 void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq);
+void (*occatrace_on_use)(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory);
 uint32_t occatrace_pid;
 const struct occatrace_process_events *occatrace_process;
 const struct occatrace_device_events *occatrace_devices;

@@ -215,6 +215,13 @@ static inline const struct occatrace_counters *occatrace_counts(void) {
   return __atomic_load_n(&occatrace_counting, __ATOMIC_ACQUIRE);
 }
 
+/* Wants to know of the memory that a launch, copy or fill works on, by its handle or an address in it, after the call; NULL:
+ * nobody does. */
+extern OCCATRACE_EXPORT void (*occatrace_on_use)(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory);
+static inline int occatrace_uses_wanted(void) {
+  return __builtin_expect(__atomic_load_n(&occatrace_on_use, __ATOMIC_RELAXED) != NULL, 0);
+}
+
 /* A failed call and why: `code` is the value that tells it, `text` an interned message or 0, `call_seq` the number of its
  * event or OCCATRACE_NO_RUN. Errors are rare; a function that fails all the time is noted 1000 times. */
 OCCATRACE_EXPORT void occatrace_failure(uint32_t slot, uint32_t call_seq, int64_t code, uint32_t text);

@@ -17,6 +17,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -357,6 +358,74 @@ struct Code<Args, std::void_t<decltype(Args::errcode_ret)>> {
   static cl_int of(const Args &a) { return *a.errcode_ret; }
 };
 
+// What a command works on, for those who want to know (--python lines): of a kernel the arguments that may be memory.
+class Arguments {
+ public:
+  static Arguments &instance() {
+    static Arguments *const arguments = new Arguments;  // the program may launch until the end
+    return *arguments;
+  }
+  void set(cl_kernel kernel, cl_uint index, uint64_t value) {
+    // Neither a number that is small or odd, nor more than any kernel takes.
+    if (value < 65536 || value % 8 != 0) value = 0;
+    if (index >= 4096) return;
+    const std::lock_guard<std::mutex> guard(lock_);
+    std::vector<uint64_t> &values = of_[kernel];
+    if (values.size() <= index) values.resize(index + 1);
+    values[index] = value;
+  }
+  void forget(cl_kernel kernel) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    of_.erase(kernel);
+  }
+  std::vector<uint64_t> of(cl_kernel kernel) {
+    const std::lock_guard<std::mutex> guard(lock_);
+    const auto found = of_.find(kernel);
+    return found == of_.end() ? std::vector<uint64_t>() : found->second;
+  }
+
+ private:
+  std::mutex lock_;
+  std::unordered_map<cl_kernel, std::vector<uint64_t>> of_;
+};
+
+#define OCCATRACE_MEMORY_IN(field)                                              \
+  template <class Args>                                                         \
+  auto memory_in_##field(const Args &a, int) -> decltype((uint64_t)a.field) {   \
+    return (uint64_t)a.field;                                                   \
+  }                                                                             \
+  template <class Args>                                                         \
+  uint64_t memory_in_##field(const Args &, long) {                              \
+    return 0;                                                                   \
+  }
+OCCATRACE_MEMORY_IN(buffer)
+OCCATRACE_MEMORY_IN(image)
+OCCATRACE_MEMORY_IN(memobj)
+OCCATRACE_MEMORY_IN(src_buffer)
+OCCATRACE_MEMORY_IN(dst_buffer)
+OCCATRACE_MEMORY_IN(src_image)
+OCCATRACE_MEMORY_IN(dst_image)
+OCCATRACE_MEMORY_IN(svm_ptr)
+OCCATRACE_MEMORY_IN(src_ptr)
+OCCATRACE_MEMORY_IN(dst_ptr)
+#undef OCCATRACE_MEMORY_IN
+
+template <class Args>
+void say_uses(const Call &call, const Args &a) {
+  std::vector<uint64_t> used;
+  if constexpr (std::is_same_v<Args, Args_clEnqueueNDRangeKernel> || std::is_same_v<Args, Args_clEnqueueTask>) {
+    used = Arguments::instance().of(a.kernel);
+  } else {
+    used = {memory_in_buffer(a, 0),     memory_in_image(a, 0),     memory_in_memobj(a, 0),  memory_in_src_buffer(a, 0),
+            memory_in_dst_buffer(a, 0), memory_in_src_image(a, 0), memory_in_dst_image(a, 0), memory_in_svm_ptr(a, 0),
+            memory_in_src_ptr(a, 0),    memory_in_dst_ptr(a, 0)};
+  }
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  for (const uint64_t memory : used)
+    if (memory != 0) occatrace_on_use(call.self, call.seq, memory);
+}
+
 // Gives every command an event: the program's where it asked for one, else one of ours.
 template <bool EventIsOptional>
 struct Enqueue {
@@ -387,6 +456,7 @@ struct Enqueue {
 
   template <int I, class Args>
   static void after(Call &call, Args &a) {
+    if (occatrace_uses_wanted() && call.level == OCCATRACE_EVENT && Code<Args>::of(a) == CL_SUCCESS) say_uses(call, a);
     // What began while nothing was recorded is not, what began while something was is complete.
     if (call.host == 0 || a.event == nullptr || Code<Args>::of(a) != CL_SUCCESS) return;
     Queue *queue = Engine::instance().queue(a.command_queue);
@@ -826,13 +896,35 @@ struct Hook<OCCATRACE_OPENCL_clCompileProgram> : Build {};
 template <>
 struct Hook<OCCATRACE_OPENCL_clLinkProgram> : Build {};
 
+// ---- arguments of kernels ----
+
+template <>
+struct Hook<OCCATRACE_OPENCL_clSetKernelArg> : NoHook {
+  template <int I>
+  static void after(Call &, Args_clSetKernelArg &a) {
+    if (!occatrace_uses_wanted() || a.ret != CL_SUCCESS) return;
+    uint64_t value = 0;
+    if (a.arg_size == sizeof value && a.arg_value != nullptr) std::memcpy(&value, a.arg_value, sizeof value);
+    Arguments::instance().set(a.kernel, a.arg_index, value);
+  }
+};
+template <>
+struct Hook<OCCATRACE_OPENCL_clSetKernelArgSVMPointer> : NoHook {
+  template <int I>
+  static void after(Call &, Args_clSetKernelArgSVMPointer &a) {
+    if (!occatrace_uses_wanted() || a.ret != CL_SUCCESS) return;
+    Arguments::instance().set(a.kernel, a.arg_index, reinterpret_cast<uint64_t>(a.arg_value));
+  }
+};
 // ---- names of kernels, extent of shared memory ----
 
 template <>
 struct Hook<OCCATRACE_OPENCL_clCreateKernel> : Always {
   template <int I>
   static void after(Call &, Args_clCreateKernel &a) {
-    if (a.ret != nullptr) kernel_names.set(a.ret, occatrace_intern(a.kernel_name));
+    if (a.ret == nullptr) return;
+    kernel_names.set(a.ret, occatrace_intern(a.kernel_name));
+    if (occatrace_uses_wanted()) Arguments::instance().forget(a.ret);  // of another that lay there
   }
 };
 

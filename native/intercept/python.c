@@ -166,6 +166,22 @@ void python_end(struct python_thread *t, const char *text, int failed) {
 static PyObject *find_and_load; /* importlib's own */
 static void run_inside(const char *options);
 
+/* Modules of which the Python part of ours wants to know when they are imported. */
+static PyObject *told_of_imports;
+static char wanted_imports[8][64];
+
+static void tell_of_import(const char *name) {
+  for (int i = 0; i < 8; i++) {
+    if (strcmp(wanted_imports[i], name) != 0) continue;
+    PyObject *text = py.PyUnicode_FromString(name);
+    PyObject *done = py.PyObject_CallFunctionObjArgs(told_of_imports, text, NULL);
+    if (done == NULL) py.PyErr_Print();
+    else py.Py_DecRef(done);
+    py.Py_DecRef(text);
+    return;
+  }
+}
+
 static PyObject *import_module(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   PyObject *a = count > 0 ? args[0] : NULL, *b = count > 1 ? args[1] : NULL, *c = count > 2 ? args[2] : NULL;
   struct python_thread *t = python_thread();
@@ -179,18 +195,12 @@ static PyObject *import_module(PyObject *self, PyObject *const *args, ptrdiff_t 
   if (python_sampling) python_samples_look();
   /* Who imports this wants the log traced. By our handler, which knows the file too, the session needs no domain for it. */
   if (module != NULL && is_ready && name != NULL && strcmp(name, "lttngust") == 0) run_inside("logging");
+  if (told_of_imports != NULL && module != NULL && name != NULL) tell_of_import(name);
   py.PyErr_Restore(type, value, trace);
   return module;
 }
 
-/* PyMethodDef: the same in every CPython 3. METH_FASTCALL is 0x80. */
-struct method {
-  const char *name;
-  python_function function;
-  int flags;
-  const char *doc;
-};
-static struct method import_method = {"_find_and_load", import_module, 0x80, NULL};
+static struct python_method import_method = {"_find_and_load", import_module, 0x80, NULL};
 
 static void install(void) {
   PyObject *modules = py.PyImport_GetModuleDict();
@@ -252,17 +262,6 @@ void python_watch(void) {
 }
 
 /* ---- what the Python part of ours calls (occatrace/_inside.py) ---- */
-
-static const char *text_at(PyObject *const *args, ptrdiff_t count, ptrdiff_t at) {
-  const char *text = at < count ? py.PyUnicode_AsUTF8(args[at]) : NULL;
-  if (text == NULL) py.PyErr_Clear();
-  return text != NULL ? text : "";
-}
-
-static PyObject *nothing(void) {
-  py.Py_IncRef(py.none);
-  return py.none;
-}
 
 /* A function begins. 0: it is none of those wanted. */
 static int function_begins(const void *code, enum python_kind kind) {
@@ -354,10 +353,24 @@ static PyObject *native_stack(PyObject *self, PyObject *const *args, ptrdiff_t c
 }
 static PyObject *native_lines(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   __atomic_store_n(&occatrace_on_call, python_line, __ATOMIC_RELEASE);
+  __atomic_store_n(&occatrace_on_use, python_use, __ATOMIC_RELEASE);
   return nothing();
 }
 static PyObject *native_time(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   python_samples_start();
+  return nothing();
+}
+/* function, modules: it is called with the name of each of them when that has been imported */
+static PyObject *native_on_import(PyObject *self, PyObject *const *args, ptrdiff_t count) {
+  if (count == 0 || told_of_imports != NULL) return nothing();
+  for (ptrdiff_t i = 1; i < count && i <= 8; i++)
+    snprintf(wanted_imports[i - 1], sizeof wanted_imports[0], "%s", text_at(args, count, i));
+  py.Py_IncRef(args[0]);
+  told_of_imports = args[0];
+  return nothing();
+}
+static PyObject *native_confirmed(PyObject *self, PyObject *const *args, ptrdiff_t count) {
+  python_stack_confirmed = 1;
   return nothing();
 }
 static PyObject *native_say(PyObject *self, PyObject *const *args, ptrdiff_t count) {
@@ -385,13 +398,22 @@ static PyObject *native_message(PyObject *self, PyObject *const *args, ptrdiff_t
   return nothing();
 }
 
-static struct method natives[] = {
+static struct python_method natives[] = {
     {"begin", native_begin, 0x80, NULL},   {"resume", native_resume, 0x80, NULL}, {"end", native_end, 0x80, NULL},
     {"unwind", native_unwind, 0x80, NULL}, {"throw", native_throw, 0x80, NULL},   {"profile", native_profile, 0x80, NULL},
     {"want", native_want, 0x80, NULL},     {"start", native_start, 0x80, NULL},   {"stack", native_stack, 0x80, NULL},
     {"lines", native_lines, 0x80, NULL},   {"say", native_say, 0x80, NULL},       {"message", native_message, 0x80, NULL},
     {"time", native_time, 0x80, NULL},
+    {"on_import", native_on_import, 0x80, NULL}, {"confirmed", native_confirmed, 0x80, NULL},
     {NULL, NULL, 0, NULL}};
+
+static void put_methods(PyObject *into, struct python_method *methods, PyObject *self) {
+  for (struct python_method *m = methods; m->name != NULL; m++) {
+    PyObject *function = py.PyCFunction_NewEx(m, self, NULL);
+    py.PyDict_SetItemString(into, m->name, function);
+    py.Py_DecRef(function);
+  }
+}
 
 /* Runs a function of occatrace/_inside.py, which lies beside the folder of the libraries; `options` as in OCCATRACE_PYTHON. */
 static void run_inside(const char *options) {
@@ -413,11 +435,8 @@ static void run_inside(const char *options) {
       PyObject *module = get("monitoring");
       disable = module != NULL ? py.PyObject_GetAttrString(module, "DISABLE") : NULL;
     }
-    for (struct method *m = natives; m->name != NULL; m++) {
-      PyObject *function = py.PyCFunction_NewEx(m, disable != NULL ? disable : py.none, NULL);
-      py.PyDict_SetItemString(native, m->name, function);
-      py.Py_DecRef(function);
-    }
+    put_methods(native, natives, disable != NULL ? disable : py.none);
+    put_methods(native, python_pool_methods, py.none);
     PyObject *words = py.PyUnicode_FromString(options), *place = py.PyUnicode_FromString(path);
     py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins());
     py.PyDict_SetItemString(names, "native", native);
@@ -510,6 +529,7 @@ static void after_fork_child(void) {
   }
   python_stack_forked();
   python_samples_forked(mine);
+  python_pools_forked();
 }
 
 static int find_functions(void) {

@@ -27,6 +27,9 @@ enum python_kind {
   X(PyObject *, PyUnicode_FromString, (const char *))                                                        \
   X(PyObject *, PyLong_FromLong, (long))                                                                     \
   X(long, PyLong_AsLong, (PyObject *))                                                                       \
+  X(unsigned long long, PyLong_AsUnsignedLongLong, (PyObject *))                                             \
+  X(PyObject *, PyCapsule_New, (void *, const char *, void (*)(PyObject *)))                                 \
+  X(void *, PyCapsule_GetPointer, (PyObject *, const char *))                                                \
   X(PyObject *, PyErr_Occurred, (void))                                                                      \
   X(void, PyErr_Clear, (void))                                                                               \
   X(void, PyErr_Print, (void))                                                                               \
@@ -98,10 +101,13 @@ struct python_code {
   const void *name, *file; /* the objects: another code may come to the same address */
   uint32_t name_id, source_id, line;
   uint8_t wanted; /* by --python functions */
+  uint8_t ours;   /* of occatrace/_inside*.py */
 };
 __attribute__((visibility("hidden"))) struct python_code *python_code(const void *code);
 /* `on_call` of the core: notes where the calling thread is in Python. */
 __attribute__((visibility("hidden"))) void python_line(struct occatrace_thread *self, uint32_t call_seq);
+/* `on_use` of the core. */
+__attribute__((visibility("hidden"))) void python_use(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory);
 /* The places of the thread's own stack as "address:line ...", for the check of the layout. */
 __attribute__((visibility("hidden"))) int python_stack_text(char *text, size_t room);
 __attribute__((visibility("hidden"))) void python_stack_forked(void);
@@ -113,6 +119,34 @@ __attribute__((visibility("hidden"))) void python_samples_harvest(void);
 __attribute__((visibility("hidden"))) void python_samples_forked(struct python_thread *t);
 __attribute__((visibility("hidden"))) void python_sample_thread(struct python_thread *t);
 __attribute__((visibility("hidden"))) void python_sample_ends(struct python_thread *t);
+/* The place of the calling thread, announced, by its number; 0: none, or how frames lie in memory was not confirmed. */
+__attribute__((visibility("hidden"))) uint32_t python_here(struct occatrace_thread *self);
+extern __attribute__((visibility("hidden"))) int python_stack_confirmed;
+
+/* ---- what functions for the Python part of ours (occatrace/_inside*.py) are made of ---- */
+
+/* An argument as text; "" where there is none. */
+static inline const char *text_at(PyObject *const *args, ptrdiff_t count, ptrdiff_t at) {
+  const char *text = at < count ? py.PyUnicode_AsUTF8(args[at]) : NULL;
+  if (text == NULL) py.PyErr_Clear();
+  return text != NULL ? text : "";
+}
+
+static inline PyObject *nothing(void) {
+  py.Py_IncRef(py.none);
+  return py.none;
+}
+
+/* PyMethodDef: the same in every CPython 3. */
+struct python_method {
+  const char *name;
+  python_function function;
+  int flags; /* METH_FASTCALL is 0x80 */
+  const char *doc;
+};
+/* Of memory pools and builds, for occatrace/_inside_pools.py. */
+extern __attribute__((visibility("hidden"))) struct python_method python_pool_methods[];
+__attribute__((visibility("hidden"))) void python_pools_forked(void);
 /* Which functions --python functions wants: patterns, or the program's own, which are not below these folders. */
 __attribute__((visibility("hidden"))) void python_want(const char *patterns, const char *foreign);
 #endif

@@ -116,6 +116,7 @@ static void describe(struct python_code *c, int gil) {
   c->name_id = occatrace_intern(name[0] != '\0' ? name : "?");
   c->source_id = occatrace_intern(file[0] != '\0' ? file : "?");
   c->wanted = (uint8_t)is_wanted(name, file);
+  c->ours = strncmp(file, "<occatrace>", 11) == 0;
 }
 
 struct python_code *python_code(const void *code) {
@@ -243,19 +244,34 @@ static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, const s
   return frames[at].id;
 }
 
-void python_line(struct occatrace_thread *self, uint32_t call_seq) {
+int python_stack_confirmed;
+
+uint32_t python_here(struct occatrace_thread *self) {
   struct place places[DEEPEST];
-  const int count = walk(places, DEEPEST);
-  if (count == 0 || !python_start_events()) return;
+  const int count = python_stack_confirmed ? walk(places, DEEPEST) : 0;
+  if (count == 0 || !python_start_events()) return 0;
   const struct python_code *code[DEEPEST];
   for (int i = 0; i < count; i++)
-    if ((code[i] = python_code(places[i].code)) == NULL) return;
+    if ((code[i] = python_code(places[i].code)) == NULL) return 0;
   pthread_mutex_lock(&frames_lock);
   uint32_t id = 0;
-  for (int i = count - 1; i >= 0; i--) id = frame_of(self, id, code[i], places[i].line);
+  for (int i = count - 1; i >= 0; i--)
+    if (!code[i]->ours) id = frame_of(self, id, code[i], places[i].line);
   pthread_mutex_unlock(&frames_lock);
+  return id;
+}
+
+void python_line(struct occatrace_thread *self, uint32_t call_seq) {
+  const uint32_t id = python_here(self);
+  if (id == 0) return;
   const struct occatrace_python_line r = {self->tid, self->next_seq++, call_seq, id};
   python_events->line(&r);
+}
+
+void python_use(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory) {
+  if (!python_start_events()) return;
+  const struct occatrace_python_use r = {self->tid, self->next_seq++, call_seq, memory};
+  python_events->use(&r);
 }
 
 void python_stack_forked(void) {

@@ -77,7 +77,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=python_word,
         metavar="WHAT",
         help="of Python programs: functions[:PATTERN,...] times their functions; lines notes the line behind each launch, "
-        "copy, allocation and build; logging keeps what they log; time tells the interpreter's time "
+        "copy, allocation and build; pools follows memory pools and builds of pyopencl and pycuda (so does lines); "
+        "logging keeps what they log; time tells the interpreter's time "
         "from each extension module's; off: not even imports and calls from C (docs/python-programs.md)",
     )
     options.add_choosing(parser)
@@ -405,10 +406,9 @@ def rank_list(text: str) -> frozenset[int]:
 def python_word(text: str) -> str:
     """The value of --python."""
     word, colon, patterns = text.partition(":")
-    if word not in ("functions", "lines", "logging", "time", "off") or (
-        colon and (word != "functions" or not patterns)
-    ):
-        raise argparse.ArgumentTypeError(f"{text!r} is none of functions[:PATTERN,...], lines, logging, time, off")
+    words = ("lines", "pools", "logging", "time", "off")
+    if word not in ("functions", *words) or (colon and (word != "functions" or not patterns)):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of functions[:PATTERN,...], {', '.join(words)}")
     if ";" in patterns:
         raise argparse.ArgumentTypeError(f"{text!r}: patterns are separated by commas, not by semicolons")
     return text

@@ -51,3 +51,23 @@ CREATE OR REPLACE MACRO statistics(samples) AS TABLE (
     SELECT key, calls, total, mean, least(greatest(median, lowest), highest) AS median, lowest, highest, deviation
     FROM sums LEFT JOIN medians(hist) USING (key)
 );
+
+-- For each place in Python code (leaf) of a process the innermost line on its stack that is the program's own, or the outermost where
+-- there is none, and what in a package was called through.
+CREATE OR REPLACE MACRO own_lines(frames) AS TABLE (
+    WITH RECURSIVE walked AS (
+        SELECT process, id AS leaf, id, parent, function, source, line FROM query_table(frames)
+        UNION ALL
+        SELECT w.process, w.leaf, f.id, f.parent, f.function, f.source, f.line
+        FROM walked w JOIN query_table(frames) f ON f.process = w.process AND f.id = w.parent
+        WHERE w.source LIKE '%/site-packages/%' OR w.source LIKE '%/dist-packages/%' OR w.source LIKE '<%' OR regexp_matches(w.source, '/lib/python3[^/]*/[^/]+$')
+    ),
+    -- The last of each walk: the program's own, or the outermost where there is none.
+    own AS (
+        SELECT process, leaf, arg_min(function, id) AS function, arg_min(source, id) AS source, arg_min(line, id) AS line, min(id) AS id
+        FROM walked GROUP BY ALL
+    )
+    SELECT o.process, o.leaf, o.function, o.source || ':' || o.line AS source,
+           CASE WHEN o.id != o.leaf THEN CASE WHEN f.source LIKE '%/%' THEN regexp_extract(f.source, '[^/]*/[^/]*$') ELSE f.source END || ':' || f.line || ' ' || f.function ELSE '' END AS through
+    FROM own o JOIN query_table(frames) f ON f.process = o.process AND f.id = o.leaf
+);

@@ -14,24 +14,7 @@
 -- column: name text Function
 -- column: source source Line
 -- column: through text Through (the innermost line, where that is in a package; the most frequent one)
-WITH RECURSIVE walked AS (
-    SELECT process, id AS leaf, id, parent, function, source, line FROM python_frames
-    UNION ALL
-    SELECT w.process, w.leaf, f.id, f.parent, f.function, f.source, f.line
-    FROM walked w JOIN python_frames f ON f.process = w.process AND f.id = w.parent
-    WHERE w.source LIKE '%/site-packages/%' OR w.source LIKE '%/dist-packages/%' OR w.source LIKE '<%' OR regexp_matches(w.source, '/lib/python3[^/]*/[^/]+$')
-),
--- The last of each walk: the program's own, or the outermost where there is none.
-own AS (
-    SELECT process, leaf, arg_min(function, id) AS function, arg_min(source, id) AS source, arg_min(line, id) AS line, min(id) AS id
-    FROM walked GROUP BY ALL
-),
-places AS (
-    SELECT o.process, o.leaf, o.function, o.source || ':' || o.line AS source,
-           CASE WHEN o.id != o.leaf THEN CASE WHEN f.source LIKE '%/%' THEN regexp_extract(f.source, '[^/]*/[^/]*$') ELSE f.source END || ':' || f.line || ' ' || f.function ELSE '' END AS through
-    FROM own o JOIN python_frames f ON f.process = o.process AND f.id = o.leaf
-),
-called AS (SELECT l.thread, l.seq, p.function, p.source, p.through FROM python_lines l JOIN places p ON p.process = l.process AND p.leaf = l.frame),
+WITH called AS (SELECT l.thread, l.seq, p.function, p.source, p.through FROM python_lines l JOIN own_lines(python_frames) p ON p.process = l.process AND p.leaf = l.frame),
 work AS (
     SELECT thread, seq, kind, span(start_ns, end_ns) AS v, bytes FROM activities
     UNION ALL

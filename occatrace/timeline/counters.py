@@ -38,6 +38,16 @@ FROM (SELECT *, start_ns AS t, bytes::BIGINT AS d FROM allocations
       UNION ALL SELECT *, end_ns, -bytes::BIGINT FROM allocations WHERE end_ns IS NOT NULL)
 WHERE bytes > 0 AND parent IS NULL
 """
+# What a memory pool of a Python library has, and how much of that was asked for and not given back.
+_POOLED = f"""
+SELECT {ALLOCATED} AS kind, s.process, 0 AS device, 'bytes' AS unit, t, d,
+       format('pool {{}} {{}}, {{}}', p.id, regexp_extract(p.kind, '[^.]*$'), what) AS label
+FROM (SELECT process, pool, time_ns AS t, 'held' AS what,
+             bytes::BIGINT - coalesce(lag(bytes) OVER (PARTITION BY process, pool ORDER BY time_ns), 0)::BIGINT AS d FROM pool_sizes
+      UNION ALL SELECT process, pool, start_ns, 'in use', asked::BIGINT FROM pool_blocks
+      UNION ALL SELECT process, pool, end_ns, 'in use', -asked::BIGINT FROM pool_blocks WHERE end_ns IS NOT NULL) s
+JOIN pools p ON p.process = s.process AND p.id = s.pool
+"""
 
 # Of PAPI, rates in kernels; in a process without any, in its outermost ranges.
 _COUNTED = f"""
@@ -144,7 +154,7 @@ class Counters:
         # What holds when the time that was asked for begins has its value there.
         changes = f"""
             SELECT {_KEY}, greatest(t, {begin or 0})::BIGINT AS t, d::DOUBLE AS d
-            FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED} UNION ALL BY NAME {_COUNTED})"""
+            FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED} UNION ALL BY NAME {_POOLED} UNION ALL BY NAME {_COUNTED})"""
         samples = f"""
             SELECT {SAMPLED} AS kind, process, coalesce(device, 0) AS device, name AS label, coalesce(unit, '') AS unit,
                    time_ns::BIGINT AS t, value AS d

@@ -14,6 +14,7 @@ from occatrace.ingest.gathered import (
     omp_targets,
     omp_threads,
     papi,
+    pools,
     python,
     ranges,
 )
@@ -40,6 +41,12 @@ GATHERED: tuple[Gathered, ...] = (
     python.LINES,
     python.SAMPLES,
     python.MESSAGES,
+    pools.POOLS,
+    pools.BLOCKS,
+    pools.ENDS,
+    pools.SIZES,
+    pools.BUILDS,
+    pools.USES,
 )
 
 __all__ = ["GATHERED", "Gathered"]
