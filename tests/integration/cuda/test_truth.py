@@ -170,9 +170,19 @@ def test_nothing_of_ours_goes_into_a_capture(traced: Run, linked: Path) -> None:
 def test_events_of_ours_are_bounded_and_none_is_lost(traced: Run, linked: Path) -> None:
     run = traced(linked, "many", "20000")
     first, second = map(int, run.stdout.splitlines()[0].split())
-    assert first == second < 2000
+    # A harvest from the background may hold a few while the program goes on.
+    assert second <= first + 256 < 2000
     assert run.sql("SELECT count(*) FROM activities WHERE name = 'empty'") == [(40000,)]
     assert run.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+def test_memory_in_the_process_is_bounded(traced: Run, linked: Path) -> None:
+    # Recording waits for nobody: what a busy machine loses of so many is not asked here.
+    run = traced(linked, "many", "10000", "1000000", options=("-q",))
+    events, heap = (list(map(int, line.split())) for line in run.stdout.splitlines()[:2])
+    assert events[1] <= events[0] + 256
+    # Of a million launches nothing stays: not a byte in five of them.
+    assert heap[1] - heap[0] < 200_000, heap
 
 
 def test_the_mode_of_tallies_leaves_streams_alone(traced: Run, linked: Path) -> None:

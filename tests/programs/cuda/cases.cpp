@@ -2,6 +2,7 @@
 // with libcuda, and with -DBY_NAME asking the driver for every function, as the CUDA runtime does.
 #include <cuda.h>
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,18 +251,21 @@ static void graphs() {
   printf("%zu %ld\n", nodes, captured == nullptr ? -1 : captured());
 }
 
-static void many(int count) {
+// So many, and then more: how many events are alive after each, and how many bytes are allocated.
+static void many(int count, int more) {
   begin();
   const CUstream s = stream();
   long after[2];
+  size_t bytes[2];
   for (int half = 0; half < 2; ++half) {
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < (half == 0 ? count : more); ++i) {
       launch(empty, s);
       if (i % 100 == 99) OK(CU(cuStreamSynchronize)(s));
     }
     after[half] = live_events();
+    bytes[half] = mallinfo2().uordblks;
   }
-  printf("%ld %ld\n", after[0], after[1]);
+  printf("%ld %ld\n%zu %zu\n", after[0], after[1], bytes[0], bytes[1]);
 }
 
 static void threads() {
@@ -325,7 +329,7 @@ int main(int argc, char **argv) {
   else if (name == "names") names();
   else if (name == "failures") failures();
   else if (name == "graphs") graphs();
-  else if (name == "many") many(count);
+  else if (name == "many") many(count, argc > 3 ? atoi(argv[3]) : count);
   else if (name == "threads") threads();
   else if (name == "devices") devices();
   else if (name == "contexts") contexts();
