@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from occatrace import naming, units
+from occatrace import events, naming, units
 from occatrace.cli.dispatch import UsageError
 from occatrace.run import RunError
 
@@ -51,6 +52,36 @@ def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
         " end-500ms:, or times of day like 2026-11-21T14:03:05",
     )
     parser.add_argument("--by", choices=BY, help="each report for each of them")
+
+
+def add_session(parser: argparse._ArgumentGroup | argparse.ArgumentParser, output: str) -> None:
+    """What every session is begun with: --mode, --trace, --device-time, --output, --force, --shm-path. `output`: about the
+    folder of the run."""
+    parser.add_argument(
+        "-m",
+        "--mode",
+        choices=events.MODES,
+        default="default",
+        help="what is recorded: default; minimal: OCCA and device work only; full: every call with its arguments; "
+        "tally: exact counts and times, no single calls (for long production runs)",
+    )
+    add_trace(parser)
+    add_device_time(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help=f"folder of the run ({output}")
+    parser.add_argument("--force", action="store_true", help="replace the run in DIR")
+    parser.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
+
+
+def add_summary(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """What is printed when a session has ended: --report, --quiet."""
+    parser.add_argument(
+        "--report",
+        action="append",
+        metavar="NAME",
+        default=[],
+        help="this report instead of the summary; may be repeated",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="record only: no summary, no remarks")
 
 
 def add_trace(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:

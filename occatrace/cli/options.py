@@ -30,10 +30,12 @@ _WORDS = {
 _UNSET = object()
 
 
-def add_choosing(parser: argparse.ArgumentParser) -> None:
-    """The options that choose what is recorded, and where options may stand."""
+def add_choosing(parser: argparse.ArgumentParser, wanted: Sequence[str] | None = None) -> None:
+    """The options that choose what is recorded; `wanted`: of these groups."""
     groups: dict[str, argparse._ArgumentGroup] = {}
     for option in OPTIONS:
+        if wanted is not None and option.group not in wanted:
+            continue
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(f"{option.group} (docs/choosing.md)")
         # Percent signs and the like are argparse's.
@@ -42,6 +44,10 @@ def add_choosing(parser: argparse.ArgumentParser) -> None:
             groups[option.group].add_argument(f"--{option.name}", action="store_true", help=text)
         else:
             groups[option.group].add_argument(f"--{option.name}", metavar=option.metavar, help=text)
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Where options may stand."""
     where = parser.add_argument_group("options in files")
     where.add_argument(
         "--config",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from occatrace import __version__, events, install, ranks
+from occatrace import __version__, install, ranks
 from occatrace import run as runs
 from occatrace.cli import choice, options, program
 from occatrace.cli.dispatch import UsageError, complain
@@ -39,25 +39,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "The exit status is the program's. The summary goes to standard error."
     )
     record = parser.add_argument_group("recording")
-    record.add_argument(
-        "-m",
-        "--mode",
-        choices=events.MODES,
-        default="default",
-        help="what is recorded: default; minimal: OCCA and device work only; full: every call with its arguments; "
-        "tally: exact counts and times, no single calls (for long production runs)",
+    choice.add_session(
+        record,
+        "default: occatrace-PROGRAM-DATE-ID); %%h host, %%p process id, %%r rank, %%q{VAR} a variable; with %%r or %%p each rank is"
+        " a run of its own",
     )
-    choice.add_trace(record)
-    choice.add_device_time(record)
-    record.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="folder of the run (default: occatrace-PROGRAM-DATE-ID); %%h host, %%p process id, %%r rank, %%q{VAR} a "
-        "variable; with %%r or %%p each rank is a run of its own",
-    )
-    record.add_argument("--force", action="store_true", help="replace the run in DIR")
     record.add_argument(
         "--keep",
         choices=KEEP,
@@ -82,22 +68,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "from each extension module's; off: not even imports and calls from C (docs/python-programs.md)",
     )
     options.add_choosing(parser)
-    record.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
+    options.add_files(parser)
     show = parser.add_argument_group("what is printed at the end")
-    show.add_argument(
-        "--report",
-        action="append",
-        metavar="NAME",
-        default=[],
-        help="this report instead of the summary; may be repeated",
-    )
+    choice.add_summary(show)
     show.add_argument("--format", choices=FORMATS, default="table", help="of the reports")
     show.add_argument("--log-file", type=Path, metavar="FILE", help="print to FILE, not to standard error")
     show.add_argument(
         "-l", "--timeline", action="store_true", help="write DIR/timeline.pftrace too, for ui.perfetto.dev"
     )
     choice.add_options(show)
-    show.add_argument("-q", "--quiet", action="store_true", help="record only: no summary, no remarks")
 
 
 def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:

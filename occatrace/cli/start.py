@@ -7,19 +7,18 @@ import argparse
 import contextlib
 import json
 import os
-import shlex
 import signal
 import socket
 import sys
 from pathlib import Path
 
-from occatrace import events
 from occatrace import run as runs
-from occatrace.cli import choice
+from occatrace.cli import choice, options
 from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli.shell import print_environment
 from occatrace.job import host_name
 from occatrace.switch import VARIABLE as SWITCH_VARIABLE
-from occatrace.switch import Plan, Switch, is_running
+from occatrace.switch import Switch, is_running
 
 ANSWER_S = 60.0
 
@@ -36,14 +35,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name of the session; or the folder of a run that is paused: then as `occa_prof resume`",
     )
-    parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="what is recorded")
-    choice.add_trace(parser)
-    choice.add_device_time(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="folder of the run (default: occatrace-NAME-DATE-ID)"
-    )
-    parser.add_argument("--force", action="store_true", help="replace the run in DIR")
-    parser.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
+    choice.add_session(parser, "default: occatrace-NAME-DATE-ID)")
+    options.add_choosing(parser, ("when", "what", "how much"))
 
 
 def control_path(name: str) -> Path:
@@ -66,10 +59,11 @@ def run(args: argparse.Namespace) -> int:
     from occatrace.cli.run import new_info
 
     args.traced = choice.traced_of(args.trace)
+    args.choosing = options.choosing_of(args)
     control = control_path(args.name)
     listener = _listen(control, args.name)
     run_id = runs.new_id()
-    info = new_info(args, run_id, program=(args.name,), host=host_name())
+    info = new_info(args, run_id, program=(args.name,), host=host_name(), choice=args.choosing.values)
     try:
         made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force)
     except runs.RunError:
@@ -99,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
         made.path.rmdir()
         raise UsageError(f"no session: {answer.get('error', 'its process does not answer')}. Try `occa_prof doctor`")
     inherited = choice.with_device_time(os.environ, args.device_time)
-    environment = session.program_environment(inherited, args.mode, Path(answer["home"]), args.traced)
+    environment = args.choosing.environment(
+        session.program_environment(inherited, args.mode, Path(answer["home"]), args.traced)
+    )
     environment["OCCATRACE_SOCKET"] = answer["socket"]
     environment["OCCATRACE_RUN"] = run_id
     if answer.get("switch"):
@@ -111,13 +107,6 @@ def run(args: argparse.Namespace) -> int:
         complain(f'these lines are for the shell: eval "$(occa_prof start {args.name})"')
     complain(f"recording into {runs.near(made.path)} until: occa_prof stop {args.name}")
     return 0
-
-
-def print_environment(environment: dict[str, str]) -> None:
-    """What differs from the environment that is there, as lines for a shell."""
-    for name in sorted(environment):
-        if environment[name] != os.environ.get(name):
-            print(f"export {name}={shlex.quote(environment[name])};")
 
 
 def _listen(control: Path, name: str) -> socket.socket:
@@ -159,12 +148,15 @@ def _hold(
         mode=args.mode,
         shm_path=args.shm_path,
         traced=args.traced,
-        switch=Switch(made.path, made.info.host, Plan()),
+        choosing=args.choosing,
+        switch=Switch(made.path, made.info.host, args.choosing.plan),
     )
     client: socket.socket | None = None
     try:
         try:
             held.start()
+            if held.switch:
+                held.switch.start()
         except (DaemonError, OSError) as error:
             teller.send(json.dumps({"error": str(error)}).encode())
             return

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import socket
 import sys
 from pathlib import Path
 
+from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli.shell import print_back
 from occatrace.cli.start import control_path
 from occatrace.run import again, near, open_run
 
 STOP_TIMEOUT_S = 120.0
-# What `start` adds to lists that the user may have had before.
-LISTS = {"LD_PRELOAD": "liboccatrace", "OPENCL_LAYERS": "liboccatrace"}
-OURS = (
-    "OCCATRACE_SOCKET",
-    "OCCATRACE_RUN",
-    "OCCATRACE_MODE",
-    "OCCATRACE_TRACE",
-    "OCCATRACE_DEVICE_TIME",
-    "LTTNG_HOME",
-    "LTTNG_UST_REGISTER_TIMEOUT",
-)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +29,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="name of the session; or the folder of a run: its program goes on, nothing more of it is recorded",
     )
-    parser.add_argument("--report", action="append", metavar="NAME", default=[], help="this report, not the summary")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no summary")
+    choice.add_summary(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,16 +66,3 @@ def run(args: argparse.Namespace) -> int:
         print_reports(folder, sys.stderr, args.report)
         complain(f"the run is in {where}; again: {again(where)}")
     return 0
-
-
-def print_back() -> None:
-    """Lines for the shell that take back what `start` gave it."""
-    import shlex
-
-    for name in OURS:
-        if name in os.environ:
-            print(f"unset {name};")
-    for name, mark in LISTS.items():
-        before = [word for word in os.environ.get(name, "").split(":") if word and mark not in os.path.basename(word)]
-        if name in os.environ:
-            print(f"export {name}={shlex.quote(':'.join(before))};" if before else f"unset {name};")

@@ -262,7 +262,7 @@ def test_delay_and_periods(switch_program: Path, tmp_path: Path) -> None:
     assert len(rows) < int(file.read_text())
 
 
-def test_ranges_in_fortran_and_python(tmp_path: Path) -> None:
+def test_ranges_in_fortran_and_python(switch_program: Path, tmp_path: Path) -> None:
     """--capture-range api: nothing until the program says so."""
     if shutil.which("gfortran"):
         command = ["gfortran", "-Wall", "-J", tmp_path, ROOT / "include/occatrace.f90", PROGRAMS / "ranges.f90"]
@@ -292,6 +292,11 @@ def test_ranges_in_fortran_and_python(tmp_path: Path) -> None:
         run = profiled(Run, tmp_path / f"python-{end}", [sys.executable, "-c", code], *options, end)
         assert [name for (name,) in run.sql(marks)] == wanted, end
         assert "captured" in run.stderr
+    # Without us they do nothing.
+    alone = execute([sys.executable, "-c", code])
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, "", "")
+    alone = execute([switch_program, "threads", 2])
+    assert alone.returncode == 0 and len(alone.stdout.split()) == 3, alone.stderr
 
 
 # ---- how much ----
@@ -325,3 +330,31 @@ def test_options_from_files_and_the_environment(tmp_path: Path) -> None:
     again = tmp_path / "again.toml"
     again.write_text("\n".join(line.split("#")[0] for line in shown.stdout.splitlines()))
     assert execute([*OCCA_PROF, "--config", again, "--show-config"], OCCATRACE_MODE=None).returncode == 0
+
+
+# ---- sessions around several commands ----
+
+
+def test_a_session_of_a_shell_chooses_and_gives_everything_back(gcc_occa: Occa, tmp_path: Path) -> None:
+    """`start` takes the same options; after `stop` the shell's environment is what it was."""
+    name = f"choosing-{os.getpid()}"
+    prof = " ".join(OCCA_PROF)
+    program = f"{gcc_occa.programs / 'choosing'} Serial {ROUNDS}"
+    script = f"""
+        env | sort > before
+        eval "$({prof} start --kernels scale --kernel-iterations 2-4 -o run {name})"
+        {program}; {program}
+        eval "$({prof} stop {name})"
+        env | sort > after
+    """
+    environment = {**os.environ, **gcc_occa.environment("Serial"), "OCCATRACE_KERNELS": "add", "OPENCL_LAYERS": ""}
+    words = ["bash", "-c", script]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    before, after = ((tmp_path / file).read_text().splitlines() for file in ("before", "after"))
+    assert [line for line in after if not line.startswith("_=")] == [x for x in before if not x.startswith("_=")]
+    run = Run(tmp_path / "run", 0, "", "")
+    calls = run.sql("SELECT process, count(*) FROM kernel_runs GROUP BY process ORDER BY process")
+    assert calls == [(1, 3), (2, 3)]
+    assert excluded(run) == {"scaleTwice": 2 * 7, "addVectors": 2 * 2 * ROUNDS, "spin": 2 * ROUNDS}
+    assert "excluded: " in done.stderr
