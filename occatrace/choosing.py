@@ -88,7 +88,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "devices",
         "LIST",
-        "only work on these devices: numbers from 0 in the order in which a process meets them, or patterns of names",
+        "only work on these devices: numbers from 0 in the order in which a process meets them (0,2-3), or patterns of names",
         WHAT,
     ),
     Option(
@@ -135,6 +135,8 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 PAPI_MOST = 16  # as in native/intercept/papi_library.h
+# What native/emit/choice.c has room for.
+MOST_RANGES, LONGEST_PATTERN = 32, 255
 _RANGES = ("none", "cudaProfilerApi", "hipProfilerApi", "api")
 _LIST = re.compile(r"\d+(-\d*)?(,\d+(-\d*)?)*")
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -152,7 +154,10 @@ class Choosing:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choosing:
         """From options by their keys; what is None or False was not given. Raises a ChoiceError."""
-        values = {o: given[o.key] for o in OPTIONS if given.get(o.key) not in (None, False, "")}
+        for option in OPTIONS:
+            if given.get(option.key) == "":
+                raise ChoiceError(f"--{option.name}: write {option.metavar}, or leave the option out")
+        values = {o: given[o.key] for o in OPTIONS if given.get(o.key) not in (None, False)}
         texts = {o.key: str(value) for o, value in values.items()}
         for key, check in _CHECKS.items():
             if key in texts:
@@ -171,7 +176,10 @@ class Choosing:
             from occatrace.sampling import Sampling
 
             sampling = Sampling.of(texts["sample"])
-        return cls(plan, {o.variable: "1" if v is True else str(v) for o, v in values.items() if o.native}, sampling)
+        native = {o.variable: "1" if v is True else str(v) for o, v in values.items() if o.native}
+        if "devices" in texts:
+            native[PREFIX + "DEVICES"] = _devices(texts["devices"])
+        return cls(plan, native, sampling)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment with this choice, and with no other."""
@@ -245,6 +253,8 @@ def _regex(option: str) -> Any:
 def _list(option: str, first: int) -> Any:
     def check(text: str) -> None:
         wrong = not _LIST.fullmatch(text)
+        if not wrong and text.count(",") >= MOST_RANGES:
+            raise ChoiceError(f"{option} {text[:20]}…: at most {MOST_RANGES} numbers and ranges, please")
         for part in () if wrong else text.split(","):
             low, _, high = part.partition("-")
             wrong = wrong or int(low) < first or bool(high and int(high) < int(low))
@@ -254,8 +264,38 @@ def _list(option: str, first: int) -> Any:
     return check
 
 
-def _functions(option: str) -> Any:
+def _patterns(option: str) -> Any:
     def check(text: str) -> None:
+        for pattern in text.split(","):
+            if not pattern.strip() or len(pattern.encode()) > LONGEST_PATTERN:
+                raise ChoiceError(
+                    f"{option} {text[:40]}: write patterns with commas between, as in main,worker*, none of them empty or longer"
+                    f" than {LONGEST_PATTERN} bytes"
+                )
+
+    return check
+
+
+def _devices(text: str) -> str:
+    """Ranges of numbers as the numbers, for the process knows patterns."""
+    out: list[str] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)-(\d*)", part)
+        if not match:
+            out.append(part)
+            continue
+        first, last = int(match[1]), int(match[2] or -1)
+        if not first <= last < 1000:
+            raise ChoiceError(f"--devices {text}: a range of numbers needs its end, as in 0-3, not below its begin")
+        out += map(str, range(first, last + 1))
+    return ",".join(out)
+
+
+def _functions(option: str) -> Any:
+    checked = _patterns(option)
+
+    def check(text: str) -> None:
+        checked(text)
         import fnmatch
 
         from occatrace.model import load
@@ -294,6 +334,9 @@ _CHECKS = {
     "exclude_kernels": _regex("--exclude-kernels"),
     "kernel_iterations": _list("--kernel-iterations", 1),
     "streams": _list("--streams", 0),
+    "devices": _patterns("--devices"),
+    "threads": _patterns("--threads"),
+    "labels": _patterns("--labels"),
     "functions": _functions("--functions"),
     "exclude_functions": _functions("--exclude-functions"),
     "level": _check_level,

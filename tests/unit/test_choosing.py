@@ -19,6 +19,17 @@ BAD = [
     ("--kernel-iterations", "0-3", "write numbers from 1"),
     ("--kernel-iterations", "7-3", "write numbers from 1"),
     ("--streams", "a", "write numbers from 0"),
+    ("--kernel-iterations", ",".join(map(str, range(1, 80, 2))), "at most 32"),
+    ("--streams", ",".join(map(str, range(1, 80, 2))), "at most 32"),
+    ("--kernels", "", "write REGEX"),
+    ("--max-size", "", "write SIZE"),
+    ("--threads", "main,,worker", "none of them empty"),
+    ("--threads", ",", "none of them empty"),
+    ("--labels", "x" * 256, "longer than 255"),
+    ("--devices", "0,", "none of them empty"),
+    ("--devices", "3-1", "needs its end"),
+    ("--devices", "2-", "needs its end"),
+    ("--functions", "clFlush,", "none of them empty"),
     ("--functions", "clEnqueueNothing*", "no traced function"),
     ("--exclude-functions", "clFlush,nothing", "'nothing'"),
     ("--capture-range", "range:", "range:NAME"),
@@ -32,8 +43,8 @@ BAD = [
     ("--level", "opengl=full", "no API 'opengl'"),
     ("--max-size", "0", "write a size"),
     ("--max-size", "2X", "write a size"),
-    ("--sample", "gpu", "there are host, nvml, amdsmi and all"),
-    ("--sample", "host,all", "there are host, nvml, amdsmi and all"),
+    ("--sample", "gpu", "there are host, nvml, amdsmi, sysman and all"),
+    ("--sample", "host,all", "there are host, nvml, amdsmi, sysman and all"),
     ("--sample", "host:often", "write a time"),
     ("--sample", "host:", "write a time"),
     ("--sample", "host:1us", "between 1ms and 1h"),
@@ -72,6 +83,8 @@ def test_values_reach_the_program_and_no_others_do() -> None:
     assert choice.plan == Plan(delay=0.5, max_size=3 << 19)
     env = choice.environment({"OCCATRACE_THREADS": "main", "PATH": "/bin", "OCCATRACE_DELAY": "3"})
     assert env == {"PATH": "/bin", **choice.values}
+    devices = Choosing.of({"devices": "0-2,7,NVIDIA*-3"}).values
+    assert devices == {"OCCATRACE_DEVICES": "0,1,2,7,NVIDIA*-3"}
     levels = Choosing.of({"level": "opencl=full,mpi=tally"})
     assert levels.loglevel("tally") == Choosing().loglevel("full") > levels.loglevel("tally") - 1
     with pytest.raises(ChoiceError):
@@ -80,7 +93,7 @@ def test_values_reach_the_program_and_no_others_do() -> None:
 
 def test_what_is_sampled() -> None:
     assert Choosing.of({}).sampling is None
-    assert Choosing.of({"sample": "all"}).sampling == Sampling(("host", "nvml", "amdsmi"), 0.1, asked=False)
+    assert Choosing.of({"sample": "all"}).sampling == Sampling(("host", "nvml", "amdsmi", "sysman"), 0.1, asked=False)
     assert Choosing.of({"sample": "nvml,host:2s"}).sampling == Sampling(("nvml", "host"), 2.0, asked=True)
     assert Choosing.of({"sample": "host"}).environment({"OCCATRACE_SAMPLE": "all"}) == {}
 
