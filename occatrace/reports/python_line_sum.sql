@@ -29,7 +29,10 @@ done AS (
 ),
 kept AS (
     SELECT c.function, c.source, count(*) AS allocations, sum(a.bytes) AS allocated, coalesce(sum(a.bytes) FILTER (a.end_ns IS NULL), 0) AS in_use
-    FROM called c JOIN allocations a USING (thread, seq) WHERE a.kind NOT IN ('slice', 'wrapped') GROUP BY ALL
+    FROM called c JOIN allocations a USING (thread, seq)
+    -- What OCCA's own stands for, by its mode, counts once.
+    LEFT JOIN allocations o ON o.api = 'occa' AND o.thread = a.thread AND o.seq = a.scope_seq
+    WHERE a.kind NOT IN ('slice', 'wrapped') AND o.seq IS NULL GROUP BY ALL
 ),
 made AS (SELECT function, source, mode(through) AS through, count(*) AS calls FROM called GROUP BY function, source)
 SELECT device AS device_ns, calls, coalesce(launches, 0) AS launches, coalesce(copies, 0) AS copies, bytes, coalesce(allocations, 0) AS allocations,

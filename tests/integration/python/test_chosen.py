@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -54,12 +55,17 @@ def test_functions(python: str, profile: Profile) -> None:
     assert counted(library)["dumps"] == 15 and "fibonacci" not in counted(library)
 
 
+def marked(program: str) -> dict[str, int]:
+    """Lines of a program that say what they do."""
+    text = (PROGRAMS / program).read_text().splitlines()
+    return {words[1]: n for n, words in enumerate((row.split("# line: ") for row in text), 1) if len(words) > 1}
+
+
 def test_lines(profile: Profile) -> None:
     pytest.importorskip("pyopencl")
     run = profile(sys.executable, PROGRAMS / "lines.py", python=("lines",), PYOPENCL_NO_CACHE="1", PYOPENCL_CTX="0")
     assert run.stdout.endswith("right\n"), run.stderr
-    text = (PROGRAMS / "lines.py").read_text().splitlines()
-    line = {words[1]: n for n, words in enumerate((row.split("# line: ") for row in text), 1) if len(words) > 1}
+    line = marked("lines.py")
     rows = {int(row["source"].rpartition(":")[2]): row for row in run.report("python_line_sum")}
     amount = (2 * 1024 + 512) * 4
     launch, copy_in, copy_out, allocation = (
@@ -104,9 +110,7 @@ def test_pictures_know_the_lines(profile: Profile, tmp_path: Path) -> None:
     folded = tmp_path / "stacks.folded"
     done = runs.execute([*runs.OCCA_PROF, "flamegraph", run.folder, "-o", folded, "--weight", "memory"])
     assert done.returncode == 0, done.stderr
-    line = next(
-        n for n, row in enumerate((PROGRAMS / "lines.py").read_text().splitlines(), 1) if "line: allocation" in row
-    )
+    line = marked("lines.py")["allocation"]
     held = [row.rpartition(" ") for row in folded.read_text().splitlines() if f";step (lines.py:{line});" in row]
     assert {stack.rpartition(";")[2] for stack, _, _ in held} == {"clCreateBuffer"}
     assert sum(int(weight) for _, _, weight in held) == (2 * 1024 + 512) * 4
@@ -180,3 +184,31 @@ def test_lttngust(options: tuple[str, ...], profile: Profile, tmp_path: Path) ->
     timeline = tmp_path / "run.pftrace"
     assert runs.execute([*runs.OCCA_PROF, "timeline", run.folder, "-o", timeline]).returncode == 0
     assert b"WARNING: end" in timeline.read_bytes()
+
+
+@pytest.mark.parametrize("mode", ["Serial", "OpenCL"])
+def test_lines_of_occa(mode: str, profile: Profile) -> None:
+    """What OCCA does below counts once."""
+    if find_spec("occa") is None:  # importing it fails where OCCA_DIR is set
+        pytest.skip("OCCA's Python package is not installed")
+    if mode == "OpenCL":
+        pytest.importorskip("pyopencl")
+    run = profile(sys.executable, PROGRAMS / "occa_lines.py", mode, python=("lines",))
+    assert run.stdout == "right\n", run.stderr
+    line = marked("occa_lines.py")
+    rows = {int(row["source"].rpartition(":")[2]): row for row in run.report("python_line_sum")}
+    found = {
+        name: tuple(
+            rows[number][column] or 0 for column in ("launches", "copies", "bytes", "allocations", "allocated_bytes")
+        )
+        for name, number in line.items()
+    }
+    assert found == {
+        "allocation": (0, 0, 0, 3, 3 * 4000),
+        "copy in": (0, 2, 8000, 0, 0),
+        "many": (4, 0, 0, 0, 0),
+        "few": (2, 0, 0, 0, 0),
+        "copy out": (0, 1, 4000, 0, 0),
+    }
+    assert rows[line["many"]]["device_ns"] > 0 and rows[line["allocation"]]["name"] == "allocate"
+    assert run.rows("SELECT * FROM losses") == []
