@@ -688,7 +688,7 @@ MOMENTS = ("start_ns", "end_ns", "queued_ns", "submitted_ns", "host_ns", "time_n
 NO_MOMENTS = (
     *("total_ns", "mean_ns", "min_ns", "max_ns", "worst_ns", "uncertainty_ns", "value_ns"),
     *("realtime_ns", "ahead_ns", "since_ns", "call_ns", "free_call_ns"),
-    *("barrier_ns", "wait_ns", "mutex_ns", "task_ns", "late_ns", "join_ns", "inner_ns"),
+    *("barrier_ns", "wait_ns", "mutex_ns", "task_ns", "late_ns", "join_ns", "inner_ns", "cpu_ns"),
 )
 
 BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
