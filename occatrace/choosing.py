@@ -113,7 +113,16 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "max-size",
         "SIZE",
-        "when the trace has this size (as in 500M, 2G), record no more events and go on counting",
+        "when the trace has this size (as in 500M, 2G), record no more events and go on counting; with --stream, what the"
+        " run may take",
+        HOW_MUCH,
+        native=False,
+    ),
+    Option(
+        "stream",
+        None,
+        "for long runs: make tables of the trace while the program runs and delete it, so that the run keeps within"
+        " --max-size (2G unless given); `occa_prof report RUN` shows what there is so far (docs/long-runs.md)",
         HOW_MUCH,
         native=False,
     ),
@@ -170,6 +179,7 @@ class Choosing:
             duration=seconds("--duration", texts["duration"]) if "duration" in texts else None,
             collect=_periods(texts["collect"]) if "collect" in texts else None,
             max_size=_size(texts["max_size"]) if "max_size" in texts else None,
+            stream="stream" in texts,
         )
         sampling = None
         if "sample" in texts:

@@ -24,6 +24,7 @@ import numpy as np
 
 from occatrace import switch
 from occatrace.run import RunInfo
+from occatrace.stream import Held
 
 if TYPE_CHECKING:
     from occatrace.ingest import HostTrace, Reader
@@ -222,8 +223,10 @@ def _rows(columns: Columns, wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> Colu
 class HostWatch:
     """The trace of one host of a run that goes on, looked at again and again."""
 
-    def __init__(self, run: Path, info: RunInfo, host: str) -> None:
+    def __init__(self, run: Path, info: RunInfo, host: str, held: Held | None = None) -> None:
+        """`held`: of a run with `--stream`; what is in its tables is not looked at."""
         self.host = host
+        self._held = held
         self._trace = run / "trace" / host
         self._buffers = buffers_of(run, info, host)
         # Of each file: where packets begin that are still of interest, and the number of the last one.
@@ -259,6 +262,8 @@ class HostWatch:
         self.size = 0
         known: dict[tuple[Path, str], int] = {}  # the last packet that is written, by place and stream
         for number, trace in enumerate(sorted(self._trace.rglob("metadata"))):
+            if self._held and self._held.is_consumed(self.host, trace):
+                continue
             tail = _tail(trace.parent)
             folder = look.folder / f"{number}"
             text = metadata.get(tail) or _content(trace)
@@ -350,7 +355,8 @@ class Moment:
 
     def __init__(self, run: Path, info: RunInfo, scratch: Path, open_spans: OpenSpans) -> None:
         self._open = open_spans
-        self._looks = [HostWatch(run, info, host).look(scratch) for host in hosts_of(run)]
+        self.held = Held(run)
+        self._looks = [HostWatch(run, info, host, self.held).look(scratch) for host in hosts_of(run)]
         others = ", ".join(look.host for look in self._looks if not look.complete)
         self.words = f"PARTIAL: the program still runs; below are its first {age(info):,.1f} s" + (
             f" (of {others} what LTTng has written there)" if others else ""
@@ -360,10 +366,16 @@ class Moment:
         """As those of a run that has ended."""
         from occatrace.ingest import HostTrace
 
-        return [HostTrace(look.host, partial(look.open, self._open)) for look in self._looks if look.spans]
+        kept = [host for host, manifest in self.held.manifests.items() if manifest.parts]
+        return [
+            HostTrace(look.host, partial(look.open, self._open))
+            for look in self._looks
+            if look.spans or look.host in kept
+        ]
 
     def close(self) -> None:
         """Let go of the files."""
+        self.held.close()
         for look in self._looks:
             look.close()
 

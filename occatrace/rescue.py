@@ -58,7 +58,9 @@ def save(buffers: Path, trace: Path) -> str:
             out = Path(scratch, "trace")
             words = [tool, f"--extract={out}", str(buffers / "buffers")]
             subprocess.run(words, check=True, capture_output=True, timeout=LIMIT_S)
-            count = _append(out, trace)
+            from occatrace import stream
+
+            count = _append(out, stream.written(trace))
     except (OSError, subprocess.SubprocessError) as error:
         return f"the last events are missing: the buffers cannot be read ({error})"
     if not count:

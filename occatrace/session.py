@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from occatrace import events, install, shims
 from occatrace.choosing import Choosing
@@ -23,6 +24,9 @@ from occatrace.daemon import RUN_LINK, START_TIMEOUT_S, Daemon, DaemonError
 from occatrace.switch import VARIABLE as SWITCH_VARIABLE
 from occatrace.switch import Switch
 from occatrace.traced import VARIABLE, Traced
+
+if TYPE_CHECKING:
+    from occatrace.rotation import Rotation
 
 CHANNEL = "occatrace"
 SUBBUFFERS = 4
@@ -148,6 +152,12 @@ class Session:
         self._created = False
         self._destroyed = False
         self._thread: threading.Thread | None = None
+        self._rotation: Rotation | None = None
+        if self.choosing.plan.stream:
+            from occatrace.rotation import Rotation
+
+            run, limit = output.parent.parent, self.choosing.plan.max_size
+            self._rotation = Rotation(self.name, run, output.name, limit, switch, lambda: bool(self.outcome.processes))
 
     # ---- in the main thread ----
 
@@ -220,6 +230,8 @@ class Session:
         if self._listener:
             self._listener.close()
             self._listener = None
+        if self._rotation and self._created:
+            self._rotation.stop()
         if self._created and answers:
             self._note_survivors()
             # In a thread, because a daemon that hangs would hold us for ever, and the program's status with us.
@@ -227,6 +239,9 @@ class Session:
             stopping.start()
             stopping.join(DATA_TIMEOUT_S + ANSWER_TIMEOUT_S)
             answers = not stopping.is_alive()
+        if self._rotation:
+            self._rotation.finish()
+            self.outcome.notes += self._rotation.notes
         if not answers:
             self.outcome.notes.append("LTTng's daemon does not answer any more: the trace may be incomplete")
         if self.switch:
@@ -275,6 +290,8 @@ class Session:
                 pause = min(pause * 1.5, 0.02)
             if any(not file.stat().st_size for file in self.output.glob("ust/*/*/*/metadata")):
                 self._save("LTTng's consumer went away before the end")
+            elif self._rotation:
+                self._rotation.cut()
             _session.destroy(self.name)
             self._destroyed = True
         except _session.Error as error:
@@ -357,6 +374,8 @@ class Session:
             _session.track_only(self.name)
         _session.enable_events(self.name, CHANNEL, list(self._patterns), self.choosing.loglevel(self.mode))
         _session.start(self.name)
+        if self._rotation:
+            self._rotation.start()
 
     def _serve(self, selector: selectors.BaseSelector, timeout: float | None) -> bytes | None:
         """One round: whoever asks is answered, or waits until the session is settled. Returns the keeper's word."""

@@ -39,6 +39,7 @@ class Plan:
     duration: float | None = None
     collect: tuple[float, float, int] | None = None
     max_size: int | None = None
+    stream: bool = False  # then occatrace/rotation.py minds the size
 
     @property
     def timed(self) -> bool:
@@ -102,7 +103,7 @@ class Switch:
         """The program begins: from here the clock counts."""
         if self._plan.timed:
             threading.Thread(target=self._follow_clock, name="switch", daemon=True).start()
-        if self._plan.max_size is not None:
+        if self._plan.max_size is not None and not self._plan.stream:
             threading.Thread(target=self._watch_size, name="size", daemon=True).start()
 
     def obey(self) -> None:
@@ -113,6 +114,11 @@ class Switch:
             file.unlink()
             if self._page:
                 _turn(self._folder, self._host, self._page, what)
+
+    def hold_events(self, held: bool) -> None:
+        """Record no events one by one for a while, and go on counting."""
+        if self._page:
+            self._page[EVENTS] = not held
 
     def end(self) -> list[tuple[int, int]] | None:
         """Recording is over. Returns the times in which the run recorded, or None where it always did."""
@@ -135,7 +141,7 @@ class Switch:
     def _watch_size(self) -> None:
         assert self._plan.max_size is not None
         while not self._stop.wait(POLL_S):
-            if self._page and _size(self._trace) >= self._plan.max_size:
+            if self._page and size_of(self._trace) >= self._plan.max_size:
                 self.full = True
                 self._page[EVENTS] = 0
                 return
@@ -146,7 +152,8 @@ def _mapped(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), SIZE)
 
 
-def _size(folder: Path) -> int:
+def size_of(folder: Path) -> int:
+    """Bytes of the files in a folder and below."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

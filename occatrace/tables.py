@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT = "256MB"  # of DuckDB; the rest of the 512 MB is for the decoder's batches and Python itself
 BATCH_ROWS = 1 << 18
+_SINCE = "since"  # in the folder of single calls: from when on there are any
 
 OpenTrace = Callable[[Path, Sequence[str] | None], "Reader"]
 
@@ -145,6 +146,12 @@ class Store:
                     if not folder.is_dir():
                         self._write_calls(folder)
             self._calls = tuple(sorted(p.name for p in folder.iterdir() if p.is_dir()))
+            if (folder / _SINCE).exists():
+                since = (folder / _SINCE).read_text(encoding="utf-8")
+                self.problems = [
+                    *self.problems,
+                    f"--stream: there are single calls from {since} on, those before are deleted",
+                ]
             common = ", ".join(c.name for c in CALLS.columns)
             parts = []
             for name in self._calls:
@@ -160,17 +167,30 @@ class Store:
             self.con.execute(f"CREATE OR REPLACE VIEW calls AS {' UNION ALL '.join(parts or [empty])}")
         return self._calls
 
+    @property
+    def calls_lacking(self) -> str | None:
+        """A line for where single calls are shown, and not all are there."""
+        self.functions()
+        return next((line for line in self.problems if line.startswith("--stream: ")), None)
+
     def _write_calls(self, folder: Path) -> None:
         traces = self._moment.traces() if self._moment else _host_traces(self.run, self._open_trace)
+        since = None
         if _recorded_nothing(self.run):
             traces = []
         elif not traces:
             raise StoreError(f"{self.run}: the trace is gone, so the single calls cannot be shown; summaries still can")
+        elif (_manifest(self.path) or {}).get("streamed"):
+            from occatrace import stream
+
+            since = stream.kept_since(self.run)
         partial = folder.with_name(f"calls.partial-{os.getpid()}")
         try:
             from occatrace.calls import CallsWriter
 
             CallsWriter(self.con, self.model, partial).run(traces)
+            if since:
+                (partial / _SINCE).write_text(since, encoding="utf-8")
             partial.rename(folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -242,6 +262,10 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
                     if _to_be_made(run, path):
                         rescue.rescue(run)
                         problems = _build(run, path, con, model, open_trace)
+                        if (run / "stream").is_dir():
+                            from occatrace import stream
+
+                            stream.discard(run)
         if problems is None:
             problems = _reopen(path, con)
         reports.prepare(con)
@@ -265,6 +289,8 @@ def _to_be_made(run: Path, path: Path) -> bool:
             f"{path}: made by {_maker(manifest)} (tables of version {schema}; this one, {__version__}, reads up to"
             f" {SCHEMA_VERSION}): update occatrace, or remove {path} to make them again from the trace"
         )
+    if manifest.get("streamed"):
+        return False
     return bool(schema < SCHEMA_VERSION and (run / "trace").is_dir() and any((run / "trace").iterdir()))
 
 
@@ -285,6 +311,8 @@ def _build(
     """Tables from the traces of all hosts, of one, or of what there is of a run that goes on. The tables of a single host
     stay in `con`, those of several are opened again, with their times on one clock; then the result is None."""
     traces = moment.traces() if moment else _host_traces(run, open_trace, host)
+    if (run / "stream").is_dir():
+        traces = _streamed(run, traces, path, con, model, open_trace, moment)
     partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -309,6 +337,8 @@ def _build(
             file = sql_text(str(partial / f"{table.name}.parquet"))
             con.execute(f"COPY {table.name} TO {file} (FORMAT parquet, COMPRESSION zstd)")
         manifest = {"schema": SCHEMA_VERSION, "version": __version__, "problems": list(problems)}
+        if any(trace.gathered for trace in traces):
+            manifest["streamed"] = True  # these tables cannot be made again
         (partial / "tables.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         if len(traces) > 1:
             for table in TABLES:
@@ -318,6 +348,28 @@ def _build(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return None if len(traces) > 1 else problems
+
+
+def _streamed(
+    run: Path,
+    traces: Sequence[HostTrace],
+    path: Path,
+    con: duckdb.DuckDBPyConnection,
+    model: Model,
+    open_trace: OpenTrace,
+    moment: Moment | None,
+) -> list[HostTrace]:
+    """The traces, of which those that `--stream` made tables of are taken from these and from what is still to be added."""
+    from occatrace import stream
+
+    apart = None if moment is None and path.parent in (run, run / "nodes") else path.parent
+    kept = {
+        host: stream.so_far(run, host, moment, con, model, path.parent)
+        if moment
+        else stream.finish(run, host, con, model, open_trace, apart)
+        for host in stream.hosts(run)
+    }
+    return [replace(trace, gathered=kept[trace.host].gathered) if trace.host in kept else trace for trace in traces]
 
 
 def _recorded_nothing(run: Path) -> bool:

@@ -4,11 +4,14 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace py = pybind11;
@@ -126,6 +129,25 @@ void track(const std::string &session, int pid) {
     throw Error("cannot track process " + std::to_string(pid));
 }
 
+// The events so far become a trace of their own, and recording goes on in a new one. Whether that was done within a time.
+bool rotate(const std::string &session, double timeout_s) {
+  using Rotation = std::unique_ptr<lttng_rotation_handle, decltype(&lttng_rotation_handle_destroy)>;
+  lttng_rotation_handle *begun = nullptr;
+  check("rotate " + session, lttng_rotate_session(session.c_str(), nullptr, &begun));
+  const Rotation rotation(begun, &lttng_rotation_handle_destroy);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+  for (auto pause = std::chrono::milliseconds(5);; pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
+    std::this_thread::sleep_for(pause);
+    lttng_rotation_state state = LTTNG_ROTATION_STATE_ONGOING;
+    // A daemon that is busy does not answer now and then: ask again.
+    if (lttng_rotation_handle_get_state(rotation.get(), &state) == LTTNG_ROTATION_STATUS_OK) {
+      if (state == LTTNG_ROTATION_STATE_COMPLETED || state == LTTNG_ROTATION_STATE_EXPIRED) return true;
+      if (state != LTTNG_ROTATION_STATE_ONGOING) throw Error("rotation of " + session + " failed");
+    }
+    if (std::chrono::steady_clock::now() > end) return false;
+  }
+}
+
 bool data_pending(const std::string &session) {
   const int pending = lttng_data_pending(session.c_str());
   check("data of " + session, pending);
@@ -163,6 +185,8 @@ PYBIND11_MODULE(_session, m) {
         py::arg("session"), Release());
   m.def("stop", [](const std::string &s) { check("stop " + s, lttng_stop_tracing_no_wait(s.c_str())); },
         py::arg("session"), Release(), "Stop without waiting for the data: see data_pending.");
+  m.def("rotate", &rotate, py::arg("session"), py::arg("timeout_s"), Release(),
+        "Begin a new trace, and wait until the one before is finished; whether it was in time.");
   m.def("data_pending", &data_pending, py::arg("session"), Release());
   m.def("destroy", [](const std::string &s) { check("destroy " + s, lttng_destroy_session_no_wait(s.c_str())); },
         py::arg("session"), Release(), "Destroy without LTTng's wait of half a second; first stop, then let data_pending end.");

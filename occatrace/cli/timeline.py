@@ -163,8 +163,8 @@ def write_timeline(run: Path, output: Path, options: Options | None = None, form
 
         try:
             with open_store(run) as store:
-                if store.partial:
-                    complain(store.partial)
+                for line in filter(None, (store.partial, store.calls_lacking)):
+                    complain(line)
                 return timeline.write(store, output, options or timeline.Options(), progress, announce, format)
         except StoreError as error:
             raise UsageError(str(error)) from None

@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
     folder = open_run(args.run).path
     with open_store(folder) as store, output(args.output, args.force) as out:
+        store.functions()
         for line in store.losses(run_facts(folder)).lines():
             print(f"! {line}", file=sys.stderr)
         zero: int | None = 0 if args.absolute else None

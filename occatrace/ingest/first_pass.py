@@ -20,6 +20,7 @@ from occatrace.ingest.reading import Columns, HostTrace, Reader, Slots, text_of,
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
 
+_THREAD = "occatrace_process:thread"
 _SMALL_RECORDS = (
     "process",
     "thread",
@@ -47,7 +48,13 @@ class FirstPass:
 
     def run(self, traces: Iterable[HostTrace]) -> list[str]:
         """Fill all tables; returns what was wrong with the traces."""
+        views: set[str] = set()
         for trace in traces:
+            if trace.gathered:
+                host, views = trace.gathered()
+                self._raw |= views
+                self._hosts.append(host)
+                continue
             first = self._hosts[-1].threads.end if self._hosts else 0
             host = self._read(trace, ThreadMap(first))
             reused = host.reused()
@@ -59,8 +66,31 @@ class FirstPass:
             self._hosts.append(host)
         Assembly(self._con, self._model, self._hosts, [g for g in GATHERED if g.raw in self._raw]).run()
         for raw in self._raw:
-            self._con.execute(f"DROP TABLE {raw}")
+            self._con.execute(f"DROP {'VIEW' if raw in views else 'TABLE'} {raw}")
         return self._problems()
+
+    # ---- piece by piece (occatrace/stream.py) ----
+
+    def read_piece(self, trace: HostTrace, threads: ThreadMap) -> Host:
+        """What one piece adds, with the threads of the pieces before; its rows are in the raw tables."""
+        host = Host(trace.host, threads)
+        begins: list[tuple[int, int]] = []
+        for batch in trace.open([_THREAD]):
+            begins += zip(batch.columns["tid"].tolist(), batch.columns["ts"].tolist(), strict=True)
+        for tid, start in sorted(begins, key=lambda begin: begin[1]):
+            threads.begin(tid, start)
+        return self._read_into(host, trace)
+
+    @property
+    def raw(self) -> Mapping[str, str]:
+        """Queries of the rows in the raw tables."""
+        return {raw: f"FROM {raw}" for raw in sorted(self._raw)}
+
+    def forget(self) -> None:
+        """The rows are elsewhere by now."""
+        for raw in self._raw:
+            self._con.execute(f"DROP TABLE {raw}")
+        self._raw.clear()
 
     def _problems(self) -> list[str]:
         out = []
@@ -74,7 +104,10 @@ class FirstPass:
         return out
 
     def _read(self, trace: HostTrace, threads: ThreadMap) -> Host:
-        host = Host(trace.host, threads)
+        return self._read_into(Host(trace.host, threads), trace)
+
+    def _read_into(self, host: Host, trace: HostTrace) -> Host:
+        threads = host.threads
         reader = trace.open(None)
         for event, columns in (part for b in reader for part in self._model.by_function(b.event, b.columns)):
             if not len(columns["ts"]):

@@ -28,8 +28,8 @@ class Host:
 
     name: str
     threads: ThreadMap
-    stats: _native.ThreadStatistics = field(default_factory=_native.ThreadStatistics)
-    calls: dict[str, _native.CallStatistics] = field(default_factory=dict)
+    stats: Any = field(default_factory=_native.ThreadStatistics)  # or sums of pieces (folded.py)
+    calls: dict[str, Any] = field(default_factory=dict)  # _native.CallStatistics by event, or such sums
     next_seq: dict[int, int] = field(default_factory=dict)  # by thread
     records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     tallies: dict[tuple[int, int], Tally] = field(default_factory=dict)

@@ -22,10 +22,12 @@ class ThreadMap:
         self._lut = np.full(1 << 15, -1, np.int32)
         self.first = first
         self.tids: list[int] = []
+        self.starts: list[int] = []  # of each thread; 0: not told
         self._reused: dict[int, tuple[U64, npt.NDArray[np.int32]]] = {}
         for tid, starts in (reused or {}).items():
             slots = np.arange(self.end, self.end + len(starts), dtype=np.int32)
             self.tids += [tid] * len(starts)
+            self.starts += list(starts)
             self._reused[tid] = (np.sort(np.asarray(starts, np.uint64)), slots)
             self._grow(tid)
             self._lut[tid] = slots[-1]
@@ -38,6 +40,7 @@ class ThreadMap:
         for slot, (tid, start) in enumerate(threads, first):
             of_tid.setdefault(tid, []).append((start, slot))
             result.tids.append(tid)
+            result.starts.append(start)
             result._grow(tid)
             result._lut[tid] = slot
         for tid, instances in of_tid.items():
@@ -57,6 +60,26 @@ class ThreadMap:
             grown[: len(self._lut)] = self._lut
             self._lut = grown
 
+    def begin(self, tid: int, start: int) -> None:
+        """A thread says that it has begun: where another one had its id before, it is a new one from then on."""
+        if tid >= _MAX_TID:
+            return
+        self._grow(tid)
+        own = [i for i, known in enumerate(self.tids) if known == tid] if self._lut[tid] >= 0 else []
+        if any(self.starts[i] == start for i in own):
+            return
+        if len(own) == 1 and self.starts[own[0]] == 0:
+            self.starts[own[0]] = start
+            return
+        self._lut[tid] = self.end
+        self.tids.append(tid)
+        self.starts.append(start)
+        if own:
+            own.append(len(self.tids) - 1)
+            own.sort(key=lambda i: self.starts[i])
+            starts = np.array([self.starts[i] for i in own], np.uint64)
+            self._reused[tid] = (starts, np.array([self.first + i for i in own], np.int32))
+
     def of(self, tids: npt.NDArray[Any], ts: npt.NDArray[Any]) -> Slots:
         """The thread of each event, from its thread id and time."""
         if not len(tids):
@@ -69,6 +92,7 @@ class ThreadMap:
             new = np.unique(tids[slots < 0])
             self._lut[new] = np.arange(self.end, self.end + len(new), dtype=np.int32)
             self.tids += new.tolist()
+            self.starts += [0] * len(new)
             slots = self._lut[tids]
         for tid, (starts, instances) in self._reused.items():
             mask = tids == tid
