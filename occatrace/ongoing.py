@@ -24,7 +24,7 @@ import numpy as np
 
 from occatrace import switch
 from occatrace.run import RunInfo
-from occatrace.stream import Held
+from occatrace.stream import Held, pieces
 
 if TYPE_CHECKING:
     from occatrace.ingest import HostTrace, Reader
@@ -248,9 +248,16 @@ class HostWatch:
             folder = scratch / f"{self.host}-{until}"
             look = Look(self.host, folder, until if self.complete and not whole else (1 << 63) - 1, self.complete)
             self._numbers.clear()
-            if self._gather(look, since, attempt == _ATTEMPTS - 1):
-                self._follow()
-                return look
+            last = attempt == _ATTEMPTS - 1
+            before = pieces(self._trace)
+            try:
+                # A rotation moves files while they are listed.
+                if self._gather(look, since, last) and (last or pieces(self._trace) == before):
+                    self._follow()
+                    return look
+            except FileNotFoundError:
+                if last:
+                    raise
             look.close()
             time.sleep(_PAUSE_S)
         raise AssertionError("the last attempt takes what there is")

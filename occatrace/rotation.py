@@ -29,9 +29,10 @@ AGE_S = 2.0  # a piece is finished after so long, however small: reports of the 
 ROTATION_S = 30.0
 SILENCE_S = 120.0  # without a word from the worker at the end: it hangs
 DEFAULT_LIMIT = 2 << 30
-# Parts of the limit: pieces that are not yet tables, the tables so far, those of the end, which are made beside them, and what
-# stays of the trace.
-SHARE = 0.25
+# Parts of the limit: pieces that are not yet tables; then alike what stays of the trace, the tables so far, and those of the end,
+# which are made beside them.
+WAITING_SHARE = 0.4
+SHARE = 0.2
 
 
 class Rotation:
@@ -177,11 +178,11 @@ class Rotation:
         if not self._switch or self._full:
             return
         waiting = sum(size_of(piece.path) for piece in stream.pieces(self._trace) if piece.number > self._done)
-        if self._held is None and waiting > self.limit * SHARE:
+        if self._held is None and waiting > self.limit * WAITING_SHARE:
             self._held = time.monotonic()
             self._times_held += 1
             self._switch.hold_events(True)
-        elif self._held is not None and waiting < self.limit * SHARE / 2:
+        elif self._held is not None and waiting < self.limit * WAITING_SHARE / 2:
             self._release()
         if size_of(self._run / stream.FOLDER / self._host) > self.limit * SHARE:
             self._full = True

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -21,6 +22,10 @@ namespace {
 class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// liblttng-ctl has one socket for all threads, and no lock of its own: calls of two threads would take each other's answers.
+std::mutex library;
+using Alone = std::lock_guard<std::mutex>;
 
 // liblttng-ctl answers with negative lttng_error_code, or with the code itself in its newer functions.
 void check(const std::string &what, int code) {
@@ -68,6 +73,7 @@ void use_home(const std::string &home) {
 }
 
 void create(const std::string &session, const std::string &output) {
+  const Alone alone(library);
   using Descriptor = std::unique_ptr<lttng_session_descriptor, decltype(&lttng_session_descriptor_destroy)>;
   Descriptor descriptor(lttng_session_descriptor_local_create(session.c_str(), output.c_str()),
                         &lttng_session_descriptor_destroy);
@@ -79,11 +85,13 @@ void create(const std::string &session, const std::string &output) {
 }
 
 void set_shm_path(const std::string &session, const std::string &path) {
+  const Alone alone(library);
   check("shared memory path " + path, lttng_set_session_shm_path(session.c_str(), path.c_str()));
 }
 
 void add_channel(const std::string &session, const std::string &name, std::uint64_t subbuf_size,
                  std::uint64_t subbuf_count, unsigned switch_timer_us, unsigned read_timer_us) {
+  const Alone alone(library);
   Handle handle = open_handle(session);
   lttng_domain domain = ust_domain();
   std::unique_ptr<lttng_channel, decltype(&lttng_channel_destroy)> channel(lttng_channel_create(&domain),
@@ -102,6 +110,7 @@ void add_channel(const std::string &session, const std::string &name, std::uint6
 // Events of these names that are at least as severe as `loglevel`.
 void enable_events(const std::string &session, const std::string &channel, const std::vector<std::string> &patterns,
                    int loglevel) {
+  const Alone alone(library);
   Handle handle = open_handle(session);
   for (const std::string &pattern : patterns) {
     std::unique_ptr<lttng_event, decltype(&lttng_event_destroy)> event(lttng_event_create(), &lttng_event_destroy);
@@ -115,6 +124,7 @@ void enable_events(const std::string &session, const std::string &channel, const
 }
 
 void track_only(const std::string &session) {
+  const Alone alone(library);
   Tracker tracker = pid_tracker(session);
   if (lttng_process_attr_tracker_handle_set_tracking_policy(tracker.get(), LTTNG_TRACKING_POLICY_INCLUDE_SET) !=
       LTTNG_PROCESS_ATTR_TRACKER_HANDLE_STATUS_OK)
@@ -122,6 +132,7 @@ void track_only(const std::string &session) {
 }
 
 void track(const std::string &session, int pid) {
+  const Alone alone(library);
   Tracker tracker = pid_tracker(session);
   const auto status = lttng_process_attr_virtual_process_id_tracker_handle_add_pid(tracker.get(), pid);
   if (status != LTTNG_PROCESS_ATTR_TRACKER_HANDLE_STATUS_OK &&
@@ -133,28 +144,33 @@ void track(const std::string &session, int pid) {
 bool rotate(const std::string &session, double timeout_s) {
   using Rotation = std::unique_ptr<lttng_rotation_handle, decltype(&lttng_rotation_handle_destroy)>;
   lttng_rotation_handle *begun = nullptr;
-  check("rotate " + session, lttng_rotate_session(session.c_str(), nullptr, &begun));
+  {
+    const Alone alone(library);
+    check("rotate " + session, lttng_rotate_session(session.c_str(), nullptr, &begun));
+  }
   const Rotation rotation(begun, &lttng_rotation_handle_destroy);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
   for (auto pause = std::chrono::milliseconds(5);; pause = std::min(2 * pause, std::chrono::milliseconds(100))) {
     std::this_thread::sleep_for(pause);
     lttng_rotation_state state = LTTNG_ROTATION_STATE_ONGOING;
-    // A daemon that is busy does not answer now and then: ask again.
-    if (lttng_rotation_handle_get_state(rotation.get(), &state) == LTTNG_ROTATION_STATUS_OK) {
-      if (state == LTTNG_ROTATION_STATE_COMPLETED || state == LTTNG_ROTATION_STATE_EXPIRED) return true;
-      if (state != LTTNG_ROTATION_STATE_ONGOING) throw Error("rotation of " + session + " failed");
-    }
+    const Alone alone(library);
+    if (lttng_rotation_handle_get_state(rotation.get(), &state) != LTTNG_ROTATION_STATUS_OK)
+      throw Error("rotation of " + session + ": its state is not known");
+    if (state == LTTNG_ROTATION_STATE_COMPLETED || state == LTTNG_ROTATION_STATE_EXPIRED) return true;
+    if (state != LTTNG_ROTATION_STATE_ONGOING) throw Error("rotation of " + session + " failed");
     if (std::chrono::steady_clock::now() > end) return false;
   }
 }
 
 bool data_pending(const std::string &session) {
+  const Alone alone(library);
   const int pending = lttng_data_pending(session.c_str());
   check("data of " + session, pending);
   return pending != 0;
 }
 
 std::vector<std::string> sessions() {
+  const Alone alone(library);
   lttng_session *list = nullptr;
   const int count = lttng_list_sessions(&list);
   std::unique_ptr<lttng_session, decltype(&std::free)> owner(list, &std::free);
@@ -171,7 +187,10 @@ PYBIND11_MODULE(_session, m) {
   py::register_exception<Error>(m, "Error", PyExc_RuntimeError);
   using Release = py::call_guard<py::gil_scoped_release>;
   m.def("use_home", &use_home, py::arg("home"), "Talk to the daemon of this LTTNG_HOME (not as root).");
-  m.def("daemon_alive", [] { return lttng_session_daemon_alive() == 1; }, Release());
+  m.def("daemon_alive", [] {
+    const Alone alone(library);
+    return lttng_session_daemon_alive() == 1;
+  }, Release());
   m.def("sessions", &sessions, Release());
   m.def("create", &create, py::arg("session"), py::arg("output"), Release());
   m.def("set_shm_path", &set_shm_path, py::arg("session"), py::arg("path"), Release());
@@ -181,13 +200,22 @@ PYBIND11_MODULE(_session, m) {
         Release());
   m.def("track_only", &track_only, py::arg("session"), Release());
   m.def("track", &track, py::arg("session"), py::arg("pid"), Release());
-  m.def("start", [](const std::string &s) { check("start " + s, lttng_start_tracing(s.c_str())); },
+  m.def("start", [](const std::string &s) {
+    const Alone alone(library);
+    check("start " + s, lttng_start_tracing(s.c_str()));
+  },
         py::arg("session"), Release());
-  m.def("stop", [](const std::string &s) { check("stop " + s, lttng_stop_tracing_no_wait(s.c_str())); },
+  m.def("stop", [](const std::string &s) {
+    const Alone alone(library);
+    check("stop " + s, lttng_stop_tracing_no_wait(s.c_str()));
+  },
         py::arg("session"), Release(), "Stop without waiting for the data: see data_pending.");
   m.def("rotate", &rotate, py::arg("session"), py::arg("timeout_s"), Release(),
         "Begin a new trace, and wait until the one before is finished; whether it was in time.");
   m.def("data_pending", &data_pending, py::arg("session"), Release());
-  m.def("destroy", [](const std::string &s) { check("destroy " + s, lttng_destroy_session_no_wait(s.c_str())); },
+  m.def("destroy", [](const std::string &s) {
+    const Alone alone(library);
+    check("destroy " + s, lttng_destroy_session_no_wait(s.c_str()));
+  },
         py::arg("session"), Release(), "Destroy without LTTng's wait of half a second; first stop, then let data_pending end.");
 }
