@@ -56,6 +56,16 @@ pageable AS (
       AND NOT EXISTS (FROM allocations x WHERE x.process = c.process AND x.kind IN ('host', 'mapped', 'svm', 'managed'))
     GROUP BY kind
 ),
+-- The lines of a Python program that made most of them.
+pageable_lines AS (
+    SELECT kind, '; most by ' || string_agg(format('{} ({:.1f} ms)', source, ns / 1e6), ', ' ORDER BY ns DESC, source) AS told FROM (
+        SELECT a.kind, p.source, sum(span(a.start_ns, a.end_ns)) AS ns
+        FROM activities a JOIN python_lines l USING (thread, seq) JOIN own_lines(python_frames) p ON p.process = l.process AND p.leaf = l.frame
+        WHERE a.kind IN ('HtoD', 'DtoH') AND a.bytes >= 65536 AND a.status >= 0 AND coalesce(CASE a.kind WHEN 'HtoD' THEN a.source ELSE a.target END = 'pageable',
+              a.process NOT IN (SELECT process FROM allocations WHERE kind IN ('host', 'mapped', 'svm', 'managed')))
+        GROUP BY a.kind, p.source QUALIFY row_number() OVER (PARTITION BY a.kind ORDER BY sum(span(a.start_ns, a.end_ns)) DESC, p.source) <= 3
+    ) GROUP BY kind
+),
 
 churn AS (
     SELECT CASE api WHEN 'occa' THEN 'mode ' || coalesce(mode, '') ELSE api_title(api) END AS place, kind, bytes, count(*) AS n, count(end_ns) AS frees,
@@ -110,10 +120,10 @@ signs AS (
     FROM waits, pieces, run WHERE waits.n >= 20 AND waits.ns > 0.05 * run.length_ns
     UNION ALL
     SELECT ns, 'pageable copies',
-           format('{:,} {} copies of {:.1f} MiB in all took {:.1f} ms ({:.2f} GB/s, {:.0f} % of the run): its memory on the host is not pinned',
-                  n, kind, bytes / 1048576, ns / 1e6, bytes / ns, share(ns, run.length_ns)),
+           format('{:,} {} copies of {:.1f} MiB in all took {:.1f} ms ({:.2f} GB/s, {:.0f} % of the run): its memory on the host is not pinned{}',
+                  n, kind, bytes / 1048576, ns / 1e6, bytes / ns, share(ns, run.length_ns), coalesce(told, '')),
            'copy from and to pinned memory (CUDA, HIP: cudaMallocHost, hipHostMalloc; OpenCL: a mapped buffer with CL_MEM_ALLOC_HOST_PTR; OCCA: the property mapped or host)'
-    FROM pageable, run WHERE n >= 10 AND ns > 0.05 * run.length_ns
+    FROM pageable LEFT JOIN pageable_lines USING (kind), run WHERE n >= 10 AND ns > 0.05 * run.length_ns
     UNION ALL
     SELECT ns, 'allocation in a loop',
            format('{:,} allocations and {:,} frees of {:,} bytes ({}, {}) took {:.1f} ms ({:.0f} % of the run)', n, frees, bytes, place, kind, ns / 1e6,

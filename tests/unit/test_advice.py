@@ -165,6 +165,23 @@ def test_a_rule(
     assert sign not in silent.advice(tmp_path / "no")
 
 
+def test_lines_of_pageable_copies(tmp_path: Path) -> None:
+    p = Program()
+    t, library = p.thread, "/usr/lib/python3/dist-packages/pyopencl/__init__.py"
+    frames = [(1, 0, "main", "/home/me/app.py", 7), (2, 1, "copy", library, 9), (3, 0, "main", "/home/me/app.py", 8)]
+    for number, parent, function, source, line in frames:
+        names = {"function": t.name(function), "source": t.name(source)}
+        t.event("occatrace_python:frame", 2, pid=1, id=number, parent=parent, line=line, **names)
+    p.call("opencl:clCreateBuffer", US, flags=1, size=1 << 20, buffer=7, ret=0)
+    for frame, count, length in ((2, 20, 500 * US), (3, 5, 300 * US), (3, 5, 0)):
+        for _ in range(count):
+            end = p.work(US, 0, length or 10 * US, HTOD, 1 << 20 if length else 4096)
+            t.event("occatrace_python:line", p.now, call_seq=t.seq - 2, frame=frame)
+            p.now = end
+    found = p.advice(tmp_path)["pageable copies"]
+    assert found.endswith("is not pinned; most by /home/me/app.py:7 (10.0 ms), /home/me/app.py:8 (1.5 ms)"), found
+
+
 def test_work_that_failed_on_the_device(tmp_path: Path) -> None:
     p = Program()
     busy_device(p)
