@@ -17,6 +17,7 @@ from tests.support.fake import MODEL, FakeTrace, run_folder
 LOCAL = {
     "number",
     "parent",
+    "pool",
     "frame",
     *("pid", "ppid", "tid", "id", "site", "thread_num", "device_num"),
 }
