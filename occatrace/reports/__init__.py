@@ -30,6 +30,8 @@ RANKS_SHOWN = 32
 BALANCE_ROWS = 12
 ANNOTATED = ("range_sum", "range_gpu_proj_sum")  # where the program has marked something
 PYTHON_ROWS = 12  # of what Python did
+# By the table that has rows where --python was asked for it.
+PYTHON_ASKED = {"python_samples": "python_time_sum", "python_lines": "python_line_sum", "messages": "log_sum"}
 
 
 class UnknownReport(RunError):
@@ -337,6 +339,9 @@ def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
         made += [make(store, name, scoped) for name in ANNOTATED]
     if store.con.execute("SELECT count(*) FROM python_calls").fetchall() != [(0,)]:
         made.append(Selection(rows=PYTHON_ROWS).apply(make(store, "python_sum", scoped)))
+    for table, name in PYTHON_ASKED.items():
+        if store.con.execute(f"SELECT count(*) FROM {table}").fetchall() != [(0,)]:
+            made.append(Selection(rows=PYTHON_ROWS).apply(make(store, name, scoped)))
     if store.con.execute("SELECT count(*) FROM papi_counts").fetchall() != [(0,)]:
         made.append(make(store, "papi_sum", scoped))
     if (store.run / "samples").is_dir():

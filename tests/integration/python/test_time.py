@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import runs
 from tests.support.interpreters import interpreters
 
 from .conftest import PROGRAMS, Profile
@@ -56,6 +57,9 @@ def test_only_calls_from_c_count(example: Path, profile: Profile) -> None:
     assert rows["in all"] == border
     assert rows["Python"] > 0 and rows["  _cffi_backend"] > 0
     assert rows["Python"] + rows["extension modules"] + rows["imports"] <= border
+    assert (
+        "(python_time_sum)" in runs.execute([*runs.OCCA_PROF, "report", run.folder]).stdout
+    )  # asked for: in the summary
 
 
 def test_without_samples_they_are_not_told_apart(profile: Profile) -> None:
@@ -63,3 +67,5 @@ def test_without_samples_they_are_not_told_apart(profile: Profile) -> None:
     names = {row["name"] for row in run.report("python_time_sum")}
     assert "Python and its extension modules" in names and "Python" not in names
     assert run.rows("SELECT * FROM python_samples") == []
+    summary = runs.execute([*runs.OCCA_PROF, "report", run.folder]).stdout
+    assert "(python_sum)" in summary and "(python_time_sum)" not in summary
