@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 # What an event may take from its time to its last byte: whoever writes it may be kept waiting by the machine in between.
 MARGIN_NS = 100_000_000
-_ATTEMPTS, _PAUSE_S = 50, 0.004  # LTTng is writing a packet: it is neither here nor there for a moment
+# A packet is on its way to its file, or an event that was begun is not complete: another look a little later.
+_PAUSES_S = (0.002, 0.004, 0.008, 0.016, 0.03, 0.06, *[0.1] * 10)
 
 Spans = Mapping[str, tuple[int, int]]
 OpenSpans = Callable[[Path, "Sequence[str] | None", Spans], "Reader"]
@@ -65,57 +67,70 @@ class Written:
     numbers: tuple[int, int] | None
 
 
-def packets_in(buffer: Path) -> list[Packet]:
-    """The packets of a buffer that LTTng has not written yet; none where the file is no buffer (any more)."""
-    try:
-        fd = os.open(buffer, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return []
-    try:
-        return list(_packets(fd))
-    except struct.error:  # it was cut
-        return []
-    finally:
-        os.close(fd)
+class Buffer:
+    """A buffer of LTTng's, as it is in its file. Places in it count on and on, whatever part of the file they are in."""
 
+    def __init__(self, file: Path) -> None:
+        """Raises an OSError or a struct.error where the file is no buffer (any more)."""
+        self._fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            head = os.pread(self._fd, _HEAD.size, 0)
+            magic, _, order, major, minor, word, _, *self._rest = _HEAD.unpack(head)
+            if (magic, order, major, minor, word) != (_HEAD_MAGIC, _ORDER, 0, 0, _WORD):
+                raise struct.error(f"{file} is no buffer")
+        except BaseException:
+            self.close()
+            raise
+        self.complete = 0  # up to where all events were complete when the packets were read
 
-def _packets(fd: int) -> Iterator[Packet]:
-    head = os.pread(fd, _HEAD.size, 0)
-    if len(head) < _HEAD.size or head[:16] != _HEAD_MAGIC:
-        return
-    _, _, order, major, minor, word, _, *rest = _HEAD.unpack(head)
-    if (order, major, minor, word) != (_ORDER, 0, 0, _WORD):
-        return
-    produced_at, consumed_at, hot, hot_seq, ids, id_at, parts, part_page, page_data, content_at, size_at = rest[:11]
-    hot_stride, ids_stride, parts_stride, size, part, count, _mode = rest[19:]
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
 
-    def number(at: int) -> int:
-        value: int = struct.unpack("<Q", os.pread(fd, 8, at))[0]
+    def _number(self, at: int) -> int:
+        value: int = struct.unpack("<Q", os.pread(self._fd, 8, at))[0]
         return value
 
-    # Up to where commits are counted in a round; above it stand bits that tell the rounds of parts apart.
-    mask = (1 << 64) // count - 1
-    produced = number(produced_at)
-    place = number(consumed_at) & ~(part - 1)
-    while place < produced:
-        index = place % size // part
-        committed = number(hot + hot_stride * index + hot_seq)
-        whole = ((committed - part) & mask) == (place & ~(size - 1)) // count
-        length = part if whole else committed & (part - 1)
-        page = number(parts + parts_stride * number(ids + ids_stride * index + id_at) + part_page)
-        data = bytearray(os.pread(fd, length, number(page + page_data)))
-        if length < _PACKET.size or len(data) < length:
-            return
-        # What LTTng is taking out just now has another packet's data in its place; what it has taken may be written over.
-        taken = number(consumed_at) > place
-        if not taken and _PACKET.unpack_from(data)[-1] == place // part and data[:4] == _MAGIC.to_bytes(4, "little"):
-            if not whole:
-                for at in (content_at, size_at):
-                    struct.pack_into("<Q", data, at, 8 * length)
-            else:
-                del data[struct.unpack_from("<Q", data, size_at)[0] // 8 :]
-            yield Packet(place // part, bytes(data))
-        place += part
+    @property
+    def produced(self) -> int:
+        """Up to where events have been begun."""
+        return self._number(self._rest[0])
+
+    def packets(self) -> Iterator[Packet]:
+        """What LTTng has not written yet."""
+        produced_at, consumed_at, hot, hot_seq, ids, id_at, parts, part_page, page_data, content_at, size_at = (
+            self._rest[:11]
+        )
+        hot_stride, ids_stride, parts_stride, size, part, count, _mode = self._rest[19:]
+        # Up to where commits are counted in a round; above it stand bits that tell the rounds of parts apart.
+        mask = (1 << 64) // count - 1
+        produced = self._number(produced_at)
+        place = self.complete = self._number(consumed_at) & ~(part - 1)
+        while place < produced:
+            index = place % size // part
+            committed = self._number(hot + hot_stride * index + hot_seq)
+            whole = ((committed - part) & mask) == (place & ~(size - 1)) // count
+            length = part if whole else committed & (part - 1)
+            if self.complete == place:
+                self.complete += length
+            page = self._number(parts + parts_stride * self._number(ids + ids_stride * index + id_at) + part_page)
+            data = bytearray(os.pread(self._fd, length, self._number(page + page_data)))
+            if length < _PACKET.size or len(data) < length:
+                return
+            # What LTTng is taking out just now has another packet's data in its place; what it has taken may be written over.
+            taken = self._number(consumed_at) > place
+            if (
+                not taken
+                and _PACKET.unpack_from(data)[-1] == place // part
+                and data[:4] == _MAGIC.to_bytes(4, "little")
+            ):
+                if not whole:
+                    for at in (content_at, size_at):
+                        struct.pack_into("<Q", data, at, 8 * length)
+                else:
+                    del data[struct.unpack_from("<Q", data, size_at)[0] // 8 :]
+                yield Packet(place // part, bytes(data))
+            place += part
 
 
 def written(fd: int, begin: int, since: int) -> Written:
@@ -233,6 +248,7 @@ class HostWatch:
         self._known: dict[tuple[int, int], tuple[int, int | None]] = {}
         self._numbers: dict[tuple[Path, str], list[tuple[int, int]]] = {}  # of packets, by stream: of this look
         self._followed: dict[tuple[Path, str], int] = {}  # up to which packet all have been seen
+        self._stuck: dict[Path, int] = {}  # buffers in which an event was never completed, and where
         self.size = 0  # bytes of the trace so far, buffers included
         self.gap = False  # packets had gone before anybody looked: --stream has made tables of them
 
@@ -243,29 +259,43 @@ class HostWatch:
 
     def look(self, scratch: Path, since: int = -1, whole: bool = False) -> Look:
         """What there is by now, without packets all of which is older than `since`; `whole`: recording has ended."""
-        for attempt in range(_ATTEMPTS):
-            until = time.monotonic_ns() - MARGIN_NS
-            folder = scratch / f"{self.host}-{until}"
-            look = Look(self.host, folder, until if self.complete and not whole else (1 << 63) - 1, self.complete)
+        until = time.monotonic_ns() - MARGIN_NS if self.complete and not whole else (1 << 63) - 1
+        marks = self._marks()
+        for attempt, pause in enumerate((*_PAUSES_S, None)):
+            look = Look(self.host, scratch / f"{self.host}-{until}-{attempt}", until, self.complete)
             self._numbers.clear()
-            last = attempt == _ATTEMPTS - 1
             before = pieces(self._trace)
             try:
                 # A rotation moves files while they are listed.
-                if self._gather(look, since, last) and (last or pieces(self._trace) == before):
-                    self._follow()
-                    return look
+                if self._gather(look, since, marks, pause is None) and (pause is None or pieces(self._trace) == before):
+                    break
             except FileNotFoundError:
-                if last:
+                if pause is None:
                     raise
             look.close()
-            time.sleep(_PAUSE_S)
-        raise AssertionError("the last attempt takes what there is")
+            shutil.rmtree(look.folder, ignore_errors=True)
+            time.sleep(pause or 0)
+        self._follow()
+        return look
 
-    def _gather(self, look: Look, since: int, last: bool) -> bool:
-        """Fill a look; False: a packet is on its way from a buffer to its file."""
+    def _marks(self) -> dict[Path, int]:
+        """Up to where events have been begun in each buffer: all of them are to be complete."""
+        out = {}
+        for file in sorted(self._buffers.rglob("*")) if self._buffers else ():
+            with contextlib.suppress(OSError, struct.error), contextlib.closing(Buffer(file)) as buffer:
+                out[file] = buffer.produced
+        return out
+
+    def _gather(self, look: Look, since: int, marks: Mapping[Path, int], last: bool) -> bool:
+        """Fill a look; False: an event is not complete, or a packet is on its way from a buffer to its file. That goes on
+        where a process was killed in an event: `last` takes what there is."""
         # The buffers first: what is not there any more is in the files by then.
-        metadata, buffered = self._of_buffers()
+        metadata, buffered, complete = self._of_buffers()
+        for file, mark in marks.items():
+            if complete.get(file, mark) < mark and complete[file] != self._stuck.get(file):
+                if not last:
+                    return False
+                self._stuck[file] = complete[file]
         self.size = 0
         known: dict[tuple[Path, str], int] = {}  # the last packet that is written, by place and stream
         for number, trace in enumerate(sorted(self._trace.rglob("metadata"))):
@@ -311,15 +341,20 @@ class HostWatch:
                 followed = max(followed, last)
             self._followed[stream] = followed
 
-    def _of_buffers(self) -> tuple[dict[Path, bytes], dict[Path, dict[str, list[Packet]]]]:
+    def _of_buffers(self) -> tuple[dict[Path, bytes], dict[Path, dict[str, list[Packet]]], dict[Path, int]]:
+        """Metadata, and packets of each stream, by trace; and up to where the events of each buffer are complete."""
         metadata: dict[Path, bytes] = {}
         streams: dict[Path, dict[str, list[Packet]]] = {}
+        complete: dict[Path, int] = {}
         for file in sorted(self._buffers.rglob("metadata")) if self._buffers else ():
             tail = _tail(file.parent)
-            files = [path for path in sorted(file.parent.iterdir()) if path.name != "metadata"]
-            streams[tail] = {path.name: packets_in(path) for path in files}
-            metadata[tail] = _content(file)  # after the packets: it knows their events
-        return metadata, {tail: found for tail, found in streams.items() if metadata[tail]}
+            streams[tail] = {}
+            for path in sorted(file.parent.iterdir()):
+                with contextlib.suppress(OSError, struct.error), contextlib.closing(Buffer(path)) as buffer:
+                    streams[tail][path.name] = list(buffer.packets())
+                    complete[path] = buffer.complete
+            metadata[tail] = _declarations(_content(file))  # after the packets: it knows their events
+        return metadata, {tail: found for tail, found in streams.items() if metadata[tail]}, complete
 
     def _file(self, look: Look, folder: Path, stream: Path, since: int) -> int | None:
         """Add what is written of a stream; the number of its last packet. Held open, so that it stays what it is when
@@ -354,7 +389,8 @@ def buffers_of(run: Path, info: RunInfo, host: str) -> Path | None:
     except (OSError, ValueError, KeyError):
         return None
     folder = Path(str(info.session.get("shm") or "/dev/shm"), sockets.name.rpartition("-")[0], "buffers")
-    return folder if sockets.is_dir() and os.access(folder, os.R_OK) else None
+    # They are not there yet while no process is traced.
+    return folder if sockets.is_dir() and (not folder.exists() or os.access(folder, os.R_OK)) else None
 
 
 class Moment:
@@ -409,6 +445,12 @@ def moment(text: str) -> float | None:
 def _tail(trace: Path) -> Path:
     """Whose trace it is, of which user and word size, wherever a rotation put it: ust/uid/1000/64-bit."""
     return Path(*trace.parts[-4:])
+
+
+def _declarations(text: bytes) -> bytes:
+    """Metadata that is being written, up to the last declaration that is whole; nothing before streams are declared."""
+    whole = text[: text.rfind(b"\n};\n") + 4]
+    return whole if b"stream {" in whole else b""
 
 
 def _content(path: Path) -> bytes:

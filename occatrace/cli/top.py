@@ -203,6 +203,8 @@ def _tables(view: View, shown: Shown, width: int, room: int | None) -> list[Text
     """Devices, ranks, then kernels or functions, in the lines there are."""
     devices, ranks = _devices(view), _ranks(view)
     works = view.functions if shown.functions or not view.kernels else view.kernels
+    if not works and not devices[1]:
+        return [_text("nothing yet: no call of a traced API, no device work", "dim")]
     kernels = _works(works, "Function" if works is view.functions else "Kernel", shown, view.stretch)
     if room is None:
         return [line for table in (devices, ranks, kernels) if table[1] for line in [_text(""), *_table(*table, width)]]
