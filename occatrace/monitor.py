@@ -243,8 +243,11 @@ class Monitor:
             if name not in self._hosts:
                 self._hosts[name] = _Host(ongoing.HostWatch(self.run, self.info, name))
         now = time.monotonic()
-        for host in self._hosts.values():
-            self._read(host, whole=state in ("ended", "cut off"))
+        try:
+            for host in self._hosts.values():
+                self._read(host, whole=state in ("ended", "cut off"))
+        except FileNotFoundError as error:
+            raise RunError(f"{error.filename or self.run} is not there any more") from None
         stretch, self._before = now - self._before if self._before else ongoing.age(self.info), now
         return self._view(state, max(stretch, 1e-3))
 
