@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "libraries.h"
 #include "occatrace_core.h"
 #include "tickets.h"
 
@@ -76,12 +77,6 @@ struct Functions {
   Result (*timestamp)(uint64_t *);
 };
 Functions cupti;
-
-template <class F>
-bool bind(void *library, const char *name, F *function) {
-  *function = reinterpret_cast<F>(dlsym(library, name));
-  return *function != nullptr;
-}
 
 uint32_t api_version = 0;
 bool own_clock = false;  // CUPTI stamps by our clock
@@ -157,21 +152,13 @@ const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11
 
 // Where CUPTI may be: as the loader finds it, or in a toolkit.
 std::vector<std::string> candidates() {
-  if (const char *given = std::getenv("OCCATRACE_CUPTI"); given != nullptr && *given != '\0') return {given};
+  if (const char *given = setting("OCCATRACE_CUPTI")) return {given};
   std::vector<std::string> all(std::begin(names), std::end(names));
   for (const char *variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    const char *folder = std::getenv(variable);
-    if (folder != nullptr && *folder != '\0') all.push_back(std::string(folder) + "/extras/CUPTI/lib64/libcupti.so");
+    if (const char *folder = setting(variable)) all.push_back(std::string(folder) + "/extras/CUPTI/lib64/libcupti.so");
   }
   all.push_back("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so");
   return all;
-}
-
-bool is_loaded() {
-  for (const char *name : names) {
-    if (dlopen(name, RTLD_NOW | RTLD_NOLOAD) != nullptr) return true;
-  }
-  return false;
 }
 
 bool bind_all(void *library) {
@@ -224,7 +211,7 @@ constexpr device::Source records{"CUPTI", push, pop, flush, stamp};
 uint32_t version() { return api_version; }
 
 const device::Source *start(const char **why) {
-  if (is_loaded()) {
+  if (is_loaded(names)) {
     *why = "the program has loaded CUPTI itself";
     return nullptr;
   }

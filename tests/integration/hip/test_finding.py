@@ -36,6 +36,16 @@ def test_functions_asked_for_with_a_handle(traced: Run, runtime: Path, by_handle
     ]
 
 
+def test_a_preloaded_shim_of_the_programs_own_keeps_working(traced: Run, cases: Path, tmp_path: Path) -> None:
+    shim = tmp_path / "preloaded.so"
+    command = ["g++", "-w", "-shared", "-fPIC", str(PROGRAMS / "preloaded.cpp"), "-o", str(shim), "-ldl"]
+    subprocess.run(command, check=True)
+    run = traced(cases, "series", "20", env={"LD_PRELOAD": str(shim)})
+    assert (run.status, run.stdout) == (0, "done\nlaunches: 20\n"), run.stderr
+    assert run.sql("SELECT count(*) FROM activities WHERE name = '_Z4tickm'") == [(20,)]
+    assert run.sql("SELECT calls FROM call_stats WHERE function = 'hipLaunchKernel'") == [(20,)]
+
+
 def test_a_program_that_looks_for_an_absent_hip_finds_none(traced: Run, by_handle: Path, tmp_path: Path) -> None:
     run = traced(by_handle, tmp_path / "libamdhip64.so.5", "1")
     assert (run.status, run.stdout) == (4, "no HIP\n")

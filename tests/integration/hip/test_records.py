@@ -127,6 +127,15 @@ def test_the_same_work_as_by_events(traced: Run, cases: Path, libraries: Path, c
     assert found[0] == found[1] == found[2]
 
 
+def test_launches_on_several_devices_by_one_call_have_no_record_of_their_own(timed: Timed, cases: Path) -> None:
+    run = timed(cases, "all_launches")
+    assert run.stdout == "1 9 0\ndone\n"
+    assert run.sql("SELECT gx // lx, end_ns - start_ns >= 3000000 FROM activities ORDER BY 1") == [
+        (blocks, True) for blocks in (2, 3, 4, 5)
+    ]
+    assert f"{timed.source.title} tells of 6 pieces of device work that no traced call launched" in run.stderr
+
+
 def test_a_graph_is_as_long_as_its_nodes(timed: Run, cases: Path) -> None:
     """Three kernels of 1 ms; the records are of two halves."""
     run = timed(cases, "graphs")
