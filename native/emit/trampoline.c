@@ -71,6 +71,32 @@ static void *find_original(const struct occatrace_trampolines *t, const char *sy
   return found != NULL ? found : occatrace_find_symbol(symbol, caller);
 }
 
+/* Libraries that the program's environment preloads beside ours: what they put before an API is meant to be called. */
+enum { SHIMS = 8 };
+static int find_shims(void *shims[SHIMS]) {
+  const char *at = getenv("LD_PRELOAD");
+  int count = 0;
+  while (at != NULL && *at != '\0' && count < SHIMS) {
+    const size_t length = strcspn(at, ": ");
+    char file[4096];
+    snprintf(file, sizeof file, "%.*s", (int)length, at);
+    at += length + (at[length] != '\0');
+    if (length == 0 || strstr(file, "liboccatrace") != NULL) continue;
+    shims[count] = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+    if (shims[count] != NULL) count++;
+  }
+  return count;
+}
+static void *in_shim(void *const *shims, int count, const char *symbol) {
+  for (int i = 0; i < count; i++) {
+    Dl_info info;
+    struct link_map *map = NULL;
+    void *found = dlsym(shims[i], symbol); /* also searches what it depends on */
+    if (found != NULL && dladdr1(found, &info, (void **)&map, RTLD_DL_LINKMAP) && (void *)map == shims[i]) return found;
+  }
+  return NULL;
+}
+
 /* The real functions of all symbols, given that of one. What an API offers comes in one object (and what it needs): only
  * there is looked, because a search of every object for every symbol of every version of an API takes a while. */
 static void find_originals(struct occatrace_trampolines *t, uint64_t known, const void *caller) {
@@ -78,13 +104,18 @@ static void find_originals(struct occatrace_trampolines *t, uint64_t known, cons
   const void *inside = t->anchor != NULL ? find_original(t, t->anchor, caller) : NULL;
   if (inside == NULL) inside = t->original[known];
   void *home = dladdr(inside, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+  void *shims[SHIMS];
+  const int count = home != NULL && t->chosen == NULL ? find_shims(shims) : 0;
   for (uint32_t i = 0; i < t->count; i++) {
     if (i == known) continue;
     void *found = home != NULL ? dlsym(home, t->symbols[i]) : occatrace_find_symbol(t->symbols[i], caller);
+    void *before = found != NULL && count > 0 ? in_shim(shims, count, t->symbols[i]) : NULL;
+    if (before != NULL) found = before;
     /* A part of it in a library of its own (a mode of OCCA's), linked with the program. */
     if (found == NULL && t->anchor == NULL) found = occatrace_next_symbol(t->symbols[i]);
     t->original[i] = found != NULL && !is_ours(found) ? found : NULL;
   }
+  for (int i = 0; i < count; i++) dlclose(shims[i]);
   if (home != NULL) dlclose(home);
 }
 
