@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import os
+import shutil
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -46,6 +49,22 @@ def test_durations_are_those_of_the_programs_own_events(known: Path, tmp_path: P
     assert min(ours) >= 990_000
     middle = sorted(abs(a - b) for a, b in zip(ours, own, strict=True))[100]
     assert middle <= max(1_000, 0.02 * 1_000_000)
+
+
+def test_durations_are_those_of_the_vendors_own_tool(known: Path, tmp_path: Path, how: str) -> None:
+    nsys = shutil.which("nsys")
+    if nsys is None:
+        pytest.skip("no nsys here")
+    report, words = str(tmp_path / "theirs.nsys-rep"), [str(known), "series", "200", "1000000"]
+    subprocess.run([nsys, "profile", "--trace=cuda", "-o", report, *words], check=True, capture_output=True)
+    command = [nsys, "stats", "--report", "cuda_gpu_trace", "--format", "csv", report]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    header = next(at for at, line in enumerate(told) if line.startswith("Start"))
+    theirs = [int(row["Duration (ns)"]) for row in csv.DictReader(told[header:]) if "spin" in row["Name"]]
+    run = profiled(tmp_path, how, *words)
+    ours = [ns for (ns,) in run.sql("SELECT end_ns - start_ns FROM activities WHERE name = 'spin'")]
+    assert len(ours) == len(theirs) >= 200
+    assert abs(statistics.median(ours) - statistics.median(theirs)) <= max(1_000, 0.02 * 1_000_000)
 
 
 def test_no_kernel_is_missing(known: Path, tmp_path: Path, how: str) -> None:

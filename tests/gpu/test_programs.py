@@ -70,3 +70,39 @@ def test_products_of_matrices_in_python(module: str, device: str, tmp_path: Path
     # The number that is printed comes back from the device.
     assert run.sql("SELECT count(*) > 0 FROM activities WHERE kind = 'DtoH'") == [(True,)]
     assert run.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+TRAINING = """
+import time
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data, labels = torch.randn(256, 512, device="cuda"), torch.randint(10, (256,), device="cuda")
+def steps(count):
+    begin = time.perf_counter()
+    for _ in range(count):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(data), labels).backward()
+        optimizer.step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / count
+steps(20)
+print(round(min(steps(100) for _ in range(3)) * 1e6, 1))
+"""
+
+
+def test_what_a_training_step_costs(tmp_path: Path) -> None:
+    """Told, not judged: `-s` shows it."""
+    if shutil.which(PYTHON) is None:
+        pytest.skip("no Python of the machine's own")
+    source = tmp_path / "training.py"
+    source.write_text(TRAINING)
+    alone = subprocess.run([PYTHON, source], capture_output=True, text=True, check=False)
+    if alone.returncode != 0:
+        pytest.skip(f"torch cannot run here: {(alone.stderr.splitlines() or ['no message'])[-1]}")
+    run = runs.profiled(runs.Run, tmp_path / "run", [PYTHON, str(source)])
+    print(f"\nµs per training step: {alone.stdout.strip()} untraced, {run.stdout.strip()} traced")
+    assert run.status == 0, run.stderr
+    # Two layers forwards and backwards, and what is learnt: some kernels in each of the 320 steps.
+    ((kernels,),) = run.sql("SELECT count(*) FROM activities WHERE kind = 'kernel'")
+    assert kernels >= 4 * 320
