@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import re
 import select
@@ -100,8 +101,11 @@ def _once(watched: Monitor, pause: float) -> int:
     time.sleep(pause)
     view = watched.refresh()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    for line in screen(view, Shown(), width, None):
-        print(line.plain.rstrip())
+    from occatrace.cli.report import output
+
+    with output(None, force=False) as out:
+        for line in screen(view, Shown(), width, None):
+            print(line.plain.rstrip(), file=out)
     return 0
 
 
@@ -380,6 +384,8 @@ class _Terminal:
     def __init__(self) -> None:
         from rich.console import Console
 
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # whatever characters the terminal knows
         self.console = Console(highlight=False, emoji=False, markup=False)
         self._keys = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._saved: list[Any] | None = None
