@@ -173,6 +173,8 @@ int occatrace_leads_to(const void *ours, const void *real) {
     const void *found = occatrace_next_symbol(t->symbols[index]);
     if (found == NULL) found = t->chosen != NULL ? t->chosen : real;
     same = dladdr(real, &asked) && dladdr(found, &chosen) && asked.dli_fbase == chosen.dli_fbase;
+    /* It stays, whoever closes it: calls of others would go to where it was. */
+    if (same && t->chosen == NULL) dlopen(asked.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (same) t->chosen = real;
   }
   pthread_mutex_unlock(&bind_lock);

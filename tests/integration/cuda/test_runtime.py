@@ -122,6 +122,14 @@ def test_a_runtime_asked_by_its_handle(traced: Callable[..., Traced], runtime: P
     assert run.sql("SELECT kind, bytes, count(*) FROM activities GROUP BY ALL") == [("HtoD", 5000, 1)]
 
 
+def test_a_runtime_that_is_closed_and_opened_again(
+    traced: Callable[..., Traced], runtime: Path, by_handle: Path
+) -> None:
+    run = traced(by_handle, "5000", runtime / "libcudart.so.13", runtime / "libcudart.so")
+    assert (run.status, run.stdout) == (0, "0 0\n"), run.stderr
+    assert dict(run.sql(CALLS))["cudaMemcpyAsync"] == 3
+
+
 def test_of_two_runtimes_in_a_process_each_keeps_its_calls(
     traced: Callable[..., Traced], runtime: Path, by_handle: Path, tmp_path: Path
 ) -> None:

@@ -1,5 +1,5 @@
 /* Programs that open the CUDA runtime themselves and ask it for each function: `runtime_by_handle BYTES LIBRARY…`, each
- * library for as many allocations as its place; then a name that no runtime has. */
+ * library for as many allocations as its place, and then closed; and a name that no runtime has. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -29,6 +29,7 @@ int main(int argc, char **argv) {
     }
     none += dlsym(runtime, "cudaNothing") != NULL || dlsym(RTLD_DEFAULT, "cudaNothing") != NULL;
     free(host);
+    dlclose(runtime);
   }
   printf("%d %d\n", failed, none);
   return 0;
