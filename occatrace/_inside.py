@@ -88,6 +88,23 @@ def _libraries() -> None:
     native["on_import"](imported, *modules)
 
 
+def _time() -> None:
+    """Samples of processor time, until the program wants their signal for itself."""
+    import _signal  # type: ignore[import-not-found]
+
+    native["time"]()
+    install = _signal.signal
+
+    def signal(number: int, handler: "Any", /) -> "Any":
+        if number == _signal.SIGURG:
+            native["untime"]()
+            native["say"]("the program uses SIGURG itself: --python time is not followed from there on")
+        return install(number, handler)
+
+    signal.__doc__ = install.__doc__  # what signal.signal has it from
+    _signal.signal = signal
+
+
 def _logging(_: str = "") -> None:
     """Notes what the loggers let through; their handlers and levels stay as they are."""
     import logging
@@ -121,4 +138,4 @@ for _option in options.split(";"):
         elif _word == "logging":
             _logging()
         elif _word == "time":
-            native["time"]()
+            _time()

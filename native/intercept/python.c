@@ -373,6 +373,10 @@ static PyObject *native_confirmed(PyObject *self, PyObject *const *args, ptrdiff
   python_stack_confirmed = 1;
   return nothing();
 }
+static PyObject *native_untime(PyObject *self, PyObject *const *args, ptrdiff_t count) {
+  python_samples_stop();
+  return nothing();
+}
 static PyObject *native_say(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   occatrace_say("%s", text_at(args, count, 0));
   return nothing();
@@ -403,7 +407,7 @@ static struct python_method natives[] = {
     {"unwind", native_unwind, 0x80, NULL}, {"throw", native_throw, 0x80, NULL},   {"profile", native_profile, 0x80, NULL},
     {"want", native_want, 0x80, NULL},     {"start", native_start, 0x80, NULL},   {"stack", native_stack, 0x80, NULL},
     {"lines", native_lines, 0x80, NULL},   {"say", native_say, 0x80, NULL},       {"message", native_message, 0x80, NULL},
-    {"time", native_time, 0x80, NULL},
+    {"time", native_time, 0x80, NULL},     {"untime", native_untime, 0x80, NULL},
     {"on_import", native_on_import, 0x80, NULL}, {"confirmed", native_confirmed, 0x80, NULL},
     {NULL, NULL, 0, NULL}};
 

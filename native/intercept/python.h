@@ -114,6 +114,7 @@ __attribute__((visibility("hidden"))) void python_stack_forked(void);
 /* --python time: samples of where threads spend their processor time. `look` learns of libraries that were loaded. */
 extern __attribute__((visibility("hidden"))) int python_sampling;
 __attribute__((visibility("hidden"))) void python_samples_start(void);
+__attribute__((visibility("hidden"))) void python_samples_stop(void);
 __attribute__((visibility("hidden"))) void python_samples_look(void);
 __attribute__((visibility("hidden"))) void python_samples_harvest(void);
 __attribute__((visibility("hidden"))) void python_samples_forked(struct python_thread *t);

@@ -306,21 +306,31 @@ void python_samples_start(void) {
   loop_begin = (uintptr_t)loop;
   loop_end = loop_begin + symbol->st_size;
   python_samples_look();
-  /* A signal that the program has no use for. */
-  for (int number = SIGRTMAX - 1; number > SIGRTMIN && signal_number == 0; number--) {
-    struct sigaction now;
-    if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal_number = number;
-  }
+  /* A signal that is ignored by default: one that waits while the process becomes another program must not end that. */
+  struct sigaction now;
+  if (sigaction(SIGURG, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)) signal_number = SIGURG;
   struct sigaction action = {.sa_sigaction = tick, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
   sigfillset(&action.sa_mask);
-  if (extensions == NULL || signal_number == 0 || sigaction(signal_number, &action, NULL) != 0) {
-    occatrace_say("no signal is free: --python time is not followed");
+  if (extensions == NULL) return;
+  if (signal_number == 0 || sigaction(signal_number, &action, NULL) != 0) {
+    occatrace_say("the program uses SIGURG itself: --python time is not followed");
     signal_number = 0;
     return;
   }
   python_sampling = 1;
   occatrace_want_harvest();
   if (!py.embedded) python_sample_thread(t);
+}
+
+/* The program wants the signal for itself. */
+void python_samples_stop(void) {
+  pthread_mutex_lock(&lock);
+  signal_number = 0;
+  for (struct python_sampled *s = all; s != NULL; s = s->next) {
+    if (!s->ended) timer_delete(s->timer);
+    s->ended = 1;
+  }
+  pthread_mutex_unlock(&lock);
 }
 
 void python_samples_harvest(void) {

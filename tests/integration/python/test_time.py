@@ -69,3 +69,21 @@ def test_without_samples_they_are_not_told_apart(profile: Profile) -> None:
     assert run.rows("SELECT * FROM python_samples") == []
     summary = runs.execute([*runs.OCCA_PROF, "report", run.folder]).stdout
     assert "(python_sum)" in summary and "(python_time_sum)" not in summary
+
+
+def test_signals_of_the_program(profile: Profile, tmp_path: Path) -> None:
+    """A sample that waits does not end what a process becomes; the program may have the signal for itself, later on too."""
+    again = tmp_path / "again.py"
+    again.write_text(
+        "import os, sys, time\nleft = int(sys.argv[1])\nbegin = time.thread_time()\n"
+        "while time.thread_time() - begin < 0.002 + left * 0.001:\n    pass\n"
+        "if left:\n    os.execv(sys.executable, [sys.executable, __file__, str(left - 1)])\nprint('end')\n"
+    )
+    assert profile(sys.executable, again, 10, python=("time",)).stdout == "end\n"
+    own = tmp_path / "own.py"
+    own.write_text(
+        "import os, signal, time\nseen = []\nsignal.signal(signal.SIGURG, lambda *_: seen.append(1))\n"
+        "os.kill(os.getpid(), signal.SIGURG)\nbegin = time.thread_time()\n"
+        "while time.thread_time() - begin < 0.1 or not seen:\n    pass\nprint(len(seen))\n"
+    )
+    assert profile(sys.executable, own, python=("time",)).stdout == "1\n"
