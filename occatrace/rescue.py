@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 
 from occatrace import run as runs
+from occatrace import switch
 from occatrace.job import host_name
 
 PATIENCE_S = 15.0  # for a keeper that is at its work: it saves all there is, and better
 LIMIT_S = 120.0  # for lttng-crash
+SILENCE_S = 60.0  # after which a node of several is taken for dead
 KEEPER, CONSUMER = "occa_keeper", "lttng-consumerd"
 _PACKET = struct.Struct("<I16sIQQQQQ")  # begin of a packet of LTTng-UST; the last number is its size in bits
 _MAGIC = 0xC1FC1FC1
@@ -25,7 +27,23 @@ _MAGIC = 0xC1FC1FC1
 def is_recorded(run: Path) -> bool:
     """Whether the program of a run is being recorded at this moment."""
     info = _unended(run)
-    return info is not None and any(_answers(path) for path in _places(info, "-*/register"))
+    return info is not None and (
+        any(_answers(path) for path in _places(info, "-*/register")) or _is_recorded_elsewhere(run)
+    )
+
+
+def _is_recorded_elsewhere(run: Path) -> bool:
+    """Whether another node has begun to record and has not said that it ended: it cannot be asked from here. One of several
+    gives signs of life."""
+    for place in (run / switch.FOLDER).glob("*.json"):
+        if place.stem == host_name():
+            continue
+        try:
+            if time.time() - (run / "nodes" / place.name).stat().st_mtime < SILENCE_S:
+                return True
+        except OSError:
+            return True
+    return False
 
 
 def rescue(run: Path) -> None:

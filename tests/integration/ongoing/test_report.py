@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import occatrace
-from occatrace import _native, ongoing
+from occatrace import _native, ongoing, rescue
 from occatrace.job import host_name
 from occatrace.run import open_run
 from occatrace.tables import native_reader
@@ -133,3 +135,30 @@ def test_buffers_that_fill_while_they_are_read(tmp_path: Path) -> None:
     assert there > 480000 and not watch.gap
     numbers = np.concatenate(seen)
     assert len(numbers) == len(np.unique(numbers)) == there
+
+
+def test_what_another_node_records_is_not_taken_for_complete(tmp_path: Path) -> None:
+    """A shared folder, looked at from a machine on which nothing of the run is: nobody can be asked whether it goes on."""
+    run = runs.profiled(runs.Run, tmp_path / "run", [sys.executable, "-c", "import json"], "-q")
+    assert run.status == 0, run.stderr
+    facts = json.loads((run.folder / "run.json").read_text())
+    (run.folder / "run.json").write_text(json.dumps(facts | {"ended": None}))
+    (run.folder / "control").mkdir()
+    place = run.folder / "control" / "elsewhere.json"
+    place.write_text(json.dumps({"file": "/nowhere/switch", "pid": 1}))
+    with occatrace.open(run.folder) as partial:
+        assert "(of elsewhere" in (partial.losses.partial or "")
+        assert partial.sql("SELECT count(*) FROM processes").fetchall() == [(1,)]
+    assert not (run.folder / "tables").exists()
+    # A node of several that has been silent for long is dead: what there is, is all there will be.
+    (run.folder / "nodes").mkdir()
+    node = run.folder / "nodes" / "elsewhere.json"
+    node.write_text("{}")
+    assert rescue.is_recorded(run.folder)
+    os.utime(node, (1, 1))
+    assert not rescue.is_recorded(run.folder)
+    place.unlink()
+    node.unlink()
+    node.parent.rmdir()
+    assert run.sql("SELECT count(*) FROM processes") == [(1,)]
+    assert (run.folder / "tables").exists()
