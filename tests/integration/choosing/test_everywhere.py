@@ -90,6 +90,17 @@ def test_what(name: str, grids: Grids, everything: Grid, tmp_path: Path) -> None
     assert "excluded: " in grid.stderr
 
 
+@pytest.mark.parametrize("options", ["--level opencl=tally", "-m tally --level occa=default"])
+def test_levels(options: str, grids: Grids, everything: Grid, tmp_path: Path) -> None:
+    """OpenCL is only counted, OCCA's calls are all there: none is missing, and there is no device work."""
+    grid = grids(tmp_path, *options.split())
+    grid.check(lambda t: True, lambda t: False)
+    sources = grid.sql("SELECT DISTINCT api, source FROM call_stats ORDER BY ALL")
+    assert sources == [("occa", "event"), ("opencl", "tally")]
+    if "-m" not in options:
+        assert grid.total == everything.total
+
+
 SOLVED = {"stop": (2, 3), "repeat": (2, 3, 5), "repeat:1": (2, 3), "repeat:2": (2, 3, 5)}
 
 
