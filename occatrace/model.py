@@ -83,6 +83,15 @@ class Copies:
 
 
 @dataclass(frozen=True)
+class Maps:
+    """How the host comes to see memory: names of fields."""
+
+    memory: str
+    address: str
+    bytes: str
+
+
+@dataclass(frozen=True)
 class Frees:
     """What an event ends: the memory of a handle, or of an array of them."""
 
@@ -120,6 +129,7 @@ class Function:
     frees: Frees | None = None
     compiles: bool = False
     copies: Copies | None = None
+    maps: Maps | None = None
     kind: str = ""  # its class, where the model has classes of functions
     shape: str = ""
 
@@ -378,6 +388,7 @@ def _api(api: str, head: Mapping[str, Any], entry: Mapping[str, Any], memory_kin
             frees=_frees(f.get("frees")),
             compiles=bool(f.get("compiles")),
             copies=Copies(f["copies"]["from"], f["copies"]["to"]) if f.get("copies") else None,
+            maps=Maps(**f["maps"]) if f.get("maps") else None,
             kind=f.get("class", ""),
             shape=f.get("shape", ""),
         )

@@ -17,6 +17,8 @@ CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'opencl' THEN 'OpenCL' W
 CREATE OR REPLACE MACRO memory_operation(kind, source, target) AS kind || coalesce(CASE
     WHEN kind = 'HtoD' THEN ' (' || source || ')' WHEN kind = 'DtoH' THEN ' (' || target || ')'
     WHEN kind = 'DtoD' AND source != 'device' THEN ' (' || source || ')' WHEN kind = 'DtoD' AND target != 'device' THEN ' (' || target || ')' END, '');
+-- OpenCL's copies are from and to pageable memory where nothing else is said.
+CREATE OR REPLACE MACRO unusual(side, api) AS nullif(side, CASE api WHEN 'OpenCL' THEN 'pageable' END);
 CREATE OR REPLACE MACRO host_mode(mode) AS mode IN ('Serial', 'OpenMP');
 
 -- Median per key of a histogram (key, value, n): the mean of the two middle ones, as of a sorted list.

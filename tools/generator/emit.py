@@ -148,6 +148,8 @@ def _python_function(f: Function) -> dict[str, Any]:
         memory["compiles"] = True
     if f.copies:
         memory["copies"] = dict(zip(("from", "to"), f.copies, strict=True))
+    if f.maps:
+        memory["maps"] = dict(zip(("memory", "address", "bytes"), f.maps, strict=True))
     return memory | {
         "name": f.name,
         "event": f.event,

@@ -161,6 +161,7 @@ class Function:
     frees: Frees | None = None
     compiles: bool = False  # builds or loads code for a device
     copies: tuple[str, str] | None = None  # from, to: fields that hold addresses, or COPY_SIDES
+    maps: tuple[str, str, str] | None = None  # fields: handle of memory, the address at which the host sees it, bytes
     symbols: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()  # of a shim: the name for each default stream that there is
     condition: str = ""  # preprocessor condition under which the header has it

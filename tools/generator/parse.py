@@ -343,6 +343,7 @@ class _ApiParser:
                 "activity",
                 "allocates",
                 "copies",
+                "maps",
                 "frees",
                 "compiles",
                 "args",
@@ -409,6 +410,7 @@ class _ApiParser:
         allocates = self.allocates(body.get("allocates"), by_name)
         frees = self.frees(body.get("frees"), by_name)
         copies = self.copies(body.get("copies"), by_name)
+        maps = self.maps(body.get("maps"), by_name)
         blocking = body.get("blocking", False)
         return Function(
             name,
@@ -426,6 +428,7 @@ class _ApiParser:
             frees,
             bool(body.get("compiles", False)),
             copies,
+            maps,
             self.symbols(body.get("symbols")),
             tuple(body.get("exports") or ()),
             body.get("condition", ""),
@@ -569,6 +572,18 @@ class _ApiParser:
                         f"{key}: {name} is neither a field that holds an address nor one of {', '.join(COPY_SIDES)}"
                     )
             return spec["from"], spec["to"]
+
+    @staticmethod
+    def maps(spec: Mapping[str, Any] | None, fields: Mapping[str, Field]) -> tuple[str, str, str] | None:
+        """`{memory, address, bytes}`: names of fields."""
+        if spec is None:
+            return None
+        with _at("maps"):
+            _known(spec, {"memory", "address", "bytes"})
+            for key in ("memory", "address", "bytes"):
+                if spec.get(key) not in fields or fields[spec[key]].type.bits != 64:
+                    raise ModelError(f"{key}: {spec.get(key)} is no field of 64 bits")
+            return spec["memory"], spec["address"], spec["bytes"]
 
     @staticmethod
     def symbols(spec: Any) -> tuple[str, ...]:

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.ingest.gathered.gathered import Gathered, never, nothing
+from occatrace.ingest.gathered.gathered import Gathered, apis_with_handles, never, nothing
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
+from occatrace.model import Function, Maps, Model
 from occatrace.sql import text as sql_text
 
-_KINDS = {"host": "pinned", "mapped": "mapped", "wrapped": "registered", "managed": "managed"}
+_KINDS = {"host": "pinned", "mapped": "mapped", "wrapped": "registered", "managed": "managed", "svm": "svm"}
 # An address within memory is found by the nearest beginning below it; if that memory is gone, by the next, so many times.
 _ROUNDS = 3
+_IS_MAP = 255  # no copy
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class _CopySides(Gathered):
     def take(
         self, model: Model, event: str, function: Function | None, threads: ThreadMap, columns: Columns
     ) -> Columns | None:
+        if function is not None and function.maps is not None:
+            return _mapped(function.maps, columns)
         if function is None or function.copies is None:
             return None
         count = len(columns["ts"])
@@ -40,12 +43,29 @@ class _CopySides(Gathered):
             rows[f"{side}_is"] = np.full(count, fixed, np.uint8)
             if known:
                 rows[f"{side}_is"][rows[side] == 0] = model.copy_sides.index("array") + 1
-        return rows
+        return {**rows, "bytes": np.zeros(count, np.uint64)}
+
+
+def _mapped(maps: Maps, columns: Columns) -> Columns | None:
+    """Where the host sees memory, beside the copies."""
+    if not {maps.address, maps.memory, maps.bytes} <= columns.keys():
+        return None
+    count = len(columns["ts"])
+    return {
+        "seq": columns["seq"],
+        "moment": columns["ts"],
+        "source": columns[maps.address].astype(np.uint64, copy=False),
+        "target": columns[maps.memory].astype(np.uint64, copy=False),
+        "bytes": columns[maps.bytes].astype(np.uint64, copy=False),
+        "source_is": np.full(count, _IS_MAP, np.uint8),
+        "target_is": np.full(count, _IS_MAP, np.uint8),
+    }
 
 
 def _insert(model: Model) -> str:
     fixed = " ".join(f"WHEN {at} THEN {sql_text(name)}" for at, name in enumerate(model.copy_sides, 1))
     kinds = " ".join(f"WHEN '{kind}' THEN '{shown}'" for kind, shown in _KINDS.items())
+    apis = apis_with_handles(model)
     rounds = ""
     for n in range(1, _ROUNDS + 1):
         rounds += f"""
@@ -71,10 +91,22 @@ def _insert(model: Model) -> str:
         UPDATE activities SET source = told.source, target = told.target FROM (
         WITH copies AS MATERIALIZED (
             SELECT s.process, r.slot + 1 AS thread, r.* EXCLUDE (slot) FROM raw_copy_sides r JOIN slots s USING (slot)
+            WHERE r.source_is <> {_IS_MAP}
+        ),
+        -- Where handles are no addresses, the host sees memory where it was mapped, as long as there is that memory.
+        mapped AS (
+            SELECT s.process, r.source AS handle, r.bytes, r.moment AS start_ns, a.end_ns,
+                   CASE WHEN a.kind IN ('host', 'wrapped') THEN a.kind ELSE 'mapped' END AS kind
+            FROM raw_copy_sides r JOIN slots s USING (slot)
+            ASOF JOIN (FROM allocations WHERE api IN ({apis}) AND kind <> 'svm') a
+            ON a.process = s.process AND a.handle = r.target AND a.start_ns <= r.moment
+            WHERE r.source_is = {_IS_MAP} AND r.source <> 0
         ),
         memory AS MATERIALIZED (
-            SELECT process, handle, bytes, start_ns, coalesce(end_ns, 18446744073709551615) AS end_ns, kind FROM allocations
-            WHERE kind IN ({", ".join(map(sql_text, _KINDS))}) AND api != 'occa' AND bytes > 0
+            SELECT process, handle, bytes, start_ns, coalesce(end_ns, 18446744073709551615) AS end_ns, kind FROM (
+                SELECT process, handle, bytes, start_ns, end_ns, kind FROM allocations
+                WHERE kind IN ({", ".join(map(sql_text, _KINDS))}) AND (kind = 'svm' OR api NOT IN ('occa', {apis})) AND bytes > 0
+                UNION ALL FROM mapped)
         ),
         handles AS MATERIALIZED (SELECT DISTINCT process, handle FROM memory),
         bounds AS (SELECT min(handle) AS low, max(handle + bytes) AS high FROM memory),
@@ -94,7 +126,8 @@ def _insert(model: Model) -> str:
 
 GATHERED = _CopySides(
     "raw_copy_sides",
-    """slot INTEGER, seq UINTEGER, moment UBIGINT, source UBIGINT, target UBIGINT, source_is UTINYINT, target_is UTINYINT""",
+    """slot INTEGER, seq UINTEGER, moment UBIGINT, source UBIGINT, target UBIGINT, source_is UTINYINT, target_is UTINYINT,
+    bytes UBIGINT""",
     never,
     nothing,
     _insert,

@@ -55,6 +55,11 @@ def kind_text(model: Model) -> str:
     return "CASE r.kind " + " ".join(f"WHEN {n} THEN '{name}'" for n, name in names) + " ELSE 'other' END"
 
 
+def apis_with_handles(model: Model) -> str:
+    """SQL: the APIs whose memory has handles that are no addresses, as it is mapped to be seen; all but shared virtual memory."""
+    return ", ".join(sorted({sql_text(f.api) for f in model.by_event.values() if f.maps})) or "''"
+
+
 def enum_text(model: Model, api: str, enum: str, column: str) -> str:
     """SQL: the name of a value of an enumeration of the model."""
     if enum not in model.enums.get(api, {}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from occatrace.ingest.gathered.gathered import Gathered
+from occatrace.ingest.gathered.gathered import Gathered, apis_with_handles
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
 from occatrace.model import Function, Model
@@ -96,8 +96,8 @@ def _told(table: str, memory: str) -> str:
 
 
 def _insert_uses(model: Model) -> str:
-    # Of OpenCL's objects the handle is one word.
-    extent = "CASE WHEN api = 'opencl' AND kind <> 'svm' THEN 1 ELSE greatest(bytes, 1) END"
+    # A handle is one word.
+    extent = f"CASE WHEN api IN ({apis_with_handles(model)}) AND kind <> 'svm' THEN 1 ELSE greatest(bytes, 1) END"
     of_apis = f"""
         SELECT rowid AS row, process, handle AS place, {extent} AS extent, start_ns, parent FROM allocations
         WHERE api <> 'occa' AND process IN (SELECT process FROM memory_uses)"""

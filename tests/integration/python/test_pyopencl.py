@@ -168,3 +168,29 @@ def test_builds(profile: Profile, tmp_path: Path) -> None:
     assert (one["built"], one["cached"], two["built"], two["cached"]) == (1, 2, 0, 3)
     assert one["hash"] == two["hash"] and one["library"] == "pyopencl"
     assert first[line["wrong"], "wrong"]["failed"] == 1
+
+
+def test_memory_of_copies(profile: Profile) -> None:
+    run = profile(sys.executable, PROGRAMS / "copies.py", python=("off",))
+    assert run.stdout == "done\n", run.stderr
+    copies = run.sql(
+        "SELECT bytes, kind, source, target FROM activities WHERE kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH') ORDER BY bytes"
+    )
+    ours = [row for row in copies if row[0] not in (1009, 1010)]
+    assert ours == [
+        (1001, "HtoD", "pageable", "device"),
+        (1002, "DtoH", "device", "pageable"),
+        (1003, "HtoD", "pinned", "device"),
+        (1004, "DtoH", "device", "pinned"),
+        (1005, "HtoD", "registered", "device"),
+        (1006, "HtoD", "mapped", "device"),
+        (1007, "DtoH", "device", "pageable"),
+        (1011, "HtoD", "pageable", "device"),
+        (1024, "HtoD", "pageable", "array"),
+    ]
+    assert {row[0]: row[2:] for row in copies if row[0] in (1009, 1010)} == {
+        1009: ("pageable", "svm"),
+        1010: ("svm", "pageable"),
+    }
+    names = {row["name"] for row in run.report("gpu_mem_size_sum")}
+    assert names >= {"HtoD", "DtoH", "HtoD (pinned)", "DtoH (pinned)", "HtoD (registered)", "HtoD (mapped)"}
