@@ -29,10 +29,9 @@ AGE_S = 2.0  # a piece is finished after so long, however small: reports of the 
 ROTATION_S = 30.0
 SILENCE_S = 120.0  # without a word from the worker at the end: it hangs
 DEFAULT_LIMIT = 2 << 30
-# Parts of the limit: pieces that are not yet tables; then alike what stays of the trace, the tables so far, and those of the end,
-# which are made beside them.
-WAITING_SHARE = 0.4
-SHARE = 0.2
+# Parts of the limit: pieces that are not yet tables, what stays of the trace, the tables so far. The rest is for those of the
+# end, which are made beside them.
+WAITING_SHARE, KEPT_SHARE, TABLES_SHARE = 0.3, 0.1, 0.3
 
 
 class Rotation:
@@ -156,7 +155,14 @@ class Rotation:
             filter(None, [str(Path(__file__).parents[1]), environment.get("PYTHONPATH")])
         )
         self._worker = subprocess.Popen(
-            [sys.executable, "-m", "occatrace.stream_worker", str(self._run), self._host, str(int(self.limit * SHARE))],
+            [
+                sys.executable,
+                "-m",
+                "occatrace.stream_worker",
+                str(self._run),
+                self._host,
+                str(int(self.limit * KEPT_SHARE)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -184,7 +190,7 @@ class Rotation:
             self._switch.hold_events(True)
         elif self._held is not None and waiting < self.limit * WAITING_SHARE / 2:
             self._release()
-        if size_of(self._run / stream.FOLDER / self._host) > self.limit * SHARE:
+        if size_of(self._run / stream.FOLDER / self._host) > self.limit * TABLES_SHARE:
             self._full = True
             self._switch.hold_events(True)
 

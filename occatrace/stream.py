@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from occatrace.run import RunError
 from occatrace.sql import text as sql_text
 from occatrace.switch import size_of
 
@@ -47,7 +48,7 @@ _METADATA_MAGIC = 0x75D11D57
 _PIECE = re.compile(r".*-(\d+)")
 
 
-class StreamError(Exception):
+class StreamError(RunError):
     """The tables so far cannot be read; one line that says why."""
 
 

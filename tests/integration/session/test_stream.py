@@ -4,12 +4,13 @@ what comes piece by piece is what comes at once."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,34 @@ import pytest
 
 import occatrace
 from occatrace import stream
+from occatrace.switch import EVENTS, size_of
 from tests.integration.session.conftest import OCCA_PROF, ROOT, Person, environment, wait_for
 from tests.integration.session.test_command import info, profile
 
+Start = Callable[..., "subprocess.Popen[str]"]
+
 COUNTED = """SELECT api, function, source, sum(calls)::BIGINT, sum(failed)::BIGINT, sum(bytes)::BIGINT FROM call_stats
     GROUP BY ALL ORDER BY ALL"""
+SINGLE = "SELECT api, function, count(*) FROM calls GROUP BY ALL ORDER BY ALL"
 TABLES = {
     "device work": "SELECT kind, name, count(*), sum(bytes)::BIGINT, count(DISTINCT thread) FROM activities GROUP BY ALL ORDER BY ALL",
     "memory": "SELECT api, kind, count(*), sum(bytes)::BIGINT, count(end_ns), count(DISTINCT thread) FROM allocations GROUP BY ALL",
     "ranges": "SELECT name, count(*), count(end_ns), count(DISTINCT thread) FROM ranges GROUP BY ALL",
     "processes": "SELECT count(*), count(exit) FROM processes",
-    "threads": "SELECT count(*) FROM threads",
-    "single calls": "SELECT api, function, count(*) FROM calls GROUP BY ALL ORDER BY ALL",
+    "threads": "SELECT count(DISTINCT thread) FROM call_stats",
     "losses": "SELECT coalesce(sum(lost), 0)::BIGINT FROM losses",
+}
+# Of the very same events: to the nanosecond.
+EXACT = {
+    "calls' times": """SELECT function, tid, pid, calls, total_ns, min_ns, max_ns, failed FROM call_stats
+        JOIN threads USING (thread) JOIN processes p ON p.process = threads.process ORDER BY ALL""",
+    "histograms": "SELECT function, value_ns, sum(calls)::BIGINT FROM call_hist GROUP BY ALL ORDER BY ALL",
+    "work": """SELECT kind, a.name, tid, seq, a.start_ns, a.end_ns, queued_ns, bytes FROM activities a
+        JOIN threads USING (thread) ORDER BY ALL""",
+    "objects": "SELECT handle, bytes, a.start_ns, a.end_ns, tid, seq FROM allocations a JOIN threads USING (thread) ORDER BY ALL",
+    "ranges": "SELECT r.name, r.start_ns, r.end_ns, tid FROM ranges r JOIN threads USING (thread) ORDER BY ALL",
+    "lives": "SELECT pid, start_ns, end_ns, exit FROM processes ORDER BY ALL",
+    "names": "SELECT count(*), count(DISTINCT text) FROM names",
 }
 PER_ROUND, LAUNCHES, CHILD = 1000, 4, 10  # as in the program
 
@@ -51,14 +67,35 @@ def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
+@pytest.fixture
+def start(user: Person, folder: Path, paced: Path) -> Iterator[Start]:
+    """The program with --stream and other options, until FILE `end` is there. Nothing of it is left where a test fails."""
+    begun = []
+
+    def begin(rounds: int, *options: str) -> subprocess.Popen[str]:
+        words = [*OCCA_PROF, "--stream", *options, "-m", "full", "-o", "run", str(paced), str(rounds), "100"]
+        begun.append(user.start([*words, str(folder / "end")], env=setting(folder), stderr=subprocess.PIPE))
+        assert begun[0].stdout and begun[0].stdout.readline() == "ready\n"
+        return begun[0]
+
+    yield begin
+    for running in begun:
+        if running.poll() is None:
+            for pid in descendants(running.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            running.communicate()
+
+
 def setting(folder: Path) -> dict[str, str]:
     """A driver that compiles wants a place for it."""
     return environment() | {"HOME": str(folder), "POCL_CACHE_DIR": str(folder / "cache")}
 
 
-def counted(run: Path) -> dict[str, Any]:
+def counted(run: Path, *others: str) -> dict[str, Any]:
     with occatrace.open(run) as opened:
-        return {name: opened.sql(query).fetchall() for name, query in {"calls": COUNTED, **TABLES}.items()}
+        queries = {"calls": COUNTED, **TABLES, **dict.fromkeys(others, SINGLE)}
+        return {name: opened.sql(query).fetchall() for name, query in queries.items()}
 
 
 def calls(found: dict[str, Any], function: str) -> int:
@@ -106,28 +143,23 @@ def test_as_if_not_streamed(people: dict[str, Person], name: str, folder: Path, 
     rounds = 40
     done = profile(people[name], "--stream", "-m", "full", "-o", "streamed", paced, rounds, 12, env=setting(folder))
     assert done.returncode == 0, done.stderr
-    streamed = counted(folder / "streamed")
+    streamed = counted(folder / "streamed", "single calls")
     check_whole(streamed, rounds)
     assert stream.kept_since(folder / "streamed") is None  # so short a run has all its single calls
     assert not (folder / "streamed" / stream.FOLDER).exists()
     if name == "user":
         done = profile(people[name], "-m", "full", "-o", "plain", paced, rounds, 1000, env=setting(folder))
         assert done.returncode == 0, done.stderr
-        assert streamed == counted(folder / "plain")
+        assert streamed == counted(folder / "plain", "single calls")
         assert info(folder / "streamed")["notes"] == info(folder / "plain")["notes"]
 
 
 @pytest.mark.parametrize("how", ["killed", "slow"])
-def test_nothing_is_lost(user: Person, folder: Path, paced: Path, how: str) -> None:
+def test_nothing_is_lost(user: Person, folder: Path, start: Start, how: str) -> None:
     """The worker makes tables, then it is stopped for a while. Killed: so is everybody else after that; what was made, the
     pieces that wait, and what is in the buffers are one run, the same that its trace would be at once."""
-    rounds, end = 30, folder / "end"
-    running = user.start(
-        [*OCCA_PROF, "--stream", "-m", "full", "-o", "run", str(paced), str(rounds), "100", str(end)],
-        env=setting(folder), stderr=subprocess.PIPE,
-    )  # fmt: skip
-    run = folder / "run"
-    assert running.stdout and running.stdout.readline() == "ready\n"
+    rounds, end, run = 30, folder / "end", folder / "run"
+    running = start(rounds)
     wait_for(lambda: manifest(run).consumed >= 0)
     worker = worker_of(running.pid)
     os.kill(worker, signal.SIGSTOP)
@@ -157,3 +189,34 @@ def test_nothing_is_lost(user: Person, folder: Path, paced: Path, how: str) -> N
     assert found["losses"] == [(0,)]
     assert calls(found, "clFlush") > PER_ROUND * rounds
     assert "everything was killed at once" in info(run)["notes"][0]
+    # What is there of the trace is all of it, as so short a run keeps it: read at once it gives the same.
+    assert stream.kept_since(run) is None
+    at_once = folder / "at_once"
+    shutil.copytree(run, at_once, ignore=shutil.ignore_patterns("tables"))
+    for name, query in EXACT.items():
+        with occatrace.open(run) as one, occatrace.open(at_once) as other:
+            assert one.sql(query).fetchall() == other.sql(query).fetchall(), name
+
+
+def test_what_there_is_no_room_for_is_counted(folder: Path, start: Start) -> None:
+    """A worker that does not work for a while, until what waits has its part of the disk: all calls are counted, and the
+    report says that not all were recorded one by one."""
+    end, run, limit = folder / "end", folder / "run", 12 << 20
+    running = start(10, "--max-size", "12M")
+    wait_for(lambda: manifest(run).consumed >= 0)
+    worker = worker_of(running.pid)
+    os.kill(worker, signal.SIGSTOP)
+    (switch,) = (Path(json.loads(place.read_text())["file"]) for place in (run / "control").glob("*.json"))
+    wait_for(lambda: not switch.read_bytes()[EVENTS])
+    os.kill(worker, signal.SIGCONT)
+    wait_for(lambda: switch.read_bytes()[EVENTS])  # there is room again
+    end.touch()
+    said, errors = running.communicate(timeout=300)
+    assert running.returncode == 0, errors
+    found = counted(run)
+    assert calls(found, "clFlush") == PER_ROUND * int(said)
+    by_source = {row[2]: row[3] for row in found["calls"] if row[1] == "clFlush"}
+    assert by_source["event"] > 0 and by_source["tally"] > 0
+    assert found["losses"] == [(0,)]
+    assert "calls were only counted" in info(run)["notes"][0] and "calls were only counted" in errors
+    assert size_of(run) < limit
