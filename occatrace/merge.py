@@ -53,12 +53,13 @@ def merge_tables(
         finally:
             for folder in merged:
                 shutil.rmtree(folder, ignore_errors=True)
-    problems = list(problems)
+    problems, streamed = list(problems), False
     for part in parts:
         manifest: Mapping[str, Any] = json.loads((part / "tables.json").read_text(encoding="utf-8"))
         if manifest.get("schema") != SCHEMA_VERSION:
             raise ValueError(f"{part}: tables of schema version {manifest.get('schema')}, not {SCHEMA_VERSION}")
         problems += manifest.get("problems", ())
+        streamed = streamed or bool(manifest.get("streamed"))
     out.mkdir(mode=0o700)
     first = {space: _firsts(parts, table, space, con) for space, table in SPACES.items()}
     for table in TABLES:
@@ -76,9 +77,10 @@ def merge_tables(
             f" TO {sql_text(str(out / f'{table.name}.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
         )
         con.unregister("parts")
-    (out / "tables.json").write_text(
-        json.dumps({"schema": SCHEMA_VERSION, "version": __version__, "problems": problems}, indent=1), encoding="utf-8"
-    )
+    made = {"schema": SCHEMA_VERSION, "version": __version__, "problems": problems}
+    if streamed:
+        made["streamed"] = True
+    (out / "tables.json").write_text(json.dumps(made, indent=1), encoding="utf-8")
     return problems
 
 

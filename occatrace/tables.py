@@ -311,13 +311,16 @@ def _build(
     """Tables from the traces of all hosts, of one, or of what there is of a run that goes on. The tables of a single host
     stay in `con`, those of several are opened again, with their times on one clock; then the result is None."""
     traces = moment.traces() if moment else _host_traces(run, open_trace, host)
-    if (run / "stream").is_dir():
+    traces = [trace for trace in traces if host in (None, trace.host)]
+    # Numbers of threads in what --stream has made of several hosts are those of each host.
+    by_nodes = host is None and (len(moment.held.manifests) > 1 if moment else (run / "nodes").is_dir())
+    if (run / "stream").is_dir() and not by_nodes:
         traces = _streamed(run, traces, path, con, model, open_trace, moment)
     partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        if host is None and moment is None and (run / "nodes").is_dir():
-            _build_from_nodes(run, partial, con, model, open_trace, [trace.host for trace in traces])
+        if by_nodes:
+            _build_from_nodes(run, partial, con, model, open_trace, [trace.host for trace in traces], moment)
             _put_in_place(partial, path)
             return None
         if _recorded_nothing(run):
@@ -368,6 +371,7 @@ def _streamed(
         if moment
         else stream.finish(run, host, con, model, open_trace, apart)
         for host in stream.hosts(run)
+        if any(trace.host == host for trace in traces)  # those of other nodes may still be written
     }
     return [replace(trace, gathered=kept[trace.host].gathered) if trace.host in kept else trace for trace in traces]
 
@@ -393,12 +397,18 @@ def _put_in_place(made: Path, path: Path) -> None:
 
 
 def _build_from_nodes(
-    run: Path, out: Path, con: duckdb.DuckDBPyConnection, model: Model, open_trace: OpenTrace, hosts: Sequence[str]
+    run: Path,
+    out: Path,
+    con: duckdb.DuckDBPyConnection,
+    model: Model,
+    open_trace: OpenTrace,
+    hosts: Sequence[str],
+    moment: Moment | None = None,
 ) -> None:
     """Tables of a job from those of its nodes. Of a node that was cut off, what its trace still gives."""
     from occatrace import job, merge
 
-    parts = {part.name: part for part in (run / "nodes").glob("*") if merge.is_part(part)}
+    parts = {part.name: part for part in (run / "nodes").glob("*") if merge.is_part(part) and moment is None}
     problems = []
     for host in hosts:
         name = job.node_tables(run, host).name
@@ -409,7 +419,7 @@ def _build_from_nodes(
                     tempfile.TemporaryDirectory(dir=out.parent, prefix=".scratch-") as scratch,
                     connect(Path(scratch)) as own,
                 ):
-                    _build(run, made, own, model, open_trace, host)
+                    _build(run, made, own, model, open_trace, host, moment)
                 parts[name] = made
             except RunError as error:
                 problems.append(f"{host} is missing below: {error}")
