@@ -38,8 +38,12 @@ SHM = Path("/dev/shm")
 DATA_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 REGISTER_TIMEOUT_MS = 30_000
-# By which the libraries of annotations find a tool, and what is not seen when they find another.
-INJECTIONS = {"NVTX_INJECTION64_PATH": ("nvtx", "NVTX ranges"), "INTEL_LIBITTNOTIFY64": ("itt", "ITT tasks")}
+# By which the libraries of annotations and CUDA's driver find a tool, ours, and what is not seen when they find another.
+INJECTIONS = {
+    "NVTX_INJECTION64_PATH": ("nvtx", install.ANNOTATION, "NVTX ranges"),
+    "INTEL_LIBITTNOTIFY64": ("itt", install.ANNOTATION, "ITT tasks"),
+    "CUDA_INJECTION64_PATH": ("cuda", install.CUDA_INJECTION, "calls of CUDA's driver that go past our libcuda.so.1"),
+}
 
 
 @dataclass(frozen=True)
@@ -196,9 +200,9 @@ class Session:
         env = self.choosing.environment(program_environment(inherited, self.mode, self._daemon.home, self.traced))
         if self._switch_file:
             env[SWITCH_VARIABLE] = str(self._switch_file)
-        for variable, (part, what) in INJECTIONS.items():
+        for variable, (part, ours, what) in INJECTIONS.items():
             theirs = inherited.get(variable) if self.traced is None or part in self.traced else None
-            if theirs and Path(theirs) != install.ANNOTATION:
+            if theirs and Path(theirs) != ours:
                 self.outcome.notes.append(
                     f"{variable} is set to {theirs}: that tool gets the {what}, occatrace does not"
                 )
@@ -475,10 +479,10 @@ def program_environment(
         preload.append(install.BY_HANDLE)
     if traced is not None:
         preload += [install.LIB / f"liboccatrace_{name}.so" for name in sorted(traced.libraries)]
-    for variable, (part, _) in INJECTIONS.items():
+    for variable, (part, ours, _) in INJECTIONS.items():
         # One that the user has set is his own tool's.
-        if wanted(part) and install.ANNOTATION.exists() and not inherited.get(variable):
-            env[variable] = str(install.ANNOTATION)
+        if wanted(part) and ours.exists() and not inherited.get(variable):
+            env[variable] = str(ours)
     names = [str(_plain(path, links)) for path in preload]
     env["LD_PRELOAD"] = ":".join(filter(None, [*names, inherited.get("LD_PRELOAD")]))
     env["OCCATRACE_MODE"] = mode

@@ -102,12 +102,15 @@ struct Timing {
     if (!Pairs::wanted) return;
     const char *why = nullptr;
     if (const Source *source = open(&why)) {
-      Pairs::wanted = false;
-      Pairs::vendor = &tickets::vendor;
-      tickets::use(*source);
+      use(*source);
     } else if (chosen) {
       occatrace_say("device work is timed by events: %s", why);
     }
+  }
+  static void use(const Source &source) {
+    Pairs::wanted = false;
+    Pairs::vendor = &tickets::vendor;
+    tickets::use(source);
   }
 
   static void harvest(int final) {

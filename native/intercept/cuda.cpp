@@ -1,5 +1,6 @@
-// The shim of the CUDA driver: a library of its soname, found before it, with the real one behind. The exports are generated
-// from the model; here is what they cannot know: device time by pairs of events, and functions that are asked for by name.
+// The CUDA driver API, twice. The shim: a library of the driver's soname, found before it, with the real one behind; its exports
+// are generated from the model. And with OCCATRACE_INJECTED what the driver itself loads where the shim is not reached
+// (cuda_injected.h), the calls then told of by CUPTI. Here is what both have and the generator cannot know: device time, names.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -355,17 +356,31 @@ struct Hook<OCCATRACE_CUDA_cuProfilerStart> : CaptureRange<OCCATRACE_RANGE_CUDA,
 template <>
 struct Hook<OCCATRACE_CUDA_cuProfilerStop> : CaptureRange<OCCATRACE_RANGE_CUDA, false> {};
 
+#ifndef OCCATRACE_INJECTED
+namespace {
+
+// How many calls of cuInit are in the shim now.
+std::atomic<int> initializing{0};
+
+}  // namespace
+
 // CUPTI is taken when the driver stands and no context does.
 template <>
 struct Hook<OCCATRACE_CUDA_cuInit> : Always {
   template <int I>
+  static void before(Call &, Args_cuInit &) {
+    ++initializing;
+  }
+  template <int I>
   static void after(Call &, Args_cuInit &a) {
+    --initializing;
     static std::atomic<bool> tried{false};
     const auto wanted = occatrace_device_time();
     if (a.ret == 0 && wanted != OCCATRACE_TIME_EVENTS && !tried.exchange(true))
       Timing::start(wanted == OCCATRACE_TIME_CUPTI, cupti::start);
   }
 };
+#endif
 template <>
 struct Hook<OCCATRACE_CUDA_cuCtxSynchronize> : Pairs::Synchronizes {};
 template <>
@@ -468,6 +483,21 @@ struct Hook<OCCATRACE_CUDA_cuKernelGetFunction> : Always {
   }
 };
 
+namespace {
+
+// What belongs to graphics is left out by intention.
+bool of_graphics(const char *symbol) {
+  static constexpr const char *graphics[] = {"cuGL", "cuEGL", "cuVDPAU", "cuD3D", "cuWGL", "cuGraphics"};
+  for (const char *prefix : graphics) {
+    if (std::strncmp(symbol, prefix, std::strlen(prefix)) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+#ifndef OCCATRACE_INJECTED
+
 // ---- functions asked for by name ----
 
 namespace {
@@ -480,16 +510,6 @@ struct ByName : Always {
     *a.pfn = device::KnownFunctions::instance().ours(theirs);
     if (*a.pfn == theirs && !of_graphics(a.symbol)) device::untraced("CUDA", a.symbol);
   }
-
- private:
-  // What belongs to graphics is left out by intention.
-  static bool of_graphics(const char *symbol) {
-    static constexpr const char *graphics[] = {"cuGL", "cuEGL", "cuVDPAU", "cuD3D", "cuWGL", "cuGraphics"};
-    for (const char *prefix : graphics) {
-      if (std::strncmp(symbol, prefix, std::strlen(prefix)) == 0) return true;
-    }
-    return false;
-  }
 };
 
 }  // namespace
@@ -498,6 +518,8 @@ template <>
 struct Hook<OCCATRACE_CUDA_cuGetProcAddress> : ByName {};
 template <>
 struct Hook<OCCATRACE_CUDA_cuGetProcAddress_v2> : ByName {};
+
+#endif
 
 namespace {
 
@@ -509,7 +531,25 @@ void after_fork_child() {
   kernel_names.unlock_after_fork();
 }
 
-occatrace_backend backend{"cuda", Timing::harvest, after_fork_child, nullptr};
+// False: this process is not traced.
+bool start(occatrace_backend &backend) {
+  if (!load_events()) return false;
+  Pairs::wanted = occatrace_mode_of("cuda") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF;
+  occatrace_backend_register(&backend);
+  return true;
+}
+
+}  // namespace
+
+}  // namespace occatrace::cuda
+
+#ifdef OCCATRACE_INJECTED
+#include "cuda_injected.h"
+#else
+
+namespace occatrace::cuda {
+
+namespace {
 
 enum State { kUnbound, kUntraced, kTraced };
 std::atomic<int> state{kUnbound};
@@ -531,6 +571,11 @@ namespace occatrace::cuda {
 
 namespace {
 
+occatrace_backend backend{"cuda", Timing::harvest, after_fork_child, nullptr};
+
+// The calls are told of by CUPTI: the shim passes them on.
+std::atomic<bool> yielded{false};
+
 void bind() {
   void *library = dlopen("libcuda_real.so.1", RTLD_LAZY | RTLD_NOLOAD);
   for (const Export &e : exports) {
@@ -542,18 +587,11 @@ void bind() {
   device::KnownFunctions::instance().sort();
 }
 
-bool start() {
-  if (!load_events()) return false;
-  Pairs::wanted = occatrace_mode_of("cuda") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF;
-  occatrace_backend_register(&backend);
-  return true;
-}
-
 bool enter() {
   static std::once_flag once;
   std::call_once(once, [] {
     bind();
-    state.store(start() ? kTraced : kUntraced, std::memory_order_release);
+    state.store(!yielded && start(backend) ? kTraced : kUntraced, std::memory_order_release);
   });
   return state.load(std::memory_order_acquire) == kTraced;
 }
@@ -561,3 +599,15 @@ bool enter() {
 }  // namespace
 
 }  // namespace occatrace::cuda
+
+// The driver initializes and has loaded what CUDA_INJECTION64_PATH names: whether the shim sees the program's calls. Where it
+// does not, it leaves those that still come through it to CUPTI's callbacks.
+extern "C" OCCATRACE_EXPORT int occatrace_cuda_shim_serves() {
+  using namespace occatrace::cuda;
+  if (initializing != 0) return 1;
+  yielded = true;
+  int traced = kTraced;
+  state.compare_exchange_strong(traced, kUntraced);
+  return 0;
+}
+#endif

@@ -26,6 +26,9 @@ using Result = int;
 constexpr Result kTaken = 39;  // CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 constexpr int kCustom = 3;     // CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0
 constexpr uint32_t kForced = 1;
+constexpr int kDriverDomain = 1;  // CUPTI_CB_DOMAIN_DRIVER_API
+// Numbers of the driver's functions: where so many in a row have no name, no more come.
+constexpr uint32_t kUnnamed = 256;
 
 enum Kind : uint32_t {
   kMemcpy = 1,
@@ -75,6 +78,8 @@ struct Functions {
   Result (*register_clock)(uint64_t (*)());
   Result (*enable_driver_api)(uint32_t, uint8_t);
   Result (*timestamp)(uint64_t *);
+  Result (*callback_name)(int, uint32_t, const char **);
+  Result (*enable_callback)(uint32_t, void *, int, uint32_t);
 };
 Functions cupti;
 
@@ -164,6 +169,8 @@ std::vector<std::string> candidates() {
 bool bind_all(void *library) {
   bind(library, "cuptiActivityRegisterTimestampCallback", &cupti.register_clock);
   bind(library, "cuptiActivityEnableDriverApi", &cupti.enable_driver_api);
+  bind(library, "cuptiGetCallbackName", &cupti.callback_name);
+  bind(library, "cuptiEnableCallback", &cupti.enable_callback);
   return bind(library, "cuptiGetVersion", &cupti.version) && bind(library, "cuptiSubscribe", &cupti.subscribe) &&
          bind(library, "cuptiUnsubscribe", &cupti.unsubscribe) && bind(library, "cuptiActivityEnable", &cupti.enable) &&
          bind(library, "cuptiActivityDisable", &cupti.disable) &&
@@ -175,13 +182,19 @@ bool bind_all(void *library) {
          bind(library, "cuptiActivityPopExternalCorrelationId", &cupti.pop);
 }
 
-bool enable_all() {
-  for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kExternal}) {
+bool enable_work() {
+  for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset}) {
     if (cupti.enable(kind) != 0) return false;
   }
   // Where these are missing only such work has no times.
   cupti.enable(kMemcpyPeer);
   cupti.enable(kGraph);
+  return true;
+}
+
+// The numbers of calls, by the ids that we gave them.
+bool enable_external() {
+  if (cupti.enable(kExternal) != 0) return false;
   bool some = cupti.enable_driver_api != nullptr;
   if (some) {
     some = false;
@@ -206,44 +219,87 @@ uint64_t stamp() {
 }
 constexpr device::Source records{"CUPTI", push, pop, flush, stamp};
 
-}  // namespace
+// In callbacks the call's number is known as it begins.
+thread_local uint32_t calling_now = 0;
+bool tell(uint64_t ticket) {
+  tickets::told_call(ticket, calling_now);
+  return true;
+}
+constexpr device::Source records_of_callbacks{"CUPTI", tell, [] {}, flush, stamp};
 
-uint32_t version() { return api_version; }
-
-const device::Source *start(const char **why) {
+// Opens CUPTI and subscribes.
+void *subscribe(void (*told)(void *, int, uint32_t, const void *), const char **why) {
   if (is_loaded(names)) {
     *why = "the program has loaded CUPTI itself";
     return nullptr;
   }
   *why = "libcupti was not found";
-  bool ours = false;
   for (const std::string &path : candidates()) {
     void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) continue;
     *why = "this libcupti lacks functions";
     if (!bind_all(library)) continue;
-    // Held only for a moment, to know whether another tool has it: a program's own profiler may still come.
     void *subscriber = nullptr;
-    const Result taken = cupti.subscribe(&subscriber, nobody, nullptr);
-    if (taken == 0) {
-      cupti.unsubscribe(subscriber);
-      ours = true;
-      break;
-    }
+    const Result taken = cupti.subscribe(&subscriber, told, nullptr);
+    if (taken == 0) return subscriber;
     // One of another version than the driver's refuses; there may be one that fits.
     *why = taken == kTaken ? "another tool has CUPTI" : "CUPTI refuses (is it of the driver's version?)";
     if (taken == kTaken) break;
   }
-  if (!ours) return nullptr;
-  own_clock = cupti.register_clock != nullptr && cupti.register_clock(our_clock) == 0;
-  if (cupti.register_callbacks(buffer_wanted, buffer_full) != 0 || !enable_all()) {
-    disable_all();
-    *why = "CUPTI refuses to record";
-    return nullptr;
-  }
-  cupti.version(&api_version);
-  return &records;
+  return nullptr;
 }
+
+bool record(bool external) {
+  own_clock = cupti.register_clock != nullptr && cupti.register_clock(our_clock) == 0;
+  cupti.version(&api_version);
+  if (cupti.register_callbacks(buffer_wanted, buffer_full) == 0 && enable_work() && (!external || enable_external())) return true;
+  disable_all();
+  return false;
+}
+
+bool enable_calls(const Calls &calls, void *subscriber) {
+  if (cupti.callback_name == nullptr || cupti.enable_callback == nullptr) return false;
+  bool some = false;
+  for (uint32_t number = 1, unnamed = 0; unnamed < kUnnamed; ++number) {
+    const char *name = nullptr;
+    if (cupti.callback_name(kDriverDomain, number, &name) != 0 || name == nullptr) {
+      ++unnamed;
+      continue;
+    }
+    unnamed = 0;
+    if (calls.wants(number, name)) some |= cupti.enable_callback(1, subscriber, kDriverDomain, number) == 0;
+  }
+  return some;
+}
+
+}  // namespace
+
+uint32_t version() { return api_version; }
+
+const device::Source *start(const char **why) {
+  // Held only for a moment, to know whether another tool has it: a program's own profiler may still come.
+  void *subscriber = subscribe(nobody, why);
+  if (subscriber == nullptr) return nullptr;
+  cupti.unsubscribe(subscriber);
+  if (record(true)) return &records;
+  *why = "CUPTI refuses to record";
+  return nullptr;
+}
+
+bool start(const Calls &calls, const device::Source **source, const char **why) {
+  *source = nullptr;
+  void *subscriber = subscribe(calls.told, why);
+  if (subscriber == nullptr) return false;
+  if (!enable_calls(calls, subscriber)) {
+    cupti.unsubscribe(subscriber);
+    *why = "CUPTI refuses to tell of calls";
+    return false;
+  }
+  if (calls.work && record(false)) *source = &records_of_callbacks;
+  return true;
+}
+
+void calling(uint32_t correlation) { calling_now = correlation; }
 
 void after_fork_child() { new (&buffers_mutex) std::mutex; }
 

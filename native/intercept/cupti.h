@@ -11,6 +11,32 @@ namespace occatrace::cupti {
 // At the end of the program's first cuInit. Null: CUPTI is missing, taken, or refuses; `why` says so.
 const device::Source *start(const char **why);
 
+// CUpti_CallbackData, as far as it is read.
+struct CallbackData {
+  int site;  // 0: the call begins, 1: it ends
+  const char *function;
+  const void *params;
+  void *returned;
+  const char *symbol;
+  void *context;
+  uint32_t context_number;
+  uint64_t *kept;  // from the begin of a call to its end
+  uint32_t correlation;
+};
+
+// Who is told of the program's calls of the driver.
+struct Calls {
+  // Whether of those of the function that CUPTI has this number and name for.
+  bool (*wants)(uint32_t number, const char *name);
+  void (*told)(void *, int domain, uint32_t number, const void *data);
+  bool work;  // device work is wanted too
+};
+// Subscribes, for as long as the process lives; `source` is null without device work. False: as above.
+bool start(const Calls &calls, const device::Source **source, const char **why);
+
+// In a callback: the number by which the records of what this call launches are known.
+void calling(uint32_t correlation);
+
 // Which version, for the name of the platform.
 uint32_t version();
 

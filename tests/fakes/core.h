@@ -217,9 +217,20 @@ inline uint64_t submit(Stream *stream, std::function<void()> run) {
 // A stand-in of the vendor's profiling library may look on: it is asked for a number as a command is given, on the thread that
 // gives it, and told when it ran, in CLOCK_MONOTONIC.
 enum ObservedKind : int { kUnobserved = 0, kCopyKind = 1, kFillKind = 2, kKernelKind = 10, kGraphKind = 51 };
+// It may want to know of every call too, as it begins and when it is over.
+struct DriverCall {
+  int id;
+  const char *name;
+  bool over;
+  const void *params;
+  void *result;
+  uint64_t *kept;
+  uint32_t number;
+};
 struct Observer {
   uint32_t (*given)(int kind);
   void (*ran)(uint32_t number, int kind, uint64_t start, uint64_t end);
+  void (*call)(DriverCall &) = nullptr;
 };
 inline std::atomic<const Observer *> observer{nullptr};
 

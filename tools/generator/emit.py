@@ -244,6 +244,7 @@ def files_of(model: Model) -> dict[str, str]:
             files[f"native/{api.name}_slots.h"] = render("slots.h.j2", api=api)
         if api.shim:
             files[f"native/{api.name}_exports.h"] = render("exports.h.j2", api=api)
+            files[f"native/{api.name}_callbacks.h"] = render("callbacks.h.j2", api=api)
         if api.on_top:
             files[f"native/library_{api.name}.h"] = render("library.h.j2", api=api)
             files[f"occatrace/libraries/{api.name}.json"] = _library_names(api)

@@ -1,7 +1,16 @@
 // A stand-in for CUPTI's activity records on the fake driver: buffers asked for and given back full, external correlation,
-// flushing. FAKE_CUPTI=taken: another tool has it; =old: without a clock of the caller's and without single driver functions;
-// =losing: every tenth kernel gets no record. The places of the fields are those of CUPTI 12.
+// flushing; callbacks for the driver's calls, one subscriber at a time. FAKE_CUPTI=taken: another tool has it; =old: without a
+// clock of the caller's and without single driver functions; =losing: every tenth kernel gets no record. The places of the
+// fields are those of CUPTI 12; structures of CUPTI's headers are used where these are there.
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
 #include <dlfcn.h>
+#if __has_include(<cupti_driver_cbid.h>) && __has_include("names.h")
+#define WITH_CALLS
+#define CUPTIAPI
+#include <cupti_driver_cbid.h>
+#include <cupti_result.h>
+#endif
 
 #include <cstdint>
 #include <map>
@@ -68,8 +77,11 @@ void add(uint32_t kind, Fill fill) {
   if (done != nullptr) full(nullptr, 0, done, done_size, done_used);
 }
 
+// The call that this thread is in.
+thread_local uint32_t number_of_call = 0;
+
 uint32_t given(int) {
-  const uint32_t number = ++last_number;
+  const uint32_t number = number_of_call != 0 ? number_of_call : ++last_number;
   bool told = false;
   {
     std::lock_guard<std::mutex> guard(mutex);
@@ -85,7 +97,8 @@ uint32_t given(int) {
 }
 
 void ran(uint32_t number, int kind, uint64_t start, uint64_t end) {
-  if (kind == 10 && is("losing") && number % 10 == 0) return;
+  static std::atomic<int> kernels{0};
+  if (kind == 10 && ++kernels % 10 == 0 && is("losing")) return;
   const size_t times = kind == 51 ? 8 : 16, correlation = kind == 51 ? 4 : kind == 10 ? 92 : 44;
   add(static_cast<uint32_t>(kind), [&](uint8_t *record) {
     put(record, times, own(start));
@@ -94,7 +107,45 @@ void ran(uint32_t number, int kind, uint64_t start, uint64_t end) {
   });
 }
 
-const fake::Observer observer{given, ran};
+// ---- callbacks ----
+
+using Told = void (*)(void *, int, uint32_t, const void *);
+std::atomic<Told> subscriber{nullptr};
+void *subscribed_with = nullptr;
+std::atomic<bool> wanted_calls[8192];
+constexpr int kDriver = 1;
+
+// As CUpti_CallbackData is.
+struct CallData {
+  int site;
+  const char *function;
+  const void *params;
+  void *result;
+  const char *symbol;
+  void *context;
+  uint32_t context_number;
+  uint64_t *kept;
+  uint32_t number;
+};
+
+void called(fake::DriverCall &call) {
+  if (!call.over) call.number = ++last_number;
+  const Told told = subscriber;
+  if (told != nullptr && wanted_calls[call.id]) {
+    const CallData data{call.over, call.name, call.params, call.result, nullptr, nullptr, 1, call.kept, call.number};
+    told(subscribed_with, kDriver, static_cast<uint32_t>(call.id), &data);
+  }
+  number_of_call = call.over ? 0 : call.number;
+}
+
+const fake::Observer observer{given, ran, called};
+
+bool observe() {
+  void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  auto *begin = reinterpret_cast<void (*)(const fake::Observer *)>(dlsym(driver != nullptr ? driver : RTLD_DEFAULT, "fake_cuda_observe"));
+  if (begin != nullptr) begin(&observer);
+  return begin != nullptr;
+}
 
 }  // namespace
 
@@ -102,11 +153,42 @@ CUPTI cuptiGetVersion(uint32_t *version) {
   *version = 28;
   return 0;
 }
-CUPTI cuptiSubscribe(void **subscriber, void *, void *) {
-  *subscriber = &mutex;
-  return is("taken") ? 39 : 0;
+CUPTI cuptiSubscribe(void **handle, Told told, void *with) {
+  if (is("taken") || subscriber.load() != nullptr) return 39;
+  subscribed_with = with;
+  subscriber = told;
+  *handle = &mutex;
+  return observe() ? 0 : 999;
 }
-CUPTI cuptiUnsubscribe(void *) { return 0; }
+CUPTI cuptiUnsubscribe(void *) {
+  subscriber = nullptr;
+  for (auto &one : wanted_calls) one = false;
+  return 0;
+}
+CUPTI cuptiEnableCallback(uint32_t on, void *, int domain, uint32_t number) {
+  if (domain != kDriver || number >= std::size(wanted_calls)) return 1;
+  wanted_calls[number] = on != 0;
+  return 0;
+}
+CUPTI cuptiEnableDomain(uint32_t on, void *, int domain) {
+  if (domain != kDriver) return 1;
+  for (auto &one : wanted_calls) one = on != 0;
+  return 0;
+}
+CUPTI cuptiGetCallbackName(int domain, uint32_t number, const char **name) {
+  if (domain != kDriver) return 1;
+#ifdef WITH_CALLS
+  switch (number) {
+#define FUNCTION(name_) \
+  case CUPTI_DRIVER_TRACE_CBID_##name_: *name = #name_; return 0;
+#define FUNCTION_WITHOUT(name_) FUNCTION(name_)
+#include "names.h"
+    case 900: *name = "cuOfTheFuture"; return 0;
+    default: break;
+  }
+#endif
+  return 1;
+}
 CUPTI cuptiGetTimestamp(uint64_t *now) {
   *now = own(fake::monotonic_ns());
   return 0;
@@ -130,12 +212,7 @@ CUPTI cuptiActivityRegisterCallbacks(Wanted buffer_wanted, Full buffer_full) {
 CUPTI cuptiActivityEnable(uint32_t kind) {
   std::lock_guard<std::mutex> guard(mutex);
   enabled.insert(kind);
-  if (kind == 10) {
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    auto *observe = reinterpret_cast<void (*)(const fake::Observer *)>(dlsym(driver != nullptr ? driver : RTLD_DEFAULT, "fake_cuda_observe"));
-    if (observe == nullptr) return 999;
-    observe(&observer);
-  }
+  if (kind == 10 && !observe()) return 999;
   return 0;
 }
 CUPTI cuptiActivityDisable(uint32_t kind) {

@@ -2,12 +2,17 @@
 // with really asynchronous streams, events with times of a clock of its own, legacy and per-thread default streams, capture
 // and graphs. Memory is the host's. A kernel is a line of its module's text, "kernel NAME [NANOSECONDS]"; it spins that
 // long, or as long as its first parameter says where its name begins with "spin". "fault…" fails when it runs.
+// CUDA_INJECTION64_PATH is served as the real one serves it; callbacks.cpp tells the stand-in for CUPTI of the calls.
 // Linked as the real one is: soname libcuda.so.1, -Bsymbolic.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
 
 #include "../core.h"
+
+#ifdef RENAMED
+#include "renamed.h"
+#endif
 
 #define API extern "C" __attribute__((visibility("default"))) CUresult
 
@@ -120,10 +125,21 @@ extern "C" __attribute__((visibility("default"))) long fake_cuda_captured_events
 // For tests/fakes/cuda/cupti.cpp.
 extern "C" __attribute__((visibility("default"))) void fake_cuda_observe(const fake::Observer *observer) { fake::observer = observer; }
 
+// What the variable names is loaded by the first call of cuInit, whatever comes of it.
+static void inject() {
+  static std::atomic<bool> done{false};
+  const char *path = getenv("CUDA_INJECTION64_PATH");
+  if (done.exchange(true) || path == nullptr || *path == '\0') return;
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  auto *begin = library == nullptr ? nullptr : reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"));
+  if (begin != nullptr) begin();
+}
+
 // ---- the driver itself, devices ----
 API cuInit(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (device_count() == 0) return CUDA_ERROR_NO_DEVICE;
+  inject();
   fake::device_ns();
   initialized = true;
   return CUDA_SUCCESS;
@@ -564,7 +580,17 @@ API cuProfilerStop(void) { return CUDA_SUCCESS; }
 
 // ---- by name ----
 // Of a driver newer than whoever looks at it.
-extern "C" __attribute__((visibility("default"))) int cuOfTheFuture(int value) { return 2 * value; }
+extern "C" __attribute__((visibility("default"))) int cuOfTheFuture(int value) {
+  uint64_t kept = 0;
+  int result = 2 * value;
+  fake::DriverCall told{900, "cuOfTheFuture", false, nullptr, &result, &kept, 0};
+  const fake::Observer *o = fake::observer;
+  for (const bool over : {false, true}) {
+    told.over = over;
+    if (o != nullptr && o->call != nullptr) o->call(told);
+  }
+  return result;
+}
 API cuGetProcAddress_v2(const char *symbol, void **address, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status) {
   static void *self = [] {
     Dl_info info;

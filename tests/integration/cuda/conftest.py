@@ -6,6 +6,7 @@ The fake driver stands for the hardware that test machines lack; what is claimed
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -41,13 +42,38 @@ def headers() -> Path:
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the fake driver."""
     folder = tmp_path_factory.mktemp("cuda")
-    compiled(
-        ROOT / "tests/fakes/cuda/driver.cpp",
-        folder / "libcuda.so.1",
-        ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1", "-lpthread", "-ldl"],
-    )
+    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1"]
+    source = ROOT / "tests/fakes/cuda/driver.cpp"
+    if (headers() / "generated_cuda_meta.h").exists():
+        names = functions_of(source)
+        (folder / "renamed.h").write_text("".join(f"#define {name} impl_{name}\n" for name in names))
+        compiled(source, folder / "driver.o", ["-c", "-fPIC", "-fvisibility=hidden", "-DRENAMED", f"-I{folder}"])
+        (folder / "names.h").write_text("".join(names.values()))
+        options += [f"-I{folder}", str(folder / "driver.o")]
+        source = ROOT / "tests/fakes/cuda/callbacks.cpp"
+    compiled(source, folder / "libcuda.so.1", [*options, "-lpthread", "-ldl"])
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
     return folder
+
+
+def functions_of(source: Path) -> dict[str, str]:
+    """The functions of the fake driver, each with its line of the list that callbacks.cpp reads."""
+    found = re.findall(r"^(API|ASYNC|BLOCKING)[ (](cu\w+)\(?([^)]*)", source.read_text(encoding="utf-8"), re.M)
+    lines = {}
+    for how, name, parameters in found:
+        for suffix in {"API": [""], "ASYNC": ["", "_ptsz"], "BLOCKING": ["", "_ptds"]}[how]:
+            without = "_WITHOUT" if parameters == "void" else ""
+            lines[name + suffix] = f"FUNCTION{without}({name}{suffix})\n"
+    return lines
+
+
+@pytest.fixture(scope="session")
+def cupti(driver: Path) -> Path:
+    """The stand-in for CUPTI."""
+    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcupti.so.12", f"-I{driver}"]
+    folder = driver / "cupti"
+    folder.mkdir()
+    return compiled(ROOT / "tests/fakes/cuda/cupti.cpp", folder / "libcupti.so.12", [*options, "-lpthread", "-ldl"])
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import ROOT, Traced, compiled
+from tests.integration.cuda.conftest import Traced
 
 Run = Callable[..., Traced]
 MS = 1_000_000
@@ -15,21 +15,12 @@ WORK = "SELECT kind, name, count(*), coalesce(sum(bytes), 0)::INTEGER FROM activ
 PLATFORM = "SELECT DISTINCT platform FROM devices"
 
 
-@pytest.fixture(scope="module")
-def cupti(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of the stand-in."""
-    folder = tmp_path_factory.mktemp("cupti")
-    options = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcupti.so.12", "-lpthread", "-ldl"]
-    compiled(ROOT / "tests/fakes/cuda/cupti.cpp", folder / "libcupti.so.12", options)
-    return str(folder)
-
-
 @pytest.fixture
-def timed(traced: Run, cupti: str) -> Run:
+def timed(traced: Run, cupti: Path) -> Run:
     """Runs a program with this CUPTI. `as_`: how CUPTI behaves."""
 
     def run(*command: str | Path, as_: str = "", options: tuple[str, ...] = ()) -> Traced:
-        env = {"OCCATRACE_CUPTI": f"{cupti}/libcupti.so.12", "OCCATRACE_DEVICE_TIME": "", "FAKE_CUPTI": as_}
+        env = {"OCCATRACE_CUPTI": str(cupti), "OCCATRACE_DEVICE_TIME": "", "FAKE_CUPTI": as_}
         return traced(*command, options=options, env=env)
 
     return run

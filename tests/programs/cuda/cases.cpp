@@ -1,5 +1,6 @@
 // Programs on the CUDA driver API that know their own truth; `cases NAME` runs one of them. They are compiled twice: linked
-// with libcuda, and with -DBY_NAME asking the driver for every function, as the CUDA runtime does.
+// with libcuda, and with -DBY_NAME asking the driver for every function, as the CUDA runtime does; the driver is then the one
+// of CASES_DRIVER, a path, where that is set.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <malloc.h>
@@ -12,10 +13,15 @@
 #include <thread>
 #include <vector>
 
+static const char *driver_path() {
+  const char *path = getenv("CASES_DRIVER");
+  return path != nullptr ? path : "libcuda.so.1";
+}
+
 #ifdef BY_NAME
 static void *driver_function(const char *name) {
   static const auto find = [] {
-    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
+    void *library = dlopen(driver_path(), RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
     if (library == nullptr) {
       puts("no driver");
       exit(4);
@@ -195,7 +201,7 @@ static void names() {
   begin();
   using Ask = CUresult (*)(const char *, void **, int, cuuint64_t);
   using AskNewer = CUresult (*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
-  void *library = dlopen("libcuda.so.1", RTLD_LAZY);
+  void *library = dlopen(driver_path(), RTLD_LAZY);
   const auto ask = reinterpret_cast<Ask>(dlsym(library, "cuGetProcAddress"));
   AskNewer newer = nullptr;
   OK(ask("cuGetProcAddress", reinterpret_cast<void **>(&newer), 13000, 0));
