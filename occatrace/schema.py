@@ -280,6 +280,34 @@ target       VARCHAR   text   likewise what it writes
 """),
     ),
     Table(
+        "managed_memory",
+        "what the driver did to managed memory by itself, as CUPTI tells it: no work of the program's, and in no busy time",
+        _columns("""
+process      UINTEGER  id     process
+kind         VARCHAR   text   HtoD, DtoH, DtoD (pages moved), CPU page faults, GPU page faults, thrashing, throttling, remote map
+device       UINTEGER  id     device to or from which, or whose faults; null: the host's, or not known
+start_ns     UBIGINT   ns     begins
+end_ns       UBIGINT   ns     ends
+bytes        UBIGINT   bytes  bytes moved; null: nothing moves
+count        UBIGINT   count  how many faults; null: pages moved
+address      UBIGINT   handle where the pages begin
+"""),
+    ),
+    Table(
+        "waits",
+        "waits for work of devices, as CUPTI tells them; each belongs to a call, which has the handles",
+        _columns("""
+process       UINTEGER  id     process
+kind          VARCHAR   text   what is waited for: event, stream, context; stream for event: a queue waits for an event
+thread        UINTEGER  id     thread of the call
+seq           UINTEGER  id     number of that call in its thread
+queue         UINTEGER  id     queue that is waited for (of an event: in which it was recorded); null: all of a context, or not known
+waiting_queue UINTEGER  id     queue that waits; null: the thread does
+start_ns      UBIGINT   ns     begins
+end_ns        UBIGINT   ns     ends
+"""),
+    ),
+    Table(
         "allocations",
         "memory that was allocated, and parts of it (slices, sub-buffers) that were given a handle of their own",
         _columns("""

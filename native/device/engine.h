@@ -169,6 +169,12 @@ class Engine {
     return add_device(api, handle, describe());
   }
 
+  // Its number in the run; 0: nobody has used it yet.
+  uint32_t device_number(const void *handle) const {
+    const uint64_t known = devices_.get(handle);
+    return known == 0 ? 0 : reinterpret_cast<Device *>(known)->id;
+  }
+
   Queue &add_queue(const Vendor &vendor, Device &device, const void *handle, const void *context, uint32_t flags);
   Queue *queue(const void *handle) const { return reinterpret_cast<Queue *>(queues_.get(handle)); }
 

@@ -170,6 +170,23 @@ void occatrace_activity(const struct occatrace_activity *a) {
   if (__builtin_expect(occatrace_live_sink.on, 0)) occatrace_live_activity(a);
 }
 
+void occatrace_write_managed(const struct occatrace_managed *m) {
+  if (occatrace_process == NULL) return;
+  struct occatrace_thread *self = occatrace_self();
+  const struct occatrace_device_managed r = {.tid = self->tid, .seq = self->next_seq++, .device = m->device, .kind = m->kind,
+                                             .start = m->start, .end = m->end, .value = m->value, .address = m->address};
+  occatrace_devices->managed(&r);
+}
+
+void occatrace_write_wait(const struct occatrace_wait *w) {
+  if (occatrace_process == NULL) return;
+  struct occatrace_thread *self = occatrace_self();
+  const struct occatrace_device_wait r = {.tid = self->tid, .seq = self->next_seq++, .kind = w->kind, .corr_tid = w->corr_tid,
+                                          .corr_seq = w->corr_seq, .queue = w->queue, .waiting = w->waiting,
+                                          .start = w->start, .end = w->end};
+  occatrace_devices->wait(&r);
+}
+
 void occatrace_clock(uint32_t device, uint64_t host, uint64_t device_time, uint64_t uncertainty) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();

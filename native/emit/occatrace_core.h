@@ -255,6 +255,20 @@ struct occatrace_activity {
   uint64_t queued, submitted, start, end, bytes;
 };
 OCCATRACE_EXPORT void occatrace_activity(const struct occatrace_activity *a);
+/* What the driver did to managed memory by itself (kinds of the model's managed_kind), and a wait for device work (wait_kind). */
+struct occatrace_managed {
+  uint32_t device;
+  uint8_t kind;
+  uint64_t start, end, value, address;
+};
+OCCATRACE_EXPORT void occatrace_write_managed(const struct occatrace_managed *m);
+struct occatrace_wait {
+  uint8_t kind;
+  uint32_t corr_tid, corr_seq; /* the call that waits, or by which a queue does */
+  uint32_t queue, waiting;
+  uint64_t start, end;
+};
+OCCATRACE_EXPORT void occatrace_write_wait(const struct occatrace_wait *w);
 OCCATRACE_EXPORT void occatrace_clock(uint32_t device, uint64_t host, uint64_t device_time, uint64_t uncertainty);
 OCCATRACE_EXPORT void occatrace_clock_warning(uint32_t device, uint64_t clamped, uint64_t worst);
 

@@ -342,6 +342,87 @@ OCCATRACE_FILL_2D(cuMemsetD2D32Async, 4)
 OCCATRACE_COMMAND(cuMemPrefetchAsync, false, work.kind = OCCATRACE_MIGRATE; work.bytes = a.count)
 OCCATRACE_COMMAND(cuMemPrefetchAsync_v2, false, work.kind = OCCATRACE_MIGRATE; work.bytes = a.count)
 
+// ---- what CUPTI tells besides: waits, managed memory ----
+
+namespace {
+
+HandleMap event_queues;  // event → number of the queue that it was last recorded in
+
+uint32_t queue_number(CUstream stream, const occatrace_thread *self) {
+  Context *context = Pairs::of_stream(stream);
+  return context == nullptr ? 0 : Pairs::queue_of(*context, stream, self)->id;
+}
+
+// Around a call that waits, or has a queue wait.
+template <class Waited>
+struct Waits : Always {
+  template <int I, class Args>
+  static void before(Call &call, Args &a) {
+    if (!cupti::waits() || !call.work || call.level != OCCATRACE_EVENT) return;
+    occatrace_wait wait = {};
+    wait.corr_tid = call.self->tid;
+    wait.corr_seq = call.seq;
+    Waited::template fill<I>(wait, a, call.self);
+    cupti::wait_begins(wait);
+    call.own = 1;
+  }
+  template <int I, class Args>
+  static void after(Call &call, Args &a) {
+    if (call.own != 0) cupti::wait_ends();
+    Waited::template done<I>(call, a);
+  }
+  template <int I, class Args>
+  static void done(Call &, Args &) {}
+};
+
+struct Managed : Always {
+  template <int I, class Args>
+  static void after(Call &, Args &a) {
+    int devices = 0;
+    if (a.ret != 0 || !device::tickets::on() || real<0>().cuDeviceGetCount(&devices) != 0) return;
+    cupti::record_managed(devices, device_number, occatrace_mode_of("cuda") == OCCATRACE_FULL);
+  }
+
+ private:
+  static uint32_t device_number(uint32_t number) {
+    const auto *key = reinterpret_cast<const void *>(static_cast<uintptr_t>(number) + 1);
+    return Engine::instance().device_number(key);
+  }
+};
+
+// Waits are recorded where calls are, and CUPTI brings the times.
+void record_more() {
+  const auto mode = occatrace_mode_of("cuda");
+  if (device::tickets::on() && (mode == OCCATRACE_DEFAULT || mode == OCCATRACE_FULL)) cupti::record_waits();
+}
+
+}  // namespace
+
+template <>
+struct Hook<OCCATRACE_CUDA_cuMemAllocManaged> : Managed {};
+template <>
+struct Hook<OCCATRACE_CUDA_cuEventRecord> : Always {
+  template <int I>
+  static void after(Call &call, Args_cuEventRecord &a) {
+    if (cupti::waits() && a.ret == 0) event_queues.set(a.hEvent, queue_number(Pairs::meant<I>(a.hStream), call.self));
+  }
+};
+template <>
+struct Hook<OCCATRACE_CUDA_cuEventSynchronize> : Waits<Hook<OCCATRACE_CUDA_cuEventSynchronize>> {
+  template <int I>
+  static void fill(occatrace_wait &wait, Args_cuEventSynchronize &a, const occatrace_thread *) {
+    wait.queue = static_cast<uint32_t>(event_queues.get(a.hEvent));
+  }
+};
+template <>
+struct Hook<OCCATRACE_CUDA_cuStreamWaitEvent> : Waits<Hook<OCCATRACE_CUDA_cuStreamWaitEvent>> {
+  template <int I>
+  static void fill(occatrace_wait &wait, Args_cuStreamWaitEvent &a, const occatrace_thread *self) {
+    wait.queue = static_cast<uint32_t>(event_queues.get(a.hEvent));
+    wait.waiting = queue_number(Pairs::meant<I>(a.hStream), self);
+  }
+};
+
 // ---- streams, contexts, captures ----
 
 template <>
@@ -376,17 +457,29 @@ struct Hook<OCCATRACE_CUDA_cuInit> : Always {
     --initializing;
     static std::atomic<bool> tried{false};
     const auto wanted = occatrace_device_time();
-    if (a.ret == 0 && wanted != OCCATRACE_TIME_EVENTS && !tried.exchange(true))
-      Timing::start(wanted == OCCATRACE_TIME_CUPTI, cupti::start);
+    if (a.ret != 0 || wanted == OCCATRACE_TIME_EVENTS || tried.exchange(true)) return;
+    Timing::start(wanted == OCCATRACE_TIME_CUPTI, cupti::start);
+    record_more();
   }
 };
 #endif
 template <>
-struct Hook<OCCATRACE_CUDA_cuCtxSynchronize> : Pairs::Synchronizes {};
-template <>
-struct Hook<OCCATRACE_CUDA_cuStreamSynchronize> : Always {
+struct Hook<OCCATRACE_CUDA_cuCtxSynchronize> : Waits<Hook<OCCATRACE_CUDA_cuCtxSynchronize>> {
   template <int I>
-  static void after(Call &call, Args_cuStreamSynchronize &a) {
+  static void fill(occatrace_wait &, Args_cuCtxSynchronize &, const occatrace_thread *) {}
+  template <int I>
+  static void done(Call &call, Args_cuCtxSynchronize &a) {
+    Pairs::Synchronizes::template after<I>(call, a);
+  }
+};
+template <>
+struct Hook<OCCATRACE_CUDA_cuStreamSynchronize> : Waits<Hook<OCCATRACE_CUDA_cuStreamSynchronize>> {
+  template <int I>
+  static void fill(occatrace_wait &wait, Args_cuStreamSynchronize &a, const occatrace_thread *self) {
+    wait.queue = queue_number(Pairs::meant<I>(a.hStream), self);
+  }
+  template <int I>
+  static void done(Call &call, Args_cuStreamSynchronize &a) {
     Pairs::harvest_stream(Pairs::meant<I>(a.hStream), call.self);
   }
 };
@@ -529,6 +622,7 @@ void after_fork_child() {
   cupti::after_fork_child();
   Timing::after_fork_child();
   kernel_names.unlock_after_fork();
+  event_queues.unlock_after_fork();
 }
 
 // False: this process is not traced.

@@ -118,7 +118,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_cuda_injected(void *driver) {
   if (!start(backend)) return;
   const occatrace::device::Source *source = nullptr;
   const char *why = nullptr;
-  if (!occatrace::cupti::start({wants, told, Pairs::wanted}, &source, &why)) {
+  if (!occatrace::cupti::start_with_calls({wants, told, Pairs::wanted}, &source, &why)) {
     Pairs::wanted = false;
     occatrace_say("calls of CUDA's driver are not recorded: the program reaches it past our libcuda.so.1, and %s", why);
     return;
@@ -126,6 +126,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_cuda_injected(void *driver) {
   if (source != nullptr) {
     if (occatrace_device_time() == OCCATRACE_TIME_EVENTS) occatrace_say("device work is timed by CUPTI, which also tells of the calls");
     Timing::use(*source);
+    record_more();
   } else if (Pairs::wanted) {
     Pairs::wanted = false;
     occatrace_say("device work is not recorded: CUPTI refuses to");

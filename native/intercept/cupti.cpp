@@ -3,11 +3,13 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "libraries.h"
@@ -36,6 +38,8 @@ enum Kind : uint32_t {
   kDriver = 5,
   kConcurrentKernel = 10,
   kMemcpyPeer = 22,
+  kManaged = 25,
+  kSynchronization = 38,
   kExternal = 39,
   kGraph = 51,
 };
@@ -52,6 +56,10 @@ constexpr Layout layouts[] = {
     {kMemset, 16, 24, 44},            // CUpti_ActivityMemset to 5
     {kGraph, 8, 16, 4},               // CUpti_ActivityGraphTrace, 2
 };
+// CUpti_ActivityUnifiedMemoryCounter2, 3; CUpti_ActivitySynchronization, 2.
+constexpr uint16_t kManagedKind = 4, kManagedValue = 8, kManagedStart = 16, kManagedEnd = 24, kManagedAddress = 32, kManagedFrom = 40,
+                   kManagedTo = 44;
+constexpr uint16_t kWaitKind = 4, kWaitStart = 8, kWaitEnd = 16, kWaitCorrelation = 24;
 constexpr uint16_t kExternalKind = 4, kExternalId = 8, kExternalCorrelation = 16;
 
 // The driver's functions that give commands, both variants: only of their calls a record is wanted, because CUPTI tells the
@@ -61,6 +69,15 @@ constexpr uint16_t commands[] = {216, 218, 220, 222, 224, 226, 249, 250, 251, 25
                                  307, 318, 319, 320, 321, 397, 398, 399, 400, 401, 402, 403, 404, 405, 406, 407,
                                  408, 409, 410, 411, 412, 413, 414, 415, 416, 418, 419, 420, 421, 422, 423, 424,
                                  425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 477, 478, 514, 515, 652, 653};
+
+// Those that wait.
+constexpr uint16_t waiting[] = {17, 121, 126, 295, 436, 440, 800};
+
+// CUpti_ActivityUnifiedMemoryCounterConfig: of one device.
+struct ManagedConfig {
+  uint32_t scope, kind, device, enable;
+};
+constexpr uint32_t kOneDevice = 1;
 
 struct Functions {
   Result (*version)(uint32_t *);
@@ -78,6 +95,7 @@ struct Functions {
   Result (*register_clock)(uint64_t (*)());
   Result (*enable_driver_api)(uint32_t, uint8_t);
   Result (*timestamp)(uint64_t *);
+  Result (*configure_managed)(ManagedConfig *, uint32_t);
   Result (*callback_name)(int, uint32_t, const char **);
   Result (*enable_callback)(uint32_t, void *, int, uint32_t);
 };
@@ -103,9 +121,101 @@ T field(const void *record, size_t at) {
   return value;
 }
 
+// ---- waits ----
+
+// Ids of waits are odd, those of tickets are not.
+constexpr uint64_t kIsWait = 1;
+constexpr size_t kMostWaits = 1 << 16;
+
+std::atomic<bool> waits_recorded{false};
+std::mutex waits_mutex;
+struct WaitTimes {
+  uint8_t kind;
+  uint64_t start, end;
+};
+// By correlation: what the call said, and what the record said, until both are there.
+std::unordered_map<uint32_t, occatrace_wait> &called() {
+  static auto *const all = new std::unordered_map<uint32_t, occatrace_wait>;
+  return *all;
+}
+std::unordered_map<uint32_t, WaitTimes> &recorded() {
+  static auto *const all = new std::unordered_map<uint32_t, WaitTimes>;
+  return *all;
+}
+
+void write_wait(occatrace_wait wait, const WaitTimes &times) {
+  wait.kind = times.kind;
+  wait.start = times.start;
+  wait.end = times.end;
+  ::occatrace_write_wait(&wait);
+}
+
+void told_wait_call(uint32_t correlation, const occatrace_wait &wait) {
+  WaitTimes times;
+  {
+    std::lock_guard<std::mutex> guard(waits_mutex);
+    const auto found = recorded().find(correlation);
+    if (found == recorded().end()) {
+      // Of calls that failed no record comes. Bounded.
+      if (called().size() >= kMostWaits) called().clear();
+      called()[correlation] = wait;
+      return;
+    }
+    times = found->second;
+    recorded().erase(found);
+  }
+  write_wait(wait, times);
+}
+
+void take_wait(const void *record) {
+  const WaitTimes times{static_cast<uint8_t>(field<uint32_t>(record, kWaitKind)), field<uint64_t>(record, kWaitStart),
+                        field<uint64_t>(record, kWaitEnd)};
+  occatrace_wait wait;
+  {
+    std::lock_guard<std::mutex> guard(waits_mutex);
+    const auto correlation = field<uint32_t>(record, kWaitCorrelation);
+    const auto found = called().find(correlation);
+    if (found == called().end()) {
+      if (recorded().size() >= kMostWaits) recorded().clear();
+      recorded()[correlation] = times;
+      return;
+    }
+    wait = found->second;
+    called().erase(found);
+  }
+  write_wait(wait, times);
+}
+
+// ---- managed memory ----
+
+std::atomic<uint32_t (*)(uint32_t)> device_of_number{nullptr};
+
+void take_managed(const void *record) {
+  const auto device_of = device_of_number.load();
+  if (device_of == nullptr) return;
+  constexpr uint32_t to_device = 1, to_host = 2, faults_of_host = 3;
+  occatrace_managed m = {};
+  const auto kind = field<uint32_t>(record, kManagedKind);
+  m.kind = static_cast<uint8_t>(kind);
+  m.start = field<uint64_t>(record, kManagedStart);
+  m.end = field<uint64_t>(record, kManagedEnd);
+  m.value = field<uint64_t>(record, kManagedValue);
+  m.address = field<uint64_t>(record, kManagedAddress);
+  if (kind != faults_of_host) m.device = device_of(field<uint32_t>(record, kind == to_device ? kManagedTo : kManagedFrom));
+  if (kind == to_host || kind == to_device || m.end >= m.start) ::occatrace_write_managed(&m);
+}
+
 void take_external(const void *record) {
   if (field<uint32_t>(record, kExternalKind) != kCustom) return;
-  tickets::told_call(field<uint64_t>(record, kExternalId), field<uint32_t>(record, kExternalCorrelation));
+  const auto id = field<uint64_t>(record, kExternalId);
+  const auto correlation = field<uint32_t>(record, kExternalCorrelation);
+  if ((id & kIsWait) == 0) {
+    tickets::told_call(id, correlation);
+    return;
+  }
+  const auto *wait = reinterpret_cast<occatrace_wait *>(id & ~kIsWait);
+  told_wait_call(correlation, *wait);
+  delete wait;
 }
 
 void take_work(const void *record, const Layout &layout) {
@@ -133,6 +243,8 @@ void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t, size_t
   while (valid != 0 && cupti.next_record(buffer, valid, &record) == 0) {
     const auto kind = field<uint32_t>(record, 0);
     if (kind == kExternal) take_external(record);
+    if (kind == kSynchronization) take_wait(record);
+    if (kind == kManaged) take_managed(record);
     for (const Layout &layout : layouts) {
       if (layout.kind == kind) take_work(record, layout);
     }
@@ -169,6 +281,7 @@ std::vector<std::string> candidates() {
 bool bind_all(void *library) {
   bind(library, "cuptiActivityRegisterTimestampCallback", &cupti.register_clock);
   bind(library, "cuptiActivityEnableDriverApi", &cupti.enable_driver_api);
+  bind(library, "cuptiActivityConfigureUnifiedMemoryCounter", &cupti.configure_managed);
   bind(library, "cuptiGetCallbackName", &cupti.callback_name);
   bind(library, "cuptiEnableCallback", &cupti.enable_callback);
   return bind(library, "cuptiGetVersion", &cupti.version) && bind(library, "cuptiSubscribe", &cupti.subscribe) &&
@@ -204,7 +317,7 @@ bool enable_external() {
 }
 
 void disable_all() {
-  for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kExternal, kMemcpyPeer, kGraph, kDriver}) cupti.disable(kind);
+  for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kExternal, kMemcpyPeer, kGraph, kDriver, kManaged, kSynchronization}) cupti.disable(kind);
 }
 
 bool push(uint64_t ticket) { return cupti.push(kCustom, ticket) == 0; }
@@ -221,6 +334,7 @@ constexpr device::Source records{"CUPTI", push, pop, flush, stamp};
 
 // In callbacks the call's number is known as it begins.
 thread_local uint32_t calling_now = 0;
+bool by_callbacks = false;
 bool tell(uint64_t ticket) {
   tickets::told_call(ticket, calling_now);
   return true;
@@ -286,7 +400,7 @@ const device::Source *start(const char **why) {
   return nullptr;
 }
 
-bool start(const Calls &calls, const device::Source **source, const char **why) {
+bool start_with_calls(const Calls &calls, const device::Source **source, const char **why) {
   *source = nullptr;
   void *subscriber = subscribe(calls.told, why);
   if (subscriber == nullptr) return false;
@@ -295,12 +409,50 @@ bool start(const Calls &calls, const device::Source **source, const char **why) 
     *why = "CUPTI refuses to tell of calls";
     return false;
   }
+  by_callbacks = true;
   if (calls.work && record(false)) *source = &records_of_callbacks;
   return true;
 }
 
 void calling(uint32_t correlation) { calling_now = correlation; }
 
-void after_fork_child() { new (&buffers_mutex) std::mutex; }
+void record_managed(int devices, uint32_t (*device_of)(uint32_t), bool faults) {
+  static std::atomic<bool> done{false};
+  if (!own_clock || cupti.configure_managed == nullptr || devices < 1 || done.exchange(true)) return;
+  device_of_number = device_of;
+  const auto configure = [devices](uint32_t from, uint32_t to) {
+    std::vector<ManagedConfig> all;
+    for (uint32_t device = 0; device < static_cast<uint32_t>(devices); ++device) {
+      for (uint32_t kind = from; kind <= to; ++kind) all.push_back({kOneDevice, kind, device, 1});
+    }
+    return cupti.configure_managed(all.data(), static_cast<uint32_t>(all.size())) == 0;
+  };
+  bool some = configure(1, 2);
+  if (faults) some |= configure(3, 4);
+  if (some) cupti.enable(kManaged);
+}
+
+void record_waits() {
+  if (own_clock && cupti.enable(kSynchronization) == 0) waits_recorded = true;
+  if (by_callbacks || !waits_recorded || cupti.enable_driver_api == nullptr) return;
+  for (const uint16_t call : waiting) cupti.enable_driver_api(call, 1);
+}
+bool waits() { return waits_recorded.load(std::memory_order_relaxed); }
+void wait_begins(const occatrace_wait &wait) {
+  if (by_callbacks) {
+    told_wait_call(calling_now, wait);
+  } else {
+    cupti.push(kCustom, reinterpret_cast<uint64_t>(new occatrace_wait(wait)) | kIsWait);
+  }
+}
+void wait_ends() {
+  if (!by_callbacks) pop();
+}
+
+void after_fork_child() {
+  new (&buffers_mutex) std::mutex;
+  new (&waits_mutex) std::mutex;
+  waits_recorded = false;
+}
 
 }  // namespace occatrace::cupti

@@ -32,10 +32,22 @@ struct Calls {
   bool work;  // device work is wanted too
 };
 // Subscribes, for as long as the process lives; `source` is null without device work. False: as above.
-bool start(const Calls &calls, const device::Source **source, const char **why);
+bool start_with_calls(const Calls &calls, const device::Source **source, const char **why);
 
 // In a callback: the number by which the records of what this call launches are known.
 void calling(uint32_t correlation);
+
+// ---- managed memory and waits: where CUPTI stamps by our clock (11.6 and later) ----
+
+// From now on what the driver does to managed memory is recorded, once, of so many devices; `device_of`: ours, of CUDA's
+// number. `faults`: page faults too, which cost the program more.
+void record_managed(int devices, uint32_t (*device_of)(uint32_t), bool faults);
+
+// Whether waits are recorded; then around each call that waits: what is known of it, and its end.
+void record_waits();
+bool waits();
+void wait_begins(const occatrace_wait &wait);
+void wait_ends();
 
 // Which version, for the name of the platform.
 uint32_t version();

@@ -26,6 +26,8 @@ PYTHON = "python"  # in Options.apis: imports, calls across the border, function
 
 # Kinds of tracks, in the order in which they are written, and so sorted.
 THREAD, QUEUE, MEMORY, RANGES, PROBLEMS = range(5)
+# Beside the work of devices, of which neither is a part: what the driver did to managed memory, and waits.
+MANAGED, WAITS = 8, 9
 # The track of device work whose queue or device is not known is that of its process, beyond all real numbers.
 UNKNOWN = 1 << 31
 
@@ -110,6 +112,22 @@ SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind
        CASE WHEN a.start_ns > a.queued_ns AND a.queued_ns > 0 THEN a.start_ns - a.queued_ns END AS waited
 FROM work a LEFT JOIN kernels k USING (kernel) LEFT JOIN titles t USING (kernel)
 LEFT JOIN renamed n ON a.kind = 'kernel' AND n.raw = a.name
+"""
+# What moved by itself, and faults, under the device; waits under the device whose work is waited for, or that waits.
+_MANAGED = f"""
+SELECT {MANAGED} AS kind, coalesce(m.device, {UNKNOWN} + m.process) AS track, m.start_ns, m.end_ns, 0 AS number,
+       m.kind AS name, 'managed' AS category, false AS failed, m.process, m.bytes,
+       CASE WHEN m.bytes > 0 AND m.end_ns > m.start_ns THEN m.bytes / (m.end_ns - m.start_ns) END AS rate,
+       CASE WHEN m.count IS NOT NULL THEN m.count || ' faults' END AS note
+FROM managed_memory m
+"""
+_WAITS = f"""
+SELECT {WAITS} AS kind, coalesce(v.device, q.device, {UNKNOWN} + w.process) AS track, w.start_ns, w.end_ns, 0 AS number,
+       CASE WHEN v.id IS NOT NULL THEN 'queue ' || v.id || ' waits for ' ELSE 'wait for ' END
+       || CASE w.kind WHEN 'stream for event' THEN 'event' ELSE w.kind END
+       || coalesce(CASE w.kind WHEN 'stream' THEN ': queue ' ELSE ' of queue ' END || q.id, '') AS name,
+       'wait' AS category, false AS failed, w.process
+FROM waits w LEFT JOIN queues q ON q.queue = w.queue LEFT JOIN queues v ON v.queue = w.waiting_queue
 """
 # What the program marked. What is pushed is nested among the calls of its thread; what is started may overlap anything.
 _RANGES = f"""
@@ -307,10 +325,11 @@ class Selection:
         con.execute(f"CREATE OR REPLACE TEMP TABLE places AS {_PLACES}")
         con.execute(f"CREATE OR REPLACE TEMP TABLE partners AS {self._partners()}")
         parts = [_WORK, _UNFINISHED, _RANGES] + ([_CALLS] if self._store.functions() else [])
-        for table, part_of_python in (("python_calls", _PYTHON), ("messages", _LOG)):
+        rare = {"python_calls": _PYTHON, "messages": _LOG, "managed_memory": _MANAGED, "waits": _WAITS}
+        for table, part_of_these in rare.items():
             # Planning costs more than all else of a small run.
             if con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall():
-                parts.append(part_of_python)
+                parts.append(part_of_these)
         wanted = self._conditions(options)
         con.execute(f"CREATE OR REPLACE TEMP TABLE chosen ({', '.join(f'{c} {t}' for c, t in _COLUMNS.items())})")
         part = self.part.format(process="s.process", t="s.start_ns")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from occatrace.timeline.counters import ALLOCATED, COUNTED, SAMPLED, Series
-from occatrace.timeline.selection import MEMORY, PROBLEMS, QUEUE, RANGES, THREAD, UNKNOWN
+from occatrace.timeline.selection import MANAGED, MEMORY, PROBLEMS, QUEUE, RANGES, THREAD, UNKNOWN, WAITS
 
 _PROCESS, _DEVICE, _COUNTER = 5, 6, 7  # further kinds of things with a number, after those of slices
 _LAST = 1 << 20  # order of what stands below the queues
@@ -54,7 +54,7 @@ class Tracks:
         if key not in self._lanes:
             make = {
                 **{THREAD: self._thread, QUEUE: self._queue, MEMORY: self._memory},
-                **{RANGES: self._ranges, PROBLEMS: self._problems},
+                **{RANGES: self._ranges, PROBLEMS: self._problems, MANAGED: self._managed, WAITS: self._waits},
             }[kind]
             self._lanes[key] = make(track)
         return self._lanes[key]
@@ -149,9 +149,20 @@ class Tracks:
         return self._timeline.lanes(self._own(QUEUE, queue), parent, name, number, nested=False)
 
     def _memory(self, device: int) -> Any:
+        return self._of_device(device, 0, "memory operations")
+
+    def _managed(self, device: int) -> Any:
+        return self._of_device(device, 1, "managed memory")
+
+    def _waits(self, device: int) -> Any:
+        return self._of_device(device, 2, "waits")
+
+    def _of_device(self, device: int, row: int, name: str) -> Any:
+        """One of the rows below a device's queues."""
         process = self._known.devices[device][0] if device in self._known.devices else device % UNKNOWN
         parent = self._device(device, process)
-        return self._timeline.lanes(self._own(MEMORY, device), parent, "memory operations", _LAST, nested=False)
+        uuid = self._own(MEMORY, device | row << 58)
+        return self._timeline.lanes(uuid, parent, name, _LAST, nested=False)
 
     def _ranges(self, process: int) -> Any:
         return self._timeline.lanes(self._own(RANGES, process), self.process(process), "ranges", 1, nested=False)

@@ -217,6 +217,8 @@ inline uint64_t submit(Stream *stream, std::function<void()> run) {
 // A stand-in of the vendor's profiling library may look on: it is asked for a number as a command is given, on the thread that
 // gives it, and told when it ran, in CLOCK_MONOTONIC.
 enum ObservedKind : int { kUnobserved = 0, kCopyKind = 1, kFillKind = 2, kKernelKind = 10, kGraphKind = 51 };
+// What the driver does to managed memory by itself.
+enum ManagedKind : int { kPagesToDevice = 1, kPagesToHost = 2, kFaultsOfHost = 3, kFaultsOfDevice = 4 };
 // It may want to know of every call too, as it begins and when it is over.
 struct DriverCall {
   int id;
@@ -231,6 +233,7 @@ struct Observer {
   uint32_t (*given)(int kind);
   void (*ran)(uint32_t number, int kind, uint64_t start, uint64_t end);
   void (*call)(DriverCall &) = nullptr;
+  void (*managed)(int kind, int device, void *at, uint64_t value, uint64_t start, uint64_t end) = nullptr;
 };
 inline std::atomic<const Observer *> observer{nullptr};
 

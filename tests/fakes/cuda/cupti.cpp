@@ -9,7 +9,6 @@
 #define WITH_CALLS
 #define CUPTIAPI
 #include <cupti_driver_cbid.h>
-#include <cupti_result.h>
 #endif
 
 #include <cstdint>
@@ -17,6 +16,10 @@
 #include <vector>
 
 #include "../core.h"
+
+// cupti_records.cpp
+void managed_record(uint8_t *record, int kind, uint64_t value, uint64_t start, uint64_t end, uint64_t address, uint32_t from, uint32_t to);
+void wait_record(uint8_t *record, const char *function, uint64_t start, uint64_t end, uint32_t number);
 
 #define CUPTI extern "C" __attribute__((visibility("default"))) int
 
@@ -43,7 +46,7 @@ bool is(const char *what) {
 // CUPTI's own clock is another than ours.
 uint64_t own(uint64_t monotonic) { return clock_of_caller != nullptr ? monotonic : monotonic + 5'000'000'000'000; }
 
-size_t bytes_of(uint32_t kind) { return kind == 39 ? 24 : kind == 10 ? 208 : kind == 51 ? 48 : 96; }
+size_t bytes_of(uint32_t kind) { return kind == 39 ? 24 : kind == 10 ? 208 : kind == 51 ? 48 : kind == 25 ? 104 : 96; }
 
 template <class T>
 void put(uint8_t *record, size_t at, T value) {
@@ -77,6 +80,15 @@ void add(uint32_t kind, Fill fill) {
   if (done != nullptr) full(nullptr, 0, done, done_size, done_used);
 }
 
+void tell_external(uint32_t number) {
+  if (external.empty()) return;
+  add(39, [&](uint8_t *record) {
+    put<uint32_t>(record, 4, 3);
+    put<uint64_t>(record, 8, external.back());
+    put<uint32_t>(record, 16, number);
+  });
+}
+
 // The call that this thread is in.
 thread_local uint32_t number_of_call = 0;
 
@@ -87,12 +99,7 @@ uint32_t given(int) {
     std::lock_guard<std::mutex> guard(mutex);
     told = enabled.count(5) != 0 || !functions.empty();
   }
-  if (told && !external.empty())
-    add(39, [&](uint8_t *record) {
-      put<uint32_t>(record, 4, 3);
-      put<uint64_t>(record, 8, external.back());
-      put<uint32_t>(record, 16, number);
-    });
+  if (told) tell_external(number);
   return number;
 }
 
@@ -128,17 +135,68 @@ struct CallData {
   uint32_t number;
 };
 
+// ---- managed memory and waits ----
+
+struct ManagedConfig {
+  uint32_t scope, kind, device, enable;
+};
+std::set<std::pair<uint32_t, uint32_t>> &counted = *new std::set<std::pair<uint32_t, uint32_t>>;  // device, kind
+
+#ifdef WITH_CALLS
+void moved(int kind, int device, void *at, uint64_t value, uint64_t start, uint64_t end) {
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    if (counted.count({device, kind}) == 0) return;
+  }
+  constexpr uint32_t host = ~0u;
+  const bool from_host = kind == fake::kPagesToDevice || kind == fake::kFaultsOfHost;
+  const uint32_t from = from_host ? host : static_cast<uint32_t>(device);
+  const uint32_t to = kind == fake::kPagesToDevice ? static_cast<uint32_t>(device) : host;
+  add(25, [&](uint8_t *record) { managed_record(record, kind, value, own(start), own(end), reinterpret_cast<uint64_t>(at), from, to); });
+}
+
+thread_local uint64_t wait_began = 0;
+void waited(const fake::DriverCall &call) {
+  switch (call.id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz:
+    case CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize: break;
+    default: return;
+  }
+  if (!call.over) {
+    wait_began = fake::monotonic_ns();
+    return;
+  }
+  bool asked = false;
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    asked = enabled.count(5) != 0 || functions.count(static_cast<uint32_t>(call.id)) != 0;
+  }
+  if (asked) tell_external(call.number);
+  const uint64_t end = fake::monotonic_ns();
+  add(38, [&](uint8_t *record) { wait_record(record, call.name, own(wait_began), own(end), call.number); });
+}
+#else
+constexpr void (*moved)(int, int, void *, uint64_t, uint64_t, uint64_t) = nullptr;
+void waited(const fake::DriverCall &) {}
+#endif
+
 void called(fake::DriverCall &call) {
   if (!call.over) call.number = ++last_number;
+  if (call.over) waited(call);
   const Told told = subscriber;
   if (told != nullptr && wanted_calls[call.id]) {
     const CallData data{call.over, call.name, call.params, call.result, nullptr, nullptr, 1, call.kept, call.number};
     told(subscribed_with, kDriver, static_cast<uint32_t>(call.id), &data);
   }
+  if (!call.over) waited(call);
   number_of_call = call.over ? 0 : call.number;
 }
 
-const fake::Observer observer{given, ran, called};
+const fake::Observer observer{given, ran, called, moved};
 
 bool observe() {
   void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -213,6 +271,14 @@ CUPTI cuptiActivityEnable(uint32_t kind) {
   std::lock_guard<std::mutex> guard(mutex);
   enabled.insert(kind);
   if (kind == 10 && !observe()) return 999;
+  return 0;
+}
+CUPTI cuptiActivityConfigureUnifiedMemoryCounter(ManagedConfig *configs, uint32_t count) {
+  std::lock_guard<std::mutex> guard(mutex);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (configs[i].scope != 1) return 1;
+    if (configs[i].enable != 0) counted.insert({configs[i].device, configs[i].kind});
+  }
   return 0;
 }
 CUPTI cuptiActivityDisable(uint32_t kind) {

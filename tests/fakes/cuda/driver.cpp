@@ -528,6 +528,24 @@ static CUresult copy_rows(const CUDA_MEMCPY2D &c, CUstream on, bool per_thread) 
     for (size_t row = 0; row < c.Height; ++row) std::memmove(to + row * c.dstPitch, from + row * c.srcPitch, c.WidthInBytes);
   }, false));
 }
+// Pages move in blocks of 64 KiB, the first of which a fault brings where the device wants them.
+static CUresult prefetch(void *at, size_t bytes, CUdevice device, CUstream on, bool per_thread) {
+  NEED_CONTEXT;
+  CUstream stream = resolve(context, on, per_thread);
+  return code(fake::enqueue(stream, [=] {
+    const fake::Observer *o = fake::observer;
+    const bool to_host = device == CU_DEVICE_CPU;
+    const int from = static_cast<CUcontext>(stream->context)->device;
+    for (size_t done = 0; o != nullptr && o->managed != nullptr && done < bytes; done += 65536) {
+      const uint64_t start = fake::monotonic_ns();
+      fake::busy(20000);
+      const uint64_t end = fake::monotonic_ns();
+      char *block = static_cast<char *>(at) + done;
+      if (done == 0) o->managed(to_host ? fake::kFaultsOfHost : fake::kFaultsOfDevice, to_host ? from : device, block, to_host ? 1 : 5, start, end);
+      o->managed(to_host ? fake::kPagesToHost : fake::kPagesToDevice, to_host ? from : device, block, std::min<size_t>(65536, bytes - done), start, end);
+    }
+  }, false, fake::kCopyKind));
+}
 template <class T>
 static CUresult fill_command(CUdeviceptr at, T value, size_t count, CUstream on, bool per_thread) {
   NEED_CONTEXT;
@@ -558,7 +576,9 @@ BLOCKING(cuMemsetD8_v2, (CUdeviceptr to, unsigned char v, size_t n), fill_comman
 BLOCKING(cuMemsetD32_v2, (CUdeviceptr to, unsigned v, size_t n), fill_command(to, v, n, nullptr, per_thread))
 ASYNC(cuMemsetD8Async, (CUdeviceptr to, unsigned char v, size_t n, CUstream s), fill_command(to, v, n, s, per_thread))
 ASYNC(cuMemsetD32Async, (CUdeviceptr to, unsigned v, size_t n, CUstream s), fill_command(to, v, n, s, per_thread))
-ASYNC(cuMemPrefetchAsync, (CUdeviceptr at, size_t n, CUdevice, CUstream s), copy_command(at_address(at), at_address(at), n, s, per_thread, false))
+ASYNC(cuMemPrefetchAsync, (CUdeviceptr at, size_t n, CUdevice d, CUstream s), prefetch(at_address(at), n, d, s, per_thread))
+ASYNC(cuMemPrefetchAsync_v2, (CUdeviceptr at, size_t n, CUmemLocation to, unsigned, CUstream s),
+      prefetch(at_address(at), n, to.type == CU_MEM_LOCATION_TYPE_DEVICE ? to.id : CU_DEVICE_CPU, s, per_thread))
 ASYNC(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t n, CUstream s), copy_command(at_address(to), at_address(from), n, s, per_thread, false))
 BLOCKING(cuMemcpyPeer, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t n), copy_command(at_address(to), at_address(from), n, nullptr, per_thread, false))
 ASYNC(cuMemAllocFromPoolAsync, (CUdeviceptr *at, size_t n, CUmemoryPool, CUstream s), alloc_async(at, n, s, per_thread))

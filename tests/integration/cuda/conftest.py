@@ -71,6 +71,8 @@ def functions_of(source: Path) -> dict[str, str]:
 def cupti(driver: Path) -> Path:
     """The stand-in for CUPTI."""
     options = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcupti.so.12", f"-I{driver}"]
+    if (driver / "names.h").exists():
+        options.append(str(ROOT / "tests/fakes/cuda/cupti_records.cpp"))
     folder = driver / "cupti"
     folder.mkdir()
     return compiled(ROOT / "tests/fakes/cuda/cupti.cpp", folder / "libcupti.so.12", [*options, "-lpthread", "-ldl"])

@@ -315,6 +315,29 @@ static void contexts() {
   }
 }
 
+// 200,000 bytes of managed memory go to the device and come back; waits of each kind.
+static void managed() {
+  begin();
+  const CUstream a = stream(), b = stream();
+  CUdeviceptr x;
+  CUdevice device;
+  OK(CU(cuDeviceGet)(&device, 0));
+  OK(CU(cuMemAllocManaged)(&x, 1 << 20, CU_MEM_ATTACH_GLOBAL));
+  OK(CU(cuMemPrefetchAsync)(x, 200000, CUmemLocation{CU_MEM_LOCATION_TYPE_DEVICE, device}, 0, a));
+  OK(CU(cuStreamSynchronize)(a));
+  OK(CU(cuMemPrefetchAsync)(x, 70000, CUmemLocation{CU_MEM_LOCATION_TYPE_HOST, 0}, 0, a));
+  OK(CU(cuStreamSynchronize)(a));
+  CUevent done;
+  OK(CU(cuEventCreate)(&done, 0));
+  launch(spin, a, 30000000);
+  OK(CU(cuEventRecord)(done, a));
+  OK(CU(cuStreamWaitEvent)(b, done, 0));
+  launch(tick, b);
+  OK(CU(cuEventSynchronize)(done));
+  OK(CU(cuStreamSynchronize)(b));
+  OK(CU(cuCtxSynchronize)());
+}
+
 static void crash() {
   begin();
   const CUstream s = stream();
@@ -339,6 +362,7 @@ int main(int argc, char **argv) {
   else if (name == "threads") threads();
   else if (name == "devices") devices();
   else if (name == "contexts") contexts();
+  else if (name == "managed") managed();
   else if (name == "crash") crash();
   else return 2;
   puts("done");

@@ -1,0 +1,25 @@
+-- title: Waits for devices
+-- about: which threads and queues waited for the work of which queue, as CUPTI tells it
+-- of: waits
+-- share: of the time of all waits
+-- column: share percent Time
+-- column: total_ns ns Total
+-- column: calls count Count
+-- column: avg_ns ns Avg
+-- column: med_ns ns Med
+-- column: min_ns ns Min
+-- column: max_ns ns Max
+-- column: stddev_ns ns StdDev
+-- column: waiting text Who waits (a thread, or a queue)
+-- column: queue text For the work of (a queue; empty: all of the context, or not known)
+-- column: name text For
+WITH named AS (
+    SELECT w.kind AS name, coalesce('queue ' || v.id, nullif(t.name, ''), 'thread ' || t.tid, '') AS waiting,
+           coalesce('queue ' || q.id, '') AS queue, start_ns, end_ns
+    FROM waits w LEFT JOIN queues q ON q.queue = w.queue LEFT JOIN queues v ON v.queue = w.waiting_queue LEFT JOIN threads t ON t.thread = w.thread
+),
+groups AS (SELECT name, waiting, queue, row_number() OVER (ORDER BY name, waiting, queue) AS key FROM (SELECT DISTINCT name, waiting, queue FROM named)),
+samples AS (SELECT key, span(start_ns, end_ns) AS v FROM named JOIN groups USING (name, waiting, queue))
+SELECT share(total, sum(total) OVER ()) AS share, total AS total_ns, calls, mean AS avg_ns, median AS med_ns, lowest AS min_ns, highest AS max_ns,
+       deviation AS stddev_ns, waiting, queue, name
+FROM statistics(samples) JOIN groups USING (key) ORDER BY total DESC, name, waiting, queue
