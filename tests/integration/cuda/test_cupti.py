@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import Traced
+from tests.integration.cuda.conftest import ROOT, Traced, compiled
 
 Run = Callable[..., Traced]
 MS = 1_000_000
@@ -93,9 +93,9 @@ def test_taken_or_missing(timed: Run, traced: Run, linked: Path) -> None:
     assert f"{told}libcupti was not found\n" in run.stderr
 
 
-def test_a_program_with_its_own_cupti_keeps_it(traced: Run, linked: Path, cupti: str, tmp_path: Path) -> None:
+def test_a_program_with_its_own_cupti_keeps_it(traced: Run, linked: Path, cupti: Path, tmp_path: Path) -> None:
     tool = compiled(ROOT / "tests/programs/cuda/own_cupti.cpp", tmp_path / "own.so", ["-shared", "-fPIC", "-ldl"])
-    library = f"{cupti}/libcupti.so.12"
+    library = str(cupti)
     changes = {"LD_PRELOAD": str(tool), "OWN_CUPTI": library, "OCCATRACE_CUPTI": library, "OCCATRACE_DEVICE_TIME": ""}
     run = traced(linked, "series", "20", env=changes)
     # All records are the program's, and what ours tells of the kernels comes from events.
