@@ -15,7 +15,7 @@
 -- column: name text For
 WITH named AS (
     SELECT w.kind AS name, coalesce('queue ' || v.id, nullif(t.name, ''), 'thread ' || t.tid, '') AS waiting,
-           coalesce('queue ' || q.id, '') AS queue, start_ns, end_ns
+           coalesce('queue ' || q.id, '') AS queue, w.start_ns, w.end_ns
     FROM waits w LEFT JOIN queues q ON q.queue = w.queue LEFT JOIN queues v ON v.queue = w.waiting_queue LEFT JOIN threads t ON t.thread = w.thread
 ),
 groups AS (SELECT name, waiting, queue, row_number() OVER (ORDER BY name, waiting, queue) AS key FROM (SELECT DISTINCT name, waiting, queue FROM named)),
