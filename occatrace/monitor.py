@@ -30,6 +30,7 @@ Times = npt.NDArray[np.int64]
 # ended so long ago.
 LAG_NS = 250_000_000
 HORIZON_NS = 60_000_000_000  # how far back work is told apart from other work that ran at the same time
+END_S = 60.0  # for the end of a session, on a busy machine
 IN_FLIGHT = 4  # calls within calls, whose numbers are taken and whose events are not written yet
 _HOST_MODES = ("Serial", "OpenMP")
 _MOVES = ("HtoD", "DtoH", "DtoD", "HtoH")
@@ -167,7 +168,7 @@ class View:
     mode: str
     elapsed: float  # s
     stretch: float  # s: what rates and shares are of
-    state: str  # recording, paused, stopped, full, ended, cut off
+    state: str  # recording, paused, stopped, full, ending, ended, cut off
     status: int | None  # of the program, when it has ended
     kernels: Mapping[str, Work]
     functions: Mapping[str, Work]
@@ -226,6 +227,7 @@ class Monitor:
         self._model = model_module.load()
         self._scratch = Path(tempfile.mkdtemp(prefix="occatrace-"))
         self._hosts: dict[str, _Host] = {}
+        self._silent = 0.0  # since when nobody answers for the run
         self._before = 0.0  # when the last stretch ended, by the monotonic clock
         self._activity_kinds = self._model.texts("device", "activity_kind")
 
@@ -254,9 +256,16 @@ class Monitor:
     def _state(self) -> str:
         if self.info.ended is not None:
             return "ended"
-        if not is_recorded(self.run):
-            return "ended" if open_run(self.run).info.ended is not None else "cut off"
-        return switch.state(self.run)
+        if is_recorded(self.run):
+            return switch.state(self.run)
+        self.info = open_run(self.run).info
+        if self.info.ended is not None:
+            return "ended"
+        # Its session is being stopped, and run.json says so a moment later; or occa_prof was killed.
+        holders = switch.holders(self.run)
+        self._silent = self._silent or time.monotonic()
+        ending = any(map(is_running, holders)) if holders else time.monotonic() - self._silent < END_S
+        return "ending" if ending else "cut off"
 
     def _read(self, host: _Host, whole: bool) -> None:
         for each in (host.work, host.runs, host.calls, host.tallies):

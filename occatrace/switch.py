@@ -204,6 +204,15 @@ def is_running(run: Path) -> bool:
     return any((run / FOLDER).glob("*.json"))
 
 
+def holders(run: Path) -> list[int]:
+    """The processes that record a run, as it says; they remove the note as they end."""
+    found = []
+    for place in (run / FOLDER).glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            found.append(int(json.loads(place.read_text(encoding="utf-8"))["pid"]))
+    return found
+
+
 def state(run: Path) -> str:
     """What a run that is being recorded does, by the switch of this node: recording, paused, stopped (for good), or full
     (--max-size: calls are only counted)."""

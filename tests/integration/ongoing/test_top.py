@@ -320,3 +320,18 @@ def test_one_line_where_there_is_nothing_to_show(start: Start, tmp_path: Path) -
     assert "seconds, from 0.1 to 3600" in refused("--interval", "0", stepper.run)
     stepper.end()
     assert "has ended: occa_prof report" in refused("--once", stepper.run)
+
+
+def test_occa_prof_is_killed(start: Start) -> None:
+    stepper = start("-q")
+    stepper.steps(2)
+    monitor = Monitor(stepper.run)
+    try:
+        until(lambda: monitor.refresh().kernels.get("once"), "work")
+        os.kill(stepper.process.pid, signal.SIGKILL)
+        stepper.process.wait(runs.PATIENCE)
+        view = until(lambda: (v := monitor.refresh()).state == "cut off" and v, "its end")
+        assert view.kernels["once"].count == 2 and view.status is None
+    finally:
+        monitor.close()
+        stepper._write("end")
