@@ -907,7 +907,7 @@ template <class E> struct Alloc : Function {
     if (frame.device) event.device = address(frame.device);
     if (!event.nested) event.scope = OCCATRACE_NO_RUN;
     event.mode = frame.mode;
-    event.kind = std::is_same_v<E, occatrace_occa_device_umalloc> ? kManagedMemory : frame.memory_kind;
+    event.kind = std::is_same_v<E, occatrace_occa_device_umalloc> ? static_cast<uint8_t>(kManagedMemory) : frame.memory_kind;
     event.bytes = frame.bytes;
     event.handle = address(frame.object);
     event.source = address(frame.source);

@@ -10,7 +10,7 @@ CREATE OR REPLACE MACRO span(start_ns, end_ns) AS
     CASE WHEN end_ns > start_ns THEN end_ns - start_ns ELSE 0::UBIGINT END;
 CREATE OR REPLACE MACRO share(part, whole) AS
     CASE WHEN whole > 0 THEN 100.0 * part / whole ELSE 0.0 END;
-CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'opencl' THEN 'OpenCL' WHEN 'cuda' THEN 'CUDA' WHEN 'cudart' THEN 'CUDA runtime' WHEN 'hip' THEN 'HIP'
+CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'occa' THEN 'OCCA' WHEN 'opencl' THEN 'OpenCL' WHEN 'mpi' THEN 'MPI' WHEN 'cuda' THEN 'CUDA' WHEN 'cudart' THEN 'CUDA runtime' WHEN 'hip' THEN 'HIP'
     WHEN 'nvtx' THEN 'NVTX' WHEN 'roctx' THEN 'ROCTX' WHEN 'itt' THEN 'ITT' WHEN 'openmp' THEN 'OpenMP target' ELSE api END;
 -- What a memory operation is called: its direction and, where it is known and not the usual, the memory on its host side, or
 -- of two devices' memory what is special.

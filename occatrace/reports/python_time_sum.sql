@@ -48,7 +48,7 @@ rows AS (
     UNION ALL
     SELECT 2, (SELECT sum(busy) FROM busy(api_intervals)), (SELECT count(*) FROM imports), NULL, 'imports'
     UNION ALL
-    SELECT 3, sum(span(s, e)), count(*), NULL, api_title(name) FROM outermost GROUP BY name
+    SELECT 3, sum(span(s, e)), count(*), NULL, CASE name WHEN 'openmp' THEN 'OpenMP' ELSE api_title(name) END FROM outermost GROUP BY name
     UNION ALL
     SELECT 4, total, NULL, NULL, 'Python and its extension modules' FROM rest WHERE NOT EXISTS (FROM scaled)
     UNION ALL
