@@ -78,6 +78,26 @@ def test_two_nodes(job: Job) -> None:
     job.nothing_left()
 
 
+def test_stream_on_two_nodes(one_job: Job) -> None:
+    """Each node makes tables of its own trace; together they have what a run without has."""
+    job = one_job
+    counts = "SELECT p.rank, p.host, function, sum(calls)::BIGINT FROM call_stats JOIN processes p USING (process) GROUP BY ALL"
+    single = "SELECT p.rank, function, count(*) FROM calls JOIN processes p USING (process) GROUP BY ALL"
+    found = []
+    for options in (("--stream",), ()):
+        shutil.rmtree(job.folder / "run", ignore_errors=True)
+        done = on_nodes(job, 4, *options, "-m", "full", job.program, "*:ping=50")
+        assert done.returncode == 0 and done.stderr.count(END) == 1, done.stderr
+        assert job.facts["notes"] == [] and job.facts["job"]["nodes"] == ["node0", "node1"]
+        assert ("streamed" in (job.folder / "run" / "tables" / "tables.json").read_text()) == bool(options)
+        with open_store(job.folder / "run") as store:
+            store.functions()
+            assert store.con.execute("SELECT count(*) FROM losses").fetchall() == [(0,)]
+            found.append([sorted(store.con.execute(query).fetchall()) for query in (counts, single)])
+    assert found[0] == found[1]
+    assert {row[0] for row in found[0][0]} == {0, 1, 2, 3}
+
+
 @pytest.mark.measures
 def test_the_clocks_of_two_nodes(job: Job, shift_library: Path) -> None:
     shift = 2_500_000_000
