@@ -46,7 +46,7 @@ launches AS (
     FROM activities a JOIN named n USING (kernel) WHERE a.kind = 'kernel'
 ),
 copies AS (
-    SELECT a.process, memory_operation(a.kind, a.source, a.target) AS kind, coalesce(api_title(d.api), '') AS mode,
+    SELECT a.process, memory_operation(a.kind, a.source, a.target, d.api) AS kind, coalesce(api_title(d.api), '') AS mode,
            a.start_ns, a.end_ns, a.bytes, a.status < 0 AS failed
     FROM activities a LEFT JOIN devices d USING (device)
     WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')

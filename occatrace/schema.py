@@ -13,7 +13,7 @@ VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
     2: "memory, annotations, counters, kernel builds and arguments, OpenMP, MPI, ranks; the run's zero (`processes.first_ns`)",
     3: "Python: imports, calls into it, functions, lines, messages; what was captured, and what was left out",
-    4: "counts of PAPI, flags of memory",
+    4: "counts of PAPI, flags of memory, pools and builds of Python, processor time of Python, managed memory and waits of CUDA",
 }
 
 # Kinds of device work (model: device.yaml, activity_kind) that move or set memory.

@@ -13,12 +13,11 @@ CREATE OR REPLACE MACRO share(part, whole) AS
 CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'occa' THEN 'OCCA' WHEN 'opencl' THEN 'OpenCL' WHEN 'mpi' THEN 'MPI' WHEN 'cuda' THEN 'CUDA' WHEN 'cudart' THEN 'CUDA runtime' WHEN 'hip' THEN 'HIP'
     WHEN 'nvtx' THEN 'NVTX' WHEN 'roctx' THEN 'ROCTX' WHEN 'itt' THEN 'ITT' WHEN 'openmp' THEN 'OpenMP target' ELSE api END;
 -- What a memory operation is called: its direction and, where it is known and not the usual, the memory on its host side, or
--- of two devices' memory what is special.
-CREATE OR REPLACE MACRO memory_operation(kind, source, target) AS kind || coalesce(CASE
-    WHEN kind = 'HtoD' THEN ' (' || source || ')' WHEN kind = 'DtoH' THEN ' (' || target || ')'
+-- of two devices' memory what is special. OpenCL's copies are from and to pageable memory where nothing else is said.
+CREATE OR REPLACE MACRO _unusual(side, api) AS nullif(side, CASE api WHEN 'OpenCL' THEN 'pageable' END);
+CREATE OR REPLACE MACRO memory_operation(kind, source, target, api) AS kind || coalesce(CASE
+    WHEN kind = 'HtoD' THEN ' (' || _unusual(source, api) || ')' WHEN kind = 'DtoH' THEN ' (' || _unusual(target, api) || ')'
     WHEN kind = 'DtoD' AND source != 'device' THEN ' (' || source || ')' WHEN kind = 'DtoD' AND target != 'device' THEN ' (' || target || ')' END, '');
--- OpenCL's copies are from and to pageable memory where nothing else is said.
-CREATE OR REPLACE MACRO unusual(side, api) AS nullif(side, CASE api WHEN 'OpenCL' THEN 'pageable' END);
 CREATE OR REPLACE MACRO host_mode(mode) AS mode IN ('Serial', 'OpenMP');
 
 -- Median per key of a histogram (key, value, n): the mean of the two middle ones, as of a sorted list.

@@ -7,7 +7,7 @@ CREATE OR REPLACE MACRO run_zero() AS (SELECT coalesce(min(coalesce(first_ns, st
 CREATE OR REPLACE TEMP VIEW memory_groups AS
     SELECT name, mode, row_number() OVER (ORDER BY name, mode) AS key
     FROM (
-        SELECT DISTINCT memory_operation(a.kind, unusual(a.source, d.api), unusual(a.target, d.api)) AS name, coalesce(api_title(d.api), '') AS mode FROM activities a LEFT JOIN devices d USING (device)
+        SELECT DISTINCT memory_operation(a.kind, a.source, a.target, d.api) AS name, coalesce(api_title(d.api), '') AS mode FROM activities a LEFT JOIN devices d USING (device)
         WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')
         UNION
         SELECT DISTINCT kind, mode FROM occa_copies WHERE host_mode(mode)
@@ -17,7 +17,7 @@ CREATE OR REPLACE TEMP VIEW memory_groups AS
 CREATE OR REPLACE TEMP VIEW memory_operations AS
     SELECT g.key, a.start_ns, a.end_ns, a.bytes, a.status < 0 AS failed
     FROM activities a LEFT JOIN devices d USING (device)
-    JOIN memory_groups g ON g.name = memory_operation(a.kind, unusual(a.source, d.api), unusual(a.target, d.api)) AND g.mode = coalesce(api_title(d.api), '')
+    JOIN memory_groups g ON g.name = memory_operation(a.kind, a.source, a.target, d.api) AND g.mode = coalesce(api_title(d.api), '')
     UNION ALL
     SELECT g.key, start_ns, end_ns, bytes, error IS NOT NULL
     FROM occa_copies c JOIN memory_groups g ON g.name = c.kind AND g.mode = c.mode WHERE host_mode(c.mode);
