@@ -179,14 +179,8 @@ def merged(name: str, source: str) -> str:
 
 def columns(con: duckdb.DuckDBPyConnection) -> Part:
     """The temporary tables as columns, to be sent somewhere."""
-    out = {}
-    for name in RELATIONS:
-        result = con.execute(f"SELECT * FROM {name}").fetchnumpy()
-        out[name] = {
-            key: np.ma.filled(value.astype(object), None) if np.ma.isMaskedArray(value) else value
-            for key, value in result.items()
-        }
-    return out
+    # What is NULL is masked; `load` takes that as it is.
+    return {name: con.execute(f"SELECT * FROM {name}").fetchnumpy() for name in RELATIONS}
 
 
 def merge_columns(parts: Sequence[Part]) -> Part:

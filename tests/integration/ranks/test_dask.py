@@ -12,7 +12,7 @@ import pytest
 
 from occatrace import partial, reports
 from occatrace.tables import open_store
-from tests.support.fake import MODEL
+from tests.support.fake import MODEL, FakeTrace, run_folder
 
 from ...unit.test_partial import job as fake_job
 from ...unit.test_partial import same
@@ -58,6 +58,17 @@ def test_the_numbers_of_duckdb(run: Path, cluster: Any) -> None:
             assert len(found) == len(expected.rows)
             same([tuple(row[name] for name in columns) for row in found], list(expected.rows))
         assert len(reports.make(store, "occa_kern_sum").rows) == 2
+
+
+def test_a_run_without_ranks(tmp_path: Path) -> None:
+    """What a rank would have, the least and the most of all, is nothing there."""
+    trace = FakeTrace()
+    trace.process(7).call("opencl:clFinish", 100, 350)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        run = store.run
+    (run / "run.json").write_text(json.dumps({"schema": 1, "program": ["a.out"], "ended": "now"}))
+    rows = made_by(run, "--engine", "dask")["api_sum"]["rows"]
+    assert [(row["name"], row["calls"], row["total_ns"]) for row in rows] == [("clFinish", 1, 250)]
 
 
 def _workers(cluster: Any) -> set[str]:
