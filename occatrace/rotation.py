@@ -79,21 +79,7 @@ class Rotation:
     def finish(self) -> None:
         """Return when there are tables of all pieces."""
         self._release()
-        worker = self._worker
-        if worker is None:
-            return
-        with suppress(OSError):
-            assert worker.stdin
-            worker.stdin.close()
-        while True:
-            try:
-                status = worker.wait(1.0)
-                break
-            except subprocess.TimeoutExpired:
-                if time.monotonic() - self._heard > SILENCE_S:
-                    worker.kill()
-        if self._listener:
-            self._listener.join()
+        status = self._end_worker() if self._worker else 0
         if status:
             self.notes.append(
                 f"the process that made tables of the trace ended early (status {status}): the report makes the rest"
@@ -113,6 +99,24 @@ class Rotation:
                 f"--max-size {size(self.limit)}: {times} the trace grew faster than tables could be made of it, and for"
                 f" {duration(round(self._held_s * 1e9))} in all calls were only counted"
             )
+
+    def _end_worker(self) -> int:
+        """Its exit status, when its work is done."""
+        worker = self._worker
+        assert worker and worker.stdin
+        with suppress(OSError):
+            worker.stdin.close()
+        self._heard = time.monotonic()
+        while True:
+            try:
+                status = worker.wait(1.0)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() - self._heard > SILENCE_S:
+                    worker.kill()
+        if self._listener:
+            self._listener.join()
+        return status
 
     # ---- in the thread ----
 
@@ -138,14 +142,15 @@ class Rotation:
         except _session.Error as error:
             self._failed = str(error)  # the next time, or the report
         else:
-            self._done = -1  # the last piece that is in the tables
-        self._full = False  # the tables have their share of the disk
-        self._failed = ""
+            self._failed = ""
         # Also where it failed: the one before may have been late.
         if self._worker is None:
-            self._start_worker()
+            try:
+                self._start_worker()
+            except OSError:
+                return  # the next time, or the report
         assert self._worker and self._worker.stdin
-        with suppress(OSError):
+        with suppress(OSError):  # it has ended, or hangs and does not read
             self._worker.stdin.write("go\n")
             self._worker.stdin.flush()
 
@@ -170,13 +175,15 @@ class Rotation:
             env=environment,
             start_new_session=True,
         )
+        assert self._worker.stdin
+        os.set_blocking(self._worker.stdin.fileno(), False)
         self._listener = threading.Thread(target=self._listen, name="worker", daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
         assert self._worker and self._worker.stdout
         for line in self._worker.stdout:
-            self._done = int(line)
+            self._done = max(self._done, int(line))  # it also tells of those that stay
             self._heard = time.monotonic()
 
     def _mind_the_disk(self) -> None:

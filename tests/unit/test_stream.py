@@ -4,14 +4,17 @@ moment."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from occatrace import _native, stream
+from occatrace import _native, _session, stream
 from occatrace.ingest.folded import Folded
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.threads import ThreadMap
+from occatrace.rotation import Rotation
+from occatrace.switch import Switch
 
 CALLS, THREADS, PIECES = 20_000, 5, 7
 EVENTS = ("occatrace_opencl:clFlush", "occatrace_opencl:clFinish")
@@ -118,3 +121,65 @@ def test_a_damaged_manifest_is_said(tmp_path: Path) -> None:
     (tmp_path / stream.MANIFEST).write_text('{"version": 99}')
     with pytest.raises(stream.StreamError, match="another version"):
         stream.Manifest.read(tmp_path)
+
+
+class Page:
+    """A switch that remembers whether events are recorded."""
+
+    events = True
+
+    def hold_events(self, held: bool) -> None:
+        self.events = not held
+
+
+@pytest.fixture
+def rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rotation:
+    """Of a session that cuts no pieces, and whose worker cannot be started."""
+    monkeypatch.setattr(_session, "rotate", lambda *_: None)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    (tmp_path / stream.FOLDER / "h").mkdir(parents=True)
+    return Rotation("s", tmp_path, "h", 1000, cast("Switch", Page()), lambda: True)
+
+
+def test_tables_that_have_their_part_of_the_disk(rotation: Rotation, tmp_path: Path) -> None:
+    """From then on nothing is recorded one by one, also after more pieces, and that is told."""
+    (tmp_path / stream.FOLDER / "h" / "rows").write_bytes(bytes(500))
+    rotation._mind_the_disk()
+    assert rotation._switch and not cast("Page", rotation._switch).events
+    (tmp_path / stream.FOLDER / "h" / "rows").unlink()
+    rotation.cut()
+    rotation._mind_the_disk()
+    rotation.finish()
+    assert not cast("Page", rotation._switch).events
+    assert [note for note in rotation.notes if "the tables reached their part of it" in note] == rotation.notes != []
+
+
+def test_what_waits_is_what_is_in_no_table(rotation: Rotation, tmp_path: Path) -> None:
+    """Pieces that stay though they are in the tables leave room, also after the next piece was cut."""
+    piece = tmp_path / "trace" / "h" / "archives" / "20261122T020819+0000-20261122T020823+0000-0"
+    piece.mkdir(parents=True)
+    (piece / "events").write_bytes(bytes(500))
+    rotation._done = 0
+    rotation.cut()
+    rotation._mind_the_disk()
+    assert rotation._switch and cast("Page", rotation._switch).events
+    rotation._done = -1
+    rotation._mind_the_disk()
+    assert not cast("Page", rotation._switch).events
+    rotation.finish()
+    assert cast("Page", rotation._switch).events
+    assert len(rotation.notes) == 1 and "the trace grew faster" in rotation.notes[0]
+
+
+def test_a_last_piece_that_cannot_be_cut_is_told(rotation: Rotation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise _session.Error("no answer")
+
+    monkeypatch.setattr(_session, "rotate", fail)
+    rotation.cut()
+    rotation.finish()
+    assert rotation.notes == ["the end of the trace was not made a piece of its own (no answer): the report reads it"]
