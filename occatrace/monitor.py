@@ -3,6 +3,7 @@ in its trace. Folds events of a stretch of time after another; prints nothing.""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occatrace import _native, job, naming, ongoing, switch
+from occatrace import _native, job, naming, ongoing, stream, switch
 from occatrace import model as model_module
 from occatrace.ingest.gathered import allocations, kernel_runs, occa_copies
 from occatrace.ingest.reading import Columns, Reader, text_of
@@ -34,6 +35,8 @@ END_S = 60.0  # for the end of a session, on a busy machine
 IN_FLIGHT = 4  # calls within calls, whose numbers are taken and whose events are not written yet
 _HOST_MODES = ("Serial", "OpenMP")
 _MOVES = ("HtoD", "DtoH", "DtoD", "HtoH")
+_TOLD = ("process", "thread", "name", "kernel", "device", "queue", "exit", "progress")
+_TEXTS = {"process": ("cmdline", "host"), "name": ("text",)}
 _OCCA_NAME = re.compile(r"_occa_(.+)_\d+")
 
 
@@ -272,17 +275,30 @@ class Monitor:
             for work in each.values():
                 work.now_count = work.now_ns = 0
         host.rows, host.events, host.moved = {}, 0, 0
-        look = host.watch.look(self._scratch, host.since, whole)
+        gaps = host.watch.gaps
+        since = host.since if host.watch.complete else -1
+        look = host.watch.look(self._scratch, since, whole)
         try:
+            if host.watch.gaps > gaps:
+                self._catch_up(host)
             if look.spans:
-                self._fold(host, look)
+                self._fold(host, look, since)
         finally:
             look.close()
             shutil.rmtree(look.folder, ignore_errors=True)
         host.since = look.until
 
-    def _fold(self, host: _Host, look: ongoing.Look) -> None:
-        reader = look.open(_one_thread, None, host.since)
+    def _catch_up(self, host: _Host) -> None:
+        """Names and the like that were told in parts of the trace that have gone."""
+        # Not all of it, where somebody deletes it just now: then the next time.
+        with contextlib.suppress(FileNotFoundError), contextlib.closing(stream.Held(self.run)) as held:
+            for record, rows in held.records(host.watch.host).items():
+                for row in rows:
+                    self._know(host, record, row)
+
+    def _fold(self, host: _Host, look: ongoing.Look, since: int) -> None:
+        reader = look.open(_one_thread, None, since)
+        newest = 0
         placed: list[tuple[Any, ...]] = []  # work: threads, queues, starts, ends
         hosted: list[tuple[Any, ...]] = []  # the same of OCCA kernels in the modes that work on the host
         memory: list[Columns] = []
@@ -292,6 +308,7 @@ class Monitor:
             slots = host.threads.of(columns["tid"], columns["ts"])
             host.stats.add(slots, columns["seq"], columns["ts"])
             host.events += len(slots)
+            newest = max(newest, int(columns["ts"].max()))
             function = self._model.by_event.get(event)
             taken = allocations.GATHERED.take(self._model, event, function, host.threads, columns)
             if taken is not None:
@@ -317,7 +334,7 @@ class Monitor:
             self._on_host(host, entry)
         self._remember(host, memory)
         for busy in host.busy.values():
-            busy.forget(look.until - HORIZON_NS if look.until < 1 << 62 else 0)
+            busy.forget(min(newest, host.since) - HORIZON_NS)  # never in the stretch that is shown
 
     def _add_work(self, host: _Host, slots: npt.NDArray[np.int32], columns: Columns) -> None:
         keys = slots.astype(np.uint64) << np.uint64(40) | columns["kind"].astype(np.uint64) << np.uint64(32)
@@ -393,34 +410,39 @@ class Monitor:
         record = event.partition(":")[2]
         if record == "tally":
             return self._tallies(host, columns)
-        if record not in ("process", "thread", "name", "kernel", "device", "queue", "exit", "progress"):
+        if record not in _TOLD:
             return None
         names = [name for name in columns if "." not in name]
         for values in zip(*(columns[name].tolist() for name in names), strict=True):
             row = dict(zip(names, values, strict=True))
-            pid = row.get("pid", 0)
-            if record == "progress":
-                host.next_seq[row["owner"]] = max(row["next_seq"], host.next_seq.get(row["owner"], 0))
-            elif record == "exit":
-                process = host.processes.get(pid)
-                if process and row["ts"] > process.start:
-                    process.ended = True
-            elif record == "thread":
-                host.pids[row["tid"]] = pid
-            elif record == "name":
-                host.texts.setdefault((pid, row["id"]), {})[row["offset"]] = text_of(reader.strings[row["text"]])
-            elif record == "kernel":
-                host.kernels[pid, row["id"]] = row["name"], row["mode"]
-            elif record == "device":
-                host.devices[pid, row["id"]] = row["api"], row["name"]
-            elif record == "queue":
-                host.queues[pid, row["id"]] = row["device"], row["context"]
-            elif pid not in host.processes or host.processes[pid].start < row["ts"]:
-                rank = None if row.get("rank", -1) < 0 else row["rank"]
-                cmdline, name = (text_of(reader.strings[row[key]]) for key in ("cmdline", "host"))
-                host.pids[pid] = pid
-                host.processes[pid] = Process(pid, name, row["ts"], cmdline, rank)
+            for key in _TEXTS.get(record, ()):
+                row[key] = text_of(reader.strings[row[key]])
+            self._know(host, record, row)
         return None
+
+    def _know(self, host: _Host, record: str, row: Mapping[str, Any]) -> None:
+        """What a process has told of itself."""
+        pid = row.get("pid", 0)
+        if record == "progress":
+            host.next_seq[row["owner"]] = max(row["next_seq"], host.next_seq.get(row["owner"], 0))
+        elif record == "exit":
+            process = host.processes.get(pid)
+            if process and row["ts"] > process.start:
+                process.ended = True
+        elif record == "thread":
+            host.pids[row["tid"]] = pid
+        elif record == "name":
+            host.texts.setdefault((pid, row["id"]), {})[row["offset"]] = row["text"]
+        elif record == "kernel":
+            host.kernels[pid, row["id"]] = row["name"], row["mode"]
+        elif record == "device":
+            host.devices[pid, row["id"]] = row["api"], row["name"]
+        elif record == "queue":
+            host.queues[pid, row["id"]] = row["device"], row["context"]
+        elif record == "process" and (pid not in host.processes or host.processes[pid].start < row["ts"]):
+            rank = None if row.get("rank", -1) < 0 else row["rank"]
+            host.pids[pid] = pid
+            host.processes[pid] = Process(pid, row["host"], row["ts"], row["cmdline"], rank)
 
     def _tallies(self, host: _Host, columns: Columns) -> None:
         """They are cumulative."""
@@ -461,13 +483,14 @@ class Monitor:
                     launches[name, pid] = launches.get((name, pid), 0) + work.now_count
             rates["events"] += host.events / stretch
             rates["bytes"] += host.moved / stretch
-            missing = [] if host.watch.gap else [n for n in self._missing(host) if n > 0]
+            partial = not host.watch.complete and state not in ("ended", "cut off")
+            missing = [] if host.watch.gaps or partial else [n for n in self._missing(host) if n > 0]
             lost, threads_lost = lost + sum(missing), threads_lost + len(missing)
-            if host.watch.gap:
+            if host.watch.gaps:
                 notes.append(
                     "older parts of the trace are tables by now (--stream): counts are of what came after them"
                 )
-            if not host.watch.complete and state not in ("ended", "cut off"):
+            if partial:
                 notes.append(f"of {name} what LTTng has written there: its buffers are out of reach")
         rates["calls"] = sum(work.now_count for work in functions.values()) / stretch
         rates["launches"] = sum(launches.values()) / stretch

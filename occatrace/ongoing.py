@@ -36,6 +36,7 @@ MARGIN_NS = 100_000_000
 # A packet is on its way to its file, or an event that was begun is not complete: another look a little later.
 _PAUSES_S = (0.002, 0.004, 0.008, 0.016, 0.03, 0.06, *[0.1] * 10)
 
+_File = tuple[int, int, bytes]
 Spans = Mapping[str, tuple[int, int]]
 OpenSpans = Callable[[Path, "Sequence[str] | None", Spans], "Reader"]
 
@@ -244,13 +245,14 @@ class HostWatch:
         self._held = held
         self._trace = run / "trace" / host
         self._buffers = buffers_of(run, info, host)
-        # Of each file: where packets begin that are still of interest, and the number of the last one.
-        self._known: dict[tuple[int, int], tuple[int, int | None]] = {}
+        # Of each file that was there: where packets begin that are still of interest, and the number of the last one.
+        self._known: dict[_File, tuple[int, int | None]] = {}
+        self._seen: dict[_File, tuple[int, int | None]] = {}  # the same by this look
         self._numbers: dict[tuple[Path, str], list[tuple[int, int]]] = {}  # of packets, by stream: of this look
         self._followed: dict[tuple[Path, str], int] = {}  # up to which packet all have been seen
         self._stuck: dict[Path, int] = {}  # buffers in which an event was never completed, and where
         self.size = 0  # bytes of the trace so far, buffers included
-        self.gap = False  # packets had gone before anybody looked: --stream has made tables of them
+        self.gaps = 0  # how often packets had gone before anybody looked: --stream has made tables of them
 
     @property
     def complete(self) -> bool:
@@ -258,12 +260,14 @@ class HostWatch:
         return self._buffers is not None
 
     def look(self, scratch: Path, since: int = -1, whole: bool = False) -> Look:
-        """What there is by now, without packets all of which is older than `since`; `whole`: recording has ended."""
+        """What there is by now, without packets all of which is older than `since`; `whole`: recording has ended. Where the
+        buffers are out of reach, packets are of one look each: LTTng writes that of an older time after that of a newer."""
         until = time.monotonic_ns() - MARGIN_NS if self.complete and not whole else (1 << 63) - 1
         marks = self._marks()
         for attempt, pause in enumerate((*_PAUSES_S, None)):
             look = Look(self.host, scratch / f"{self.host}-{until}-{attempt}", until, self.complete)
             self._numbers.clear()
+            self._seen.clear()
             before = pieces(self._trace)
             try:
                 # A rotation moves files while they are listed.
@@ -275,6 +279,7 @@ class HostWatch:
             look.close()
             shutil.rmtree(look.folder, ignore_errors=True)
             time.sleep(pause or 0)
+        self._known = dict(self._seen)
         self._follow()
         return look
 
@@ -337,7 +342,7 @@ class HostWatch:
         for stream, found in self._numbers.items():
             followed = self._followed.get(stream, -1)
             for first, last in sorted(found):
-                self.gap |= first > followed + 1
+                self.gaps += first > followed + 1
                 followed = max(followed, last)
             self._followed[stream] = followed
 
@@ -365,7 +370,8 @@ class HostWatch:
             return None
         look.fds.append(fd)
         status = os.fstat(fd)
-        key = (status.st_dev, status.st_ino)
+        # Of two files with the same number, one after the other, the first packets differ.
+        key = status.st_dev, status.st_ino, os.pread(fd, _PACKET.size, 0)
         begin, last = self._known.get(key, (0, None))
         found = written(fd, begin, since)
         if found.end > found.begin:
@@ -375,7 +381,7 @@ class HostWatch:
         if found.numbers:
             last = found.numbers[1]
             self._numbers.setdefault((_tail(stream.parent), stream.name), []).append(found.numbers)
-        self._known[key] = found.begin, last
+        self._seen[key] = found.begin if self.complete else found.end, last
         self.size += status.st_size
         return last
 

@@ -15,7 +15,7 @@ import re
 import shutil
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -292,7 +292,7 @@ class Stream:
             merged = self._write_part(
                 name,
                 last[0].level + 1,
-                self._records(last),
+                _records(map(self._folder_of, last)),
                 {table: f"FROM {self._rows_of(table, last)}" for table in tables},
             )
             self._settle(replace(self.manifest, parts=(*parts[:-FAN], merged)))
@@ -304,13 +304,8 @@ class Stream:
         path = self._out / name
         return path if path.exists() else self.folder / name
 
-    def _records(self, parts: Sequence[Part]) -> dict[str, list[dict[str, Any]]]:
-        out: dict[str, list[dict[str, Any]]] = {}
-        for part in parts:
-            said = json.loads((self._place(part.name) / "records.json").read_text(encoding="ascii"))
-            for record, rows in said.items():
-                out.setdefault(record, []).extend(rows)
-        return out
+    def _folder_of(self, part: Part) -> Path:
+        return self._place(part.name)
 
     def _rows_of(self, table: str, parts: Sequence[Part]) -> str:
         files = (self._place(part.name) / f"{table}.parquet" for part in parts if table in part.rows)
@@ -322,7 +317,15 @@ class Stream:
         tables = {table for part in parts for table in part.rows}
         for table in tables:
             self._con.execute(f"CREATE OR REPLACE VIEW {table} AS FROM {self._rows_of(table, parts)}")
-        return self.sums.host(self.host, self._records(parts)), tables
+        return self.sums.host(self.host, _records(map(self._folder_of, parts))), tables
+
+
+def _records(parts: Iterable[Path]) -> dict[str, list[dict[str, Any]]]:
+    out: dict[str, list[dict[str, Any]]] = {}
+    for part in parts:
+        for record, rows in json.loads((part / "records.json").read_text(encoding="ascii")).items():
+            out.setdefault(record, []).extend(rows)
+    return out
 
 
 def _metadata(path: Path) -> tuple[int, bool]:
@@ -371,6 +374,7 @@ class Held:
     piece that is not in them."""
 
     def __init__(self, run: Path) -> None:
+        self._run = run
         self._stack = ExitStack()
         self.manifests: dict[str, Manifest] = {}
         for host in hosts(run):
@@ -383,6 +387,11 @@ class Held:
         """Whether a file of a host's trace is of a piece that is in the tables."""
         names = (_PIECE.fullmatch(part.name) for part in file.parents if part.parent.name == "archives")
         return host in self.manifests and any(n and int(n[1]) <= self.manifests[host].consumed for n in names)
+
+    def records(self, host: str) -> dict[str, list[dict[str, Any]]]:
+        """What the processes of a host have told of themselves in pieces that are in the tables."""
+        parts = self.manifests[host].parts if host in self.manifests else ()
+        return _records(self._run / FOLDER / host / part.name for part in parts)
 
     def close(self) -> None:
         """Let go."""

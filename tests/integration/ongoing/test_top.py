@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -80,6 +81,21 @@ def test_numbers_are_those_of_the_tables(start: Start) -> None:
         assert busy.total == union(rows) > 0
     finally:
         monitor.close()
+
+
+def test_buffers_out_of_reach(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on another node: what LTTng writes later is not taken for seen."""
+    monkeypatch.setattr("occatrace.ongoing.buffers_of", lambda *_: None)
+    stepper = start("-q")
+    stepper.steps(1)
+    with contextlib.closing(Monitor(stepper.run)) as monitor:
+        view = monitor.refresh()
+        assert view.lost == 0 and "buffers are out of reach" in view.notes[0]
+        stepper.steps(5)
+        stepper.end()
+        view = monitor.refresh()
+        assert view.state == "ended" and view.functions
+        check(view, stepper.run)
 
 
 @pytest.mark.parametrize("mode", ["Serial", "OpenMP", "OpenCL"])

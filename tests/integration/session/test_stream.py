@@ -199,6 +199,19 @@ def test_nothing_is_lost(user: Person, folder: Path, start: Start, how: str) -> 
             assert one.sql(query).fetchall() == other.sql(query).fetchall(), name
 
 
+def test_top_that_comes_late(user: Person, folder: Path, start: Start) -> None:
+    """What was named in parts of the trace that have gone has its name."""
+    running, run = start(10, "--max-size", "8M"), folder / "run"
+    wait_for(lambda: (stream.kept_since(run) or "its end") != "its end")
+    shown = profile(user, "top", "--once", "run")
+    assert shown.returncode == 0, shown.stderr
+    assert "older parts of the trace are tables by now" in shown.stdout
+    assert "unknown device" not in shown.stdout
+    assert [line.split()[0] for line in shown.stdout.partition("Kernel ")[2].splitlines()[1:]] == ["one"]
+    (folder / "end").touch()
+    assert running.wait(300) == 0
+
+
 def test_what_there_is_no_room_for_is_counted(folder: Path, start: Start) -> None:
     """A worker that does not work for a while, until what waits has its part of the disk: all calls are counted, and the
     report says that not all were recorded one by one."""

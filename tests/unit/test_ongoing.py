@@ -1,0 +1,44 @@
+"""Looks at the files of a run that goes on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import cast
+
+from occatrace.ongoing import _MAGIC, _PACKET, HostWatch
+from occatrace.run import RunInfo
+
+
+def packet(number: int, end: int) -> bytes:
+    return _PACKET.pack(_MAGIC, bytes(16), 0, 0, end - 10, end, 8 * _PACKET.size, 8 * _PACKET.size, number)
+
+
+def test_a_file_that_takes_the_place_of_another(tmp_path: Path) -> None:
+    """`--stream` deletes what is in its tables, and the next file may get the number of the one that went."""
+    stream = tmp_path / "trace" / "h" / "ust" / "uid" / "1000" / "64-bit" / "channel_0"
+    stream.parent.mkdir(parents=True)
+    (stream.parent / "metadata").write_text("declarations")
+    stream.write_bytes(packet(0, 10) + packet(1, 20) + packet(2, 30))
+    watch = HostWatch(tmp_path, cast("RunInfo", None), "h")
+
+    def look() -> list[tuple[int, int]]:
+        found = watch.look(tmp_path / "scratch")
+        found.close()
+        shutil.rmtree(found.folder, ignore_errors=True)
+        return list(found.spans.values())
+
+    assert not watch.complete
+    assert look() == [(0, 3 * _PACKET.size)]
+    assert look() == []
+    node = stream.stat().st_ino
+    stream.write_bytes(packet(3, 40) + packet(4, 50))
+    assert stream.stat().st_ino == node
+    assert look() == [(0, 2 * _PACKET.size)]
+    with stream.open("ab") as file:
+        file.write(packet(5, 60))
+    assert look() == [(2 * _PACKET.size, 3 * _PACKET.size)]
+    assert watch.gaps == 0
+    stream.write_bytes(packet(7, 80))
+    assert look() == [(0, _PACKET.size)]
+    assert watch.gaps == 1
