@@ -391,7 +391,7 @@ class Monitor:
             older = host.blocks.pop(key, None)
             if older:
                 host.memory[older[1]].change(-older[0], -1)
-            if op == 0 and self._model.memory_kinds[kind] not in ("host", "slice", "wrapped"):
+            if op == 0 and self._model.memory_kinds[kind] not in ("host", "mapped", "slice", "wrapped"):
                 mode_text = host.text(pid, mode) if api == "occa" else ""
                 if api == "occa" and mode_text not in _HOST_MODES:
                     continue  # it lies in memory of the API below

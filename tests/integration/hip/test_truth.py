@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import occatrace
+from occatrace.monitor import Monitor
 from tests.integration.hip.conftest import Run
 from tests.support import live, timelines
 from tests.support.runs import OCCA_PROF, execute
@@ -142,10 +143,15 @@ def test_memory_in_use_by_kind_with_its_flags(traced: Run, cases: Path) -> None:
     with occatrace.open(run.folder) as opened:
         usage = {row["kind"]: (row["high_water_bytes"], row["in_use_bytes"]) for row in opened.report("mem_usage")}
         leaks = sorted((row["kind"], row["bytes"]) for row in opened.report("mem_leaks"))
+        monitor = Monitor(run.folder)
+        devices = monitor.refresh().devices
+        monitor.close()
     in_use = np.cumsum([1000, 2000, 4000, 8000, -2000, 500, -1000, -4000])
     assert usage["device"] == (in_use.max(), in_use[-1])
     assert (usage["host"], usage["mapped"], usage["managed"]) == ((800, 0), (300, 300), (900, 0))
     assert leaks == [("device", 500), ("device", 8000), ("mapped", 300)]
+    # Pinned memory, mapped or not, is none of the device's to those who watch.
+    assert sum(device.memory.in_use for device in devices) == in_use[-1]
     assert run.sql("SELECT function, error FROM failures") == [("hipMalloc", "hipErrorOutOfMemory")]
 
 
