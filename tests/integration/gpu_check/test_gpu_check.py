@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cuda.conftest import driver
+from tests.support.runs import PATIENCE
 
 __all__ = ["driver"]
 
@@ -75,7 +76,7 @@ def test_works_where_there_is_nothing(tmp_path: Path, driver: Path) -> None:
         capture_output=True,
         text=True,
         env={"PATH": "/bin:/usr/bin:/usr/sbin:/sbin"},
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
