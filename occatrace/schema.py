@@ -275,7 +275,7 @@ lx           UINTEGER  count  threads per group in x
 ly           UINTEGER  count  in y
 lz           UINTEGER  count  in z
 status       INTEGER   code   0: complete; negative: error code
-source       VARCHAR   text   of a copy, what it reads: pageable, pinned, mapped, registered, managed, device, array, peer, null
+source       VARCHAR   text   of a copy, what it reads: pageable, pinned, mapped, registered, managed, svm, device, array, peer, null
 target       VARCHAR   text   likewise what it writes
 """),
     ),
