@@ -614,5 +614,8 @@ def _kernel_name(name: str) -> str:
 
 
 def _one_thread(path: Path, events: Sequence[str] | None, spans: ongoing.Spans) -> Reader:
-    reader: Reader = _native.Reader(str(path), threads=1, batch_rows=1 << 18, events=events, spans=dict(spans))
+    try:
+        reader: Reader = _native.Reader(str(path), threads=1, batch_rows=1 << 18, events=events, spans=dict(spans))
+    except _native.TraceError as error:
+        raise RunError(f"the trace cannot be read: {error}") from error
     return reader

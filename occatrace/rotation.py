@@ -27,6 +27,7 @@ LEAST_S = 1.0  # between two rotations: LTTng writes all of its metadata into ea
 PIECE = 8 << 20  # bytes of a piece, or less where little is allowed
 AGE_S = 2.0  # a piece is finished after so long, however small: reports of the running program see it
 ROTATION_S = 30.0
+MARGIN_S = 5.0
 SILENCE_S = 120.0  # without a word from the worker at the end: it hangs
 DEFAULT_LIMIT = 2 << 30
 # Parts of the limit: pieces that are not yet tables, what stays of the trace, the tables so far. The rest is for those of the
@@ -69,7 +70,7 @@ class Rotation:
         """No more pieces by themselves."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(ROTATION_S + MARGIN_S)  # a daemon that hangs would hold us for ever
 
     def cut(self) -> None:
         """The last piece, when all is written."""
@@ -138,11 +139,10 @@ class Rotation:
         from occatrace import _session
 
         try:
-            _session.rotate(self._session, ROTATION_S)
+            in_time = _session.rotate(self._session, ROTATION_S)
+            self._failed = "" if in_time else f"LTTng was not done with it after {ROTATION_S:.0f} s"
         except _session.Error as error:
             self._failed = str(error)  # the next time, or the report
-        else:
-            self._failed = ""
         # Also where it failed: the one before may have been late.
         if self._worker is None:
             try:

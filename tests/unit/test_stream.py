@@ -3,6 +3,7 @@ moment."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import cast
 
@@ -135,7 +136,7 @@ class Page:
 @pytest.fixture
 def rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rotation:
     """Of a session that cuts no pieces, and whose worker cannot be started."""
-    monkeypatch.setattr(_session, "rotate", lambda *_: None)
+    monkeypatch.setattr(_session, "rotate", lambda *_: True)
 
     def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError("no more processes")
@@ -183,3 +184,30 @@ def test_a_last_piece_that_cannot_be_cut_is_told(rotation: Rotation, monkeypatch
     rotation.cut()
     rotation.finish()
     assert rotation.notes == ["the end of the trace was not made a piece of its own (no answer): the report reads it"]
+    rotation.notes.clear()
+    monkeypatch.setattr(_session, "rotate", lambda *_: False)
+    rotation.cut()
+    rotation.finish()
+    assert len(rotation.notes) == 1 and "(LTTng was not done with it after 30 s)" in rotation.notes[0]
+
+
+def test_a_daemon_that_hangs(rotation: Rotation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for it for ever."""
+    asked, over = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> bool:
+        asked.set()
+        return over.wait()
+
+    monkeypatch.setattr(_session, "rotate", hang)
+    for name in ("AGE_S", "ROTATION_S", "MARGIN_S"):
+        monkeypatch.setattr(f"occatrace.rotation.{name}", 0.0)
+    rotation.start()
+    assert asked.wait(60)
+    stopping = threading.Thread(target=rotation.stop, daemon=True)
+    stopping.start()
+    stopping.join(60)
+    assert not stopping.is_alive()
+    over.set()
+    rotation._thread.join(60)
+    assert not rotation._thread.is_alive()
