@@ -403,7 +403,7 @@ class Monitor:
         """The device of a context, or the only one of the API; else the API."""
         own = {device for (p, _), (device, c) in host.queues.items() if p == pid and c & (1 << 63) - 1 == context}
         if len(own) != 1:
-            own = {d for (p, d), (name, _) in host.devices.items() if p == pid and host.text(pid, name) == api}
+            own = {d for (p, d), (name, _) in host.devices.items() if p == pid and host.text(pid, name).lower() == api}
         return own.pop() if len(own) == 1 else api
 
     def _record(self, host: _Host, event: str, columns: Columns, reader: Reader) -> None:

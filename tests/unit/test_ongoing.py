@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import cast
 
+from occatrace.monitor import Monitor, _Host
 from occatrace.ongoing import _MAGIC, _PACKET, HostWatch
 from occatrace.run import RunInfo
 
@@ -42,3 +43,16 @@ def test_a_file_that_takes_the_place_of_another(tmp_path: Path) -> None:
     stream.write_bytes(packet(7, 80))
     assert look() == [(0, _PACKET.size)]
     assert watch.gaps == 1
+
+
+def test_memory_of_a_context_without_queues() -> None:
+    """It is on the only device of its API; where there are two, nobody knows."""
+    host = _Host(cast("HostWatch", None))
+    host.texts = {(1, 3): {0: "OpenCL"}, (1, 4): {0: "CUDA"}}
+    host.devices = {(1, 5): (3, 0), (1, 6): (4, 0), (2, 7): (3, 0)}
+    monitor = Monitor.__new__(Monitor)
+    assert monitor._device_of(host, 1, "opencl", 9) == 5
+    host.queues = {(1, 8): (6, 9)}
+    assert monitor._device_of(host, 1, "opencl", 9) == 6
+    host.devices[1, 8] = (3, 0)
+    assert monitor._device_of(host, 1, "opencl", 10) == "opencl"
