@@ -129,7 +129,7 @@ def test_buffers_that_fill_while_they_are_read(tmp_path: Path) -> None:
             looks += 1
         look.close()
         since = look.until
-    assert process.communicate()[0].strip() == "480000" and looks > 2
+    assert process.communicate()[0].strip() == "480000" and looks > 1
     with _native.Reader(str(folder / "trace")) as reader:
         there = sum(len(batch) for batch in reader)
     assert there > 480000 and not watch.gaps

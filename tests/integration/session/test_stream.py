@@ -123,6 +123,20 @@ def worker_of(pid: int) -> int:
     return worker
 
 
+def stop(pid: int) -> None:
+    """Stop a process; returns when none of its threads does anything any more."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stopped() -> bool:
+        try:
+            stats = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+        except OSError:  # a thread has ended meanwhile
+            return False
+        return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+    wait_for(stopped)
+
+
 def check_whole(found: dict[str, Any], rounds: int) -> None:
     own = rounds - rounds // CHILD
     assert calls(found, "clFlush") == PER_ROUND * rounds
@@ -164,7 +178,7 @@ def test_nothing_is_lost(user: Person, folder: Path, start: Start, how: str) -> 
     worker = worker_of(running.pid)
     nice, own = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (worker, running.pid))
     assert nice == min(own + 10, 19) and len(os.sched_getaffinity(worker)) == 1
-    os.kill(worker, signal.SIGSTOP)
+    stop(worker)
     kept = manifest(run)
     shown = profile(user, "report", "run", "--format", "json")
     assert shown.returncode == 0, shown.stderr
@@ -220,7 +234,7 @@ def test_what_there_is_no_room_for_is_counted(folder: Path, start: Start) -> Non
     running = start(10, "--max-size", "12M")
     wait_for(lambda: manifest(run).consumed >= 0)
     worker = worker_of(running.pid)
-    os.kill(worker, signal.SIGSTOP)
+    stop(worker)
     (switch,) = (Path(json.loads(place.read_text())["file"]) for place in (run / "control").glob("*.json"))
     wait_for(lambda: not switch.read_bytes()[EVENTS])
     os.kill(worker, signal.SIGCONT)
