@@ -27,6 +27,17 @@ static const struct {
   const char *prefix, *anchor;
 } apis[] = {{"hip", "hipApiName"}, {"cuda", "cudaRuntimeGetVersion"}};
 
+/* What stands in for `found`, a function of the name that the library behind the handle has. */
+static void *in_front_of(lookup next, void *handle, const char *name, size_t api, void *found) {
+  void *ours = next(RTLD_DEFAULT, name);
+  if (ours == NULL || ours == found || !occatrace_is_core(ours)) return found;
+  /* Only for what the API's library has itself: not where a library of another name stands before it. */
+  Dl_info of_api, of_found;
+  const void *anchor = next(handle, apis[api].anchor);
+  if (anchor == NULL || !dladdr(anchor, &of_api) || !dladdr(found, &of_found)) return found;
+  return of_api.dli_fbase == of_found.dli_fbase && occatrace_leads_to(ours, found) ? ours : found;
+}
+
 __attribute__((visibility("hidden"), used)) void *occatrace_dlsym_by_handle(void *handle, const char *name) {
   lookup next = __atomic_load_n(&occatrace_real_dlsym, __ATOMIC_ACQUIRE);
   if (next == NULL) next = occatrace_find_dlsym();
@@ -35,13 +46,9 @@ __attribute__((visibility("hidden"), used)) void *occatrace_dlsym_by_handle(void
   while (api < sizeof apis / sizeof *apis && strncmp(name, apis[api].prefix, strlen(apis[api].prefix)) != 0) api++;
   /* Our own search for the real functions. */
   if (found == NULL || api == sizeof apis / sizeof *apis || occatrace_is_core(__builtin_return_address(0))) return found;
-  void *ours = next(RTLD_DEFAULT, name);
-  if (ours == NULL || ours == found || !occatrace_is_core(ours)) return found;
-  /* Only for what the API's library has itself: not where a library of another name stands before it. */
-  Dl_info of_api, of_found;
-  const void *anchor = next(handle, apis[api].anchor);
-  if (anchor == NULL || !dladdr(anchor, &of_api) || !dladdr(found, &of_found)) return found;
-  return of_api.dli_fbase == of_found.dli_fbase && occatrace_leads_to(ours, found) ? ours : found;
+  void *given = in_front_of(next, handle, name, api, found);
+  dlerror(); /* what our searches did not find is no failure of the program's */
+  return given;
 }
 
 /* dlsym(handle, name): the handles -1 (RTLD_NEXT) and 0 (RTLD_DEFAULT) mean the caller's place in the search order. Only

@@ -161,6 +161,8 @@ const struct {
 // ---- for the tests themselves ----
 EXPORT long fake_hip_live_events() { return fake::live_events; }
 EXPORT long fake_hip_captured_events() { return fake::captured_events; }
+// Of a later version than any that is known.
+EXPORT int hipOfTomorrow() { return 0; }
 // For the stand-ins of profiling libraries beside this one: who looks on, and whom to tell when the first device is used.
 EXPORT void fake_hip_observe(const fake::Observer *observer) { fake::observer = observer; }
 EXPORT void fake_hip_at_start(void (*tell_of_it)()) { at_start = tell_of_it; }

@@ -24,7 +24,7 @@ def by_handle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_functions_asked_for_with_a_handle(traced: Run, runtime: Path, by_handle: Path) -> None:
     run = traced(by_handle, runtime / "libamdhip64.so.5", "20")
-    assert (run.status, run.stdout) == (0, "0 0 0\n"), run.stderr
+    assert (run.status, run.stdout) == (0, "0 0 0 1 -\n"), run.stderr
     assert run.sql("SELECT name, count(*), min(end_ns - start_ns) >= 5000 FROM activities GROUP BY name") == [
         ("asked", 20, True)
     ]

@@ -23,6 +23,11 @@ int main(int argc, char **argv) {
   for (int i = 0; i < atoi(argv[2]); i++) failed += launch(kernel, 2, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
   failed += synchronize();
   /* What HIP does not have is not there, with a handle or without. */
-  printf("%d %d %ld\n", failed, dlsym(hip, "hipNothing") != NULL || dlsym(RTLD_DEFAULT, "hipNothing") != NULL, own());
+  const int nothing = dlsym(hip, "hipNothing") != NULL || dlsym(RTLD_DEFAULT, "hipNothing") != NULL;
+  /* Found, and so there is no error: programs ask by dlerror whether it was. */
+  dlerror();
+  const int tomorrow = dlsym(hip, "hipOfTomorrow") != NULL;
+  const char *error = dlerror();
+  printf("%d %d %ld %d %s\n", failed, nothing, own(), tomorrow, error != NULL ? error : "-");
   return 0;
 }
