@@ -70,6 +70,8 @@ static void name_of(const char *path, char *name, size_t room) {
       if (*c == '/') *c = '.';
 }
 
+enum { LONGEST_CALL = 8 };
+
 struct found {
   uintptr_t begin, end;
   char path[512];
@@ -98,8 +100,9 @@ static int find_code(struct dl_phdr_info *info, size_t size, void *data) {
       s->room = room;
     }
     struct found *f = &s->all[s->count++];
-    f->begin = info->dlpi_addr + p->p_vaddr;
-    f->end = f->begin + p->p_memsz;
+    /* No call ends in the first bytes, and before them there may be nothing to look at. */
+    f->begin = info->dlpi_addr + p->p_vaddr + LONGEST_CALL;
+    f->end = info->dlpi_addr + p->p_vaddr + p->p_memsz;
     snprintf(f->path, sizeof f->path, "%s", info->dlpi_name != NULL ? info->dlpi_name : "");
   }
   return 0;
@@ -178,7 +181,7 @@ struct python_sampled {
   timer_t timer;
   uint32_t tid;
   int ended;
-  uintptr_t stack_end;
+  uintptr_t stack_begin, stack_end;
   uint64_t last; /* processor time that is accounted for */
   uint32_t written, read;
   struct sample ring[RING];
@@ -223,7 +226,7 @@ static struct place *innermost(const struct python_sampled *s, const ucontext_t 
   if ((found = find(modules, back)) != NULL) return found;
 #endif
   uintptr_t end = stack + DEEPEST_WORD * sizeof(uintptr_t);
-  if (stack >= s->stack_end) return &elsewhere; /* another stack (greenlets) */
+  if (stack < s->stack_begin || stack >= s->stack_end) return &elsewhere; /* another stack (of a handler, a fiber): who knows how long */
   if (end > s->stack_end) end = s->stack_end;
   for (uintptr_t at = (stack + 7) & -(uintptr_t)8; at + 8 <= end; at += 8) {
     const uintptr_t word = *(const uintptr_t *)at;
@@ -266,6 +269,7 @@ void python_sample_thread(struct python_thread *t) {
     pthread_attr_getstack(&attributes, &stack, &size);
     pthread_attr_destroy(&attributes);
   }
+  s->stack_begin = (uintptr_t)stack;
   s->stack_end = (uintptr_t)stack + size;
   s->last = processor_time();
   struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = signal_number, .sigev_value.sival_ptr = s};

@@ -71,6 +71,20 @@ def test_without_samples_they_are_not_told_apart(profile: Profile) -> None:
     assert "(python_sum)" in summary and "(python_time_sum)" not in summary
 
 
+def test_code_on_a_stack_of_its_own(profile: Profile, tmp_path: Path) -> None:
+    """Behind a fiber's stack there is nothing: a sample taken there looks no further."""
+    library = tmp_path / "libfiber.so"
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", str(PROGRAMS / "fiber.c"), "-o", str(library)], check=True)
+    program = (
+        "import ctypes, sys; spin = ctypes.CDLL(sys.argv[1]).spin_on_a_fiber; spin.restype = ctypes.c_double;"
+        "print(spin(ctypes.c_double(0.2)))"
+    )
+    run = profile(sys.executable, "-c", program, library, python=("time",))
+    spent = float(run.stdout)
+    ((elsewhere,),) = run.sql("SELECT sum(cpu_ns) / 1e9 FROM python_samples WHERE part = 'elsewhere'")
+    assert spent >= 0.2 and elsewhere >= spent * 0.9 - TICK_S
+
+
 def test_signals_of_the_program(profile: Profile, tmp_path: Path) -> None:
     """A sample that waits does not end what a process becomes; the program may have the signal for itself, later on too."""
     again = tmp_path / "again.py"
