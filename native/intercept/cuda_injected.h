@@ -10,15 +10,12 @@ namespace {
 
 // ---- frames ----
 
-// Calls of this thread that have begun; one within another is rare, more than a few are none of the driver's.
+// Calls of this thread that have begun; one within another is rare, more than a few are none of the driver's. Nothing to be
+// destroyed: the thread may still call the driver as it ends.
 struct Begun {
-  void *frames[8] = {};
-  unsigned depth = 0;
-  bool ours = false;  // what the thread calls now is called by us
-
-  ~Begun() {
-    for (void *frame : frames) ::operator delete(frame);
-  }
+  alignas(std::max_align_t) unsigned char frames[8][kFrame];
+  unsigned depth;
+  bool ours;  // what the thread calls now is called by us
 };
 thread_local Begun begun;
 
@@ -81,8 +78,7 @@ void told(void *, int, uint32_t number, const void *data) {
   if (call.site == 0) {
     *call.kept = 0;
     if (thread.depth == std::size(thread.frames)) return;
-    void *&frame = thread.frames[thread.depth];
-    if (frame == nullptr) frame = ::operator new(kFrame);
+    void *frame = thread.frames[thread.depth];
     cupti::calling(call.correlation);
     if (!callback->begin(frame, call.params)) return;
     ++thread.depth;
