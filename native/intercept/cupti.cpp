@@ -193,7 +193,7 @@ std::atomic<uint32_t (*)(uint32_t)> device_of_number{nullptr};
 void take_managed(const void *record) {
   const auto device_of = device_of_number.load();
   if (device_of == nullptr) return;
-  constexpr uint32_t to_device = 1, to_host = 2, faults_of_host = 3;
+  constexpr uint32_t to_device = 1, faults_of_host = 3;
   occatrace_managed m = {};
   const auto kind = field<uint32_t>(record, kManagedKind);
   m.kind = static_cast<uint8_t>(kind);
@@ -202,7 +202,9 @@ void take_managed(const void *record) {
   m.value = field<uint64_t>(record, kManagedValue);
   m.address = field<uint64_t>(record, kManagedAddress);
   if (kind != faults_of_host) m.device = device_of(field<uint32_t>(record, kind == to_device ? kManagedTo : kManagedFrom));
-  if (kind == to_host || kind == to_device || m.end >= m.start) ::occatrace_write_managed(&m);
+  // A fault of the host has no end: what stands there says nothing.
+  if (kind == faults_of_host || m.end < m.start) m.end = m.start;
+  ::occatrace_write_managed(&m);
 }
 
 void take_external(const void *record) {

@@ -14,7 +14,7 @@ void managed_record(uint8_t *record, int kind, uint64_t value, uint64_t start, u
   told.counterKind = static_cast<CUpti_ActivityUnifiedMemoryCounterKind>(kind);
   told.value = value;
   told.start = start;
-  told.end = end;
+  told.end = kind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT ? 0 : end;  // to be ignored, says the header
   told.address = address;
   told.srcId = from;
   told.dstId = to;
