@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "libraries.h"
 
@@ -170,21 +171,26 @@ Tool *configure(uint32_t, const char *, uint32_t, Client *client) {
 
 const char *const names[] = {"librocprofiler-sdk.so.1", "librocprofiler-sdk.so.0", "librocprofiler-sdk.so"};
 
-// Tools are found by this function of theirs, in whatever is loaded.
+// Tools are found by this function of theirs, in whatever is loaded. (Opened only when the list is complete: in the walk the
+// loader's locks would be taken in another order than by who loads a library meanwhile.)
 bool has_tool() {
   constexpr const char *mark = "rocprofiler_configure";
   if (dlsym(RTLD_DEFAULT, mark) != nullptr) return true;
-  bool found = false;
+  std::vector<std::string> paths;
   dl_iterate_phdr(
-      [](dl_phdr_info *info, size_t, void *answer) {
-        void *library = info->dlpi_name[0] == '\0' ? nullptr : dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-        if (library == nullptr) return 0;
-        if (dlsym(library, mark) != nullptr) *static_cast<bool *>(answer) = true;
-        dlclose(library);
-        return *static_cast<bool *>(answer) ? 1 : 0;
+      [](dl_phdr_info *info, size_t, void *all) {
+        if (info->dlpi_name[0] != '\0') static_cast<std::vector<std::string> *>(all)->emplace_back(info->dlpi_name);
+        return 0;
       },
-      &found);
-  return found;
+      &paths);
+  for (const std::string &path : paths) {
+    void *library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    const bool found = dlsym(library, mark) != nullptr;
+    dlclose(library);
+    if (found) return true;
+  }
+  return false;
 }
 
 bool left_to(const char *whom) {
