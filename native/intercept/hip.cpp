@@ -1,5 +1,5 @@
 // The HIP runtime API, by preloaded symbols. The wrappers are generated from the model; here is what they cannot know: device
-// time by pairs of events or by roctracer's records, names of kernels, and functions that are asked for by name.
+// time by pairs of events or by the records of rocprofiler-sdk or roctracer, names of kernels, and functions that are asked for by name.
 #include <dlfcn.h>
 
 #include <algorithm>

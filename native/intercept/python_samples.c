@@ -290,8 +290,8 @@ void python_sample_thread(struct python_thread *t) {
 void python_sample_ends(struct python_thread *t) {
   struct python_sampled *const s = t->sampled;
   if (s == NULL) return;
+  pthread_mutex_lock(&lock); /* who stops it all deletes it as well */
   if (!s->ended) timer_delete(s->timer); /* what is pending is delivered as this returns */
-  pthread_mutex_lock(&lock);
   s->thread = NULL;
   s->ended = 1;
   pthread_mutex_unlock(&lock);
