@@ -132,7 +132,7 @@ class EventPairs {
 
   // Whether work in a stream is among what the person chose.
   static bool chosen(Stream stream) {
-    Context *context = wanted || vendor != &vendor_ ? current() : nullptr;
+    Context *context = wanted || vendor != &vendor_ ? of_stream(stream) : nullptr;
     if (context == nullptr || queue_of(*context, stream, occatrace_self())->wanted) return true;
     occatrace_self()->excluded[OCCATRACE_BY_QUEUE]++;
     return false;

@@ -279,6 +279,15 @@ def test_choosing(traced: Run, cases: Path) -> None:
     assert (run.stdout, run.sql(names)) == ("done\n", [("of_module", 4)]), run.stderr
     run = traced(cases, "range", options=("--capture-range", "hipProfilerApi"))
     assert (run.stdout, run.sql(names)) == ("done\n", [("_Z4tickm", 3)]), run.stderr
+    # Of two devices, the second with two streams; a launch in a stream of it is made while the first is the thread's.
+    found = (
+        "SELECT d.name, count(*), count(DISTINCT queue) FROM activities a JOIN devices d USING (device) GROUP BY d.name"
+    )
+    first, second = ("Fake GPU 0", 1, 1), ("Fake GPU 1", 2, 2)
+    wanted = {"--devices 0": first, "--devices 1": second, "--streams 0": first, "--streams 1": ("Fake GPU 1", 1, 1)}
+    for option, work in wanted.items():
+        run = traced(cases, "devices", options=tuple(option.split()))
+        assert run.sql(found) == [work], (option, run.stderr)
     run = traced(cases, "launches", options=("--trace", "opencl"))
     assert (run.status, run.stdout) == (0, "done\n"), run.stderr
 
