@@ -375,7 +375,8 @@ bool record(bool external) {
 
 bool enable_calls(const Calls &calls, void *subscriber) {
   if (cupti.callback_name == nullptr || cupti.enable_callback == nullptr) return false;
-  bool some = false;
+  // Those that are enabled are told of at once, in other threads too: by then all are known.
+  std::vector<uint32_t> wanted;
   for (uint32_t number = 1, unnamed = 0; unnamed < kUnnamed; ++number) {
     const char *name = nullptr;
     if (cupti.callback_name(kDriverDomain, number, &name) != 0 || name == nullptr) {
@@ -383,8 +384,10 @@ bool enable_calls(const Calls &calls, void *subscriber) {
       continue;
     }
     unnamed = 0;
-    if (calls.wants(number, name)) some |= cupti.enable_callback(1, subscriber, kDriverDomain, number) == 0;
+    if (calls.wants(number, name)) wanted.push_back(number);
   }
+  bool some = false;
+  for (const uint32_t number : wanted) some |= cupti.enable_callback(1, subscriber, kDriverDomain, number) == 0;
   return some;
 }
 
