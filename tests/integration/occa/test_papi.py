@@ -21,7 +21,8 @@ pytestmark = pytest.mark.skipif(bool(REFUSED), reason=f"PAPI cannot count here: 
 
 COUNTS = """
     SELECT c.value FROM papi_counts c JOIN kernel_runs r USING (thread, seq)
-    WHERE counter = 'perf::PAGE-FAULTS' AND r.process = {} ORDER BY r.start_ns"""
+    JOIN processes p ON p.process = r.process
+    WHERE counter = 'perf::PAGE-FAULTS' AND (p.ppid IN (SELECT pid FROM processes)) = {} ORDER BY r.start_ns"""
 
 
 @pytest.mark.parametrize("recording", ["default", "minimal"])
@@ -34,10 +35,10 @@ def test_kernels_and_their_teams(profile: ProfileOcca, gcc_occa: Occa, mode: str
     own, forked = around[:3], around[3:]
     assert len(forked) == (1 if mode == "Serial" else 0)
     with occatrace.open(run.folder) as opened:
-        counts = [row[0] for row in opened.sql(COUNTS.format(1)).fetchall()][1:]
+        counts = [row[0] for row in opened.sql(COUNTS.format(False)).fetchall()][1:]
         assert all(500 * (i + 1) <= counts[i] <= own[i] for i in range(3)), (counts, own)
         if forked:
-            (child,) = [row[0] for row in opened.sql(COUNTS.format(2)).fetchall()][1:]
+            (child,) = [row[0] for row in opened.sql(COUNTS.format(True)).fetchall()][1:]
             assert 7 * 500 <= child <= forked[0]
         rows = {(r["kind"], r["name"], r["counter"]): r for r in opened.report("papi_sum")}
         kernel = rows["kernel", "touchPages", FAULTS]
@@ -47,7 +48,7 @@ def test_kernels_and_their_teams(profile: ProfileOcca, gcc_occa: Occa, mode: str
             whole = rows["range", "all calls", FAULTS]
             assert whole["calls"] == 1 and whole["total"] >= sum(counts)
         rates = [r for r in opened.report("counters") if r["name"] == f"{FAULTS} in kernels"]
-        assert [r["samples"] for r in rates] == ([4, 2] if forked else [4])
+        assert sorted(r["samples"] for r in rates) == ([2, 4] if forked else [4])
 
 
 def test_timeline_shows_rates(profile: ProfileOcca, gcc_occa: Occa, tmp_path: Path) -> None:

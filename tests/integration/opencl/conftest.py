@@ -55,6 +55,9 @@ class Run(runs.Run):
                             row[name] = values[at]
                     found.setdefault(batch.event.removeprefix("occatrace_"), []).append(row)
             assert not reader.problems, reader.problems
+        # Buffers are read one after the other, and a thread writes to that of the CPU on which it runs.
+        for rows in found.values():
+            rows.sort(key=lambda row: int(row["ts"]))
         return found
 
     def calls(self, function: str) -> list[Row]:
