@@ -64,7 +64,9 @@ def test_ranks_are_sampled(one_job: Job) -> None:
 def test_ranks_that_end_badly(job: Job, what: str, notes: set[str]) -> None:
     native = job.run(4, job.program, what)
     done = job.occa_prof(4, job.program, what)
-    assert done.returncode == native.returncode
+    # MPICH's launcher kills the others, and tells of that or of the rank's own status, as it hears of them.
+    told = {native.returncode, done.returncode}
+    assert len(told) == 1 or told == {int(what.partition("=")[2]), 9}
     assert done.stderr.count(END) == 1, done.stderr
     facts = job.facts
     assert facts["ended"] and notes <= set(facts["notes"])
