@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from occatrace import disk, switch
 from occatrace import run as runs
-from occatrace import switch
 from occatrace.job import host_name
 
 PATIENCE_S = 15.0  # for a keeper that is at its work: it saves all there is, and better
@@ -49,11 +49,11 @@ def _is_recorded_elsewhere(run: Path) -> bool:
 def rescue(run: Path) -> None:
     """Bring what the buffers of a killed run still hold into its trace, and note it; nothing where there is nothing to do."""
     info = _unended(run)
-    found = _places(info) if info else []
-    if not info or not found or is_recorded(run):
+    if not info or is_recorded(run):
         return
+    disk.clear_reserves(run / "trace")
     notes = list(info.notes)
-    for buffers in found:
+    for buffers in _places(info):
         if not _wait(buffers, KEEPER, CONSUMER):
             continue
         notes.append(f"everything was killed at once: {save(buffers, _trace_of(run))}")

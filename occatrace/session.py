@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from occatrace import events, install, shims
+from occatrace import disk, events, install, shims
 from occatrace.choosing import Choosing
 from occatrace.daemon import RUN_LINK, START_TIMEOUT_S, Daemon, DaemonError
 from occatrace.switch import VARIABLE as SWITCH_VARIABLE
@@ -157,6 +157,7 @@ class Session:
         self._destroyed = False
         self._thread: threading.Thread | None = None
         self._rotation: Rotation | None = None
+        self._reserve = disk.Reserve(output.parent, output.name)
         if self.choosing.plan.stream:
             from occatrace.rotation import Rotation
 
@@ -254,6 +255,7 @@ class Session:
                 self.outcome.notes.append(
                     "the trace reached --max-size: from then on calls were counted, and nothing was recorded one by one"
                 )
+        self._reserve.release()
         self._daemon.release(self._destroyed)
         if self.outcome.problem:
             self.outcome.state = "failed"
@@ -292,14 +294,30 @@ class Session:
                     break
                 time.sleep(pause)
                 pause = min(pause * 1.5, 0.02)
-            if any(not file.stat().st_size for file in self.output.glob("ust/*/*/*/metadata")):
+            full = self._reserve.is_full(self._daemon.log)
+            if full:
+                self._make_readable()
+            elif any(not file.stat().st_size for file in self.output.glob("ust/*/*/*/metadata")):
                 self._save("LTTng's consumer went away before the end")
-            elif self._rotation:
+            if self._rotation and not full:
                 self._rotation.cut()
             _session.destroy(self.name)
             self._destroyed = True
         except _session.Error as error:
             self._save(f"LTTng's daemon went away before the end ({error})")
+
+    def _make_readable(self) -> None:
+        """The disk was full: what was written till then can be read, with its metadata."""
+        self.outcome.notes.append(
+            f"{disk.WORDS}: the disk of the run was full ({disk.mount_of(self.output)}); what did not fit is missing below"
+        )
+        self._reserve.release()
+        try:
+            disk.restore_metadata(self.shm / "buffers", self.output)
+        except OSError as error:
+            self.outcome.notes.append(
+                f"the trace cannot be read, as its metadata could not be written: {error.strerror}"
+            )
 
     def _save(self, why: str) -> None:
         from occatrace import rescue
@@ -367,6 +385,7 @@ class Session:
 
         assert self.outcome.buffers
         self.output.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._reserve.make()
         _session.create(self.name, str(self.output))
         self._created = True
         # A folder that LTTng makes itself: it waits for ever for one of ours to go when no process made buffers in it.

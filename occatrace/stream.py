@@ -344,6 +344,11 @@ def _metadata(path: Path) -> tuple[int, bool]:
     return length, whole
 
 
+def has_whole_metadata(path: Path) -> bool:
+    """Whether a file of metadata was written to its end."""
+    return _metadata(path)[1]
+
+
 def _text(value: Any) -> str:
     """Strings of a trace that are no valid text."""
     if not isinstance(value, bytes):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from occatrace import __version__, captured, reports
+from occatrace import __version__, captured, disk, reports
 from occatrace import model as model_module
 from occatrace.model import Model
 from occatrace.run import RunError, open_run, run_facts
@@ -236,10 +236,32 @@ def _manifest(path: Path) -> Mapping[str, Any] | None:
 
 
 def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace = native_reader) -> Store:
-    """The tables of a run; made from its trace where they are not there yet, or are those of an older version."""
+    """The tables of a run; made from its trace where they are not there yet, or are those of an older version. Where the run's
+    disk has no room for them they are made among temporary files."""
     model = model or model_module.load()
+    apart = not os.access(run, os.W_OK)  # somebody else's run
+    try:
+        return _open_store(run, model, open_trace, apart)
+    except Exception as error:
+        if not disk.is_full(error):
+            raise
+        if apart:
+            raise StoreError(disk.needs_room(Path(tempfile.gettempdir()))) from error
+    try:
+        store = _open_store(run, model, open_trace, apart=True)
+    except Exception as error:
+        if not disk.is_full(error):
+            raise
+        raise StoreError(f"{disk.needs_room(run)}, or name a folder with more room in TMPDIR") from error
+    line = f"{disk.needs_room(run)}: until then its tables are not kept, and are made again for each report"
+    store.problems = [*store.problems, line]
+    return store
+
+
+def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> Store:
+    """`apart`: leave the run as it is, and work on a private copy of the tables, gone when we are."""
     path = run / "tables"
-    temporary = _scratch(run)
+    temporary = _scratch(run, apart)
     moment: Moment | None = None
     try:
         con = connect(temporary)
@@ -247,16 +269,15 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
         if _to_be_made(run, path):
             from occatrace import rescue
 
-            if not os.access(run, os.W_OK):
-                # Somebody else's run: work on a private copy of the tables, gone when we are.
-                path = temporary / "tables"
-                problems = _build(run, path, con, model, open_trace)
-            elif rescue.is_recorded(run):
+            if os.access(run, os.W_OK) and rescue.is_recorded(run):
                 path = temporary / "tables"
                 from occatrace.ongoing import Moment
 
                 moment = Moment(run, open_run(run).info, temporary / "now", native_reader)
                 problems = _build(run, path, con, model, open_trace, moment=moment)
+            elif apart:
+                path = temporary / "tables"
+                problems = _build(run, path, con, model, open_trace)
             else:
                 with _locked(run):
                     if _to_be_made(run, path):
@@ -465,9 +486,9 @@ def read_clocks(run: Path) -> Mapping[str, Any]:
     return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
 
 
-def _scratch(run: Path) -> Path:
+def _scratch(run: Path, apart: bool) -> Path:
     """A folder for temporary files: in the run, where whoever is killed leaves them for the next to clear away."""
-    if not os.access(run, os.W_OK):
+    if apart:
         return Path(tempfile.mkdtemp(prefix="occatrace-"))
     here = f".scratch-{os.uname().nodename}-"
     for left in run.glob(f"{here}*-*"):
@@ -481,7 +502,7 @@ def build_node(run: Path, host: str, path: Path) -> list[str]:
     """The tables of one node of a job, from its own trace alone, and their partial summary; returns what is missing."""
     from occatrace import losses, partial
 
-    temporary = _scratch(run)
+    temporary = _scratch(run, not os.access(run, os.W_OK))
     try:
         with connect(temporary) as con:
             problems = _build(run, path, con, model_module.load(), native_reader, host) or ()
@@ -490,6 +511,10 @@ def build_node(run: Path, host: str, path: Path) -> list[str]:
             partial.make(con)
             partial.write(con, path / "summary")
         return lines
+    except (OSError, duckdb.Error) as error:
+        if not disk.is_full(error):
+            raise
+        raise StoreError(disk.needs_room(run)) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

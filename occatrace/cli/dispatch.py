@@ -76,6 +76,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
+        from occatrace import disk
+
+        if disk.is_full(error):
+            complain(f"{disk.WORDS}: {' '.join(str(error).split())}; free some space there, and try again")
+            return 2
         if type(error).__module__ not in ("duckdb", "_duckdb"):
             raise
         text = " ".join(str(error).split())

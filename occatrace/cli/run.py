@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from occatrace import __version__, install, ranks
+from occatrace import __version__, disk, install, ranks
 from occatrace import run as runs
 from occatrace.cli import choice, options, program
 from occatrace.cli.dispatch import UsageError, complain
@@ -232,11 +232,11 @@ class Recording:
 
     def _no_session(self, why: str) -> None:
         complain(f"the program runs without being traced: {why}. `occa_prof doctor` says what to do")
-        self.run = self.run.updated(notes=(f"not traced: {why}",))
+        self._note(notes=(f"not traced: {why}",))
 
     def _finish(self, path: Path) -> None:
         if self.session is None:
-            self.run = self.run.updated(ended=runs.now(), exit_status=self.status)
+            self._note(ended=runs.now(), exit_status=self.status)
             if self.args.output is None:
                 self._discard()
             return
@@ -251,7 +251,7 @@ class Recording:
             if self.args.trace:
                 why += f" (--trace {self.args.trace})"
             notes.append(f"nothing was recorded: {why}")
-        self.run = self.run.updated(
+        self._note(
             ended=runs.now(),
             exit_status=self.status,
             session=describe(outcome),
@@ -275,6 +275,14 @@ class Recording:
             )
         self._keep()
 
+    def _note(self, **changes: Any) -> None:
+        """Write to run.json how the run went. Where that fails, the program's status is still ours."""
+        try:
+            self.run = self.run.updated(**changes)
+        except OSError as error:
+            why = disk.needs_room(self.run.path) if disk.is_full(error) else error.strerror
+            complain(f"{runs.FILE} does not say how the run ended: {why}")
+
     def _analyse(self) -> None:
         where = runs.near(self.run.path)
         try:
@@ -290,7 +298,9 @@ class Recording:
         except Exception as error:  # a fault of ours takes neither the run nor the program's status with it
             if os.environ.get("OCCATRACE_DEBUG"):
                 raise
-            complain(f"no report: {type(error).__name__}: {error} (a fault of occatrace). The run is kept: {where}")
+            ours = f"{type(error).__name__}: {error} (a fault of occatrace)"
+            why = disk.needs_room(self.run.path) if disk.is_full(error) else ours
+            complain(f"no report: {why}. The run is kept: {where}")
             return
         if self.args.keep != "none":
             complain(f"the run is in {where}; again: {runs.again(where)}")

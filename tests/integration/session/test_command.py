@@ -359,6 +359,7 @@ def test_killed_leaves_a_readable_run_and_nothing_else(user: Person, folder: Pat
     done = profile(user, "report", "run", "--format", "json")
     assert done.returncode == 0, done.stderr
     json.loads(done.stdout)
+    assert [path.name for path in (folder / "run").rglob(".*") if path.name != ".tables.lock"] == []
     for each in processes_of(run["id"]):
         os.kill(each, signal.SIGTERM)
     running.communicate(timeout=300)
