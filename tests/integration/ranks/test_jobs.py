@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ..session.conftest import OCCA_PROF, Person
+from tests.support.runs import PATIENCE
+
+from ..session.conftest import OCCA_PROF, Person, wait_for
 from .conftest import MPIS, Job, make_job, numbers
 
 END = "the run is in"  # of a report's last line
@@ -207,8 +209,8 @@ def test_launchers_by_their_variables(one_job: Job, launcher: str, variables: st
 
 def test_the_nodes_process_is_killed(job: Job) -> None:
     """The ranks go on, the launcher sees them end as ever, and the keeper clears up."""
-    words = job.words(2, *OCCA_PROF, "-o", job.folder / "run", job.program, "*:run=2")
-    here = str(job.folder)
+    here, go = str(job.folder), job.folder / "go"
+    words = job.words(2, *OCCA_PROF, "-o", job.folder / "run", job.program, f"*:here={here}", f"*:until={go}")
     running = job.person.start(
         words, env=job.environment(TMPDIR=here, XDG_RUNTIME_DIR=here), cwd=job.folder, stderr=subprocess.PIPE
     )
@@ -218,8 +220,9 @@ def test_the_nodes_process_is_killed(job: Job) -> None:
         time.sleep(0.05)
         node = _node_process(job.folder)
     assert node
-    time.sleep(0.7)
+    wait_for(lambda: all((job.folder / rank).exists() for rank in "01"), PATIENCE)
     os.kill(node, signal.SIGKILL)
+    go.touch()
     assert list(job.folder.glob("occatrace_job-*")), "where the ranks meet"
     out, err = running.communicate(timeout=300)
     assert (running.returncode, out) == (0, "2 ranks, sum 1\n")

@@ -20,7 +20,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 IS_ROOT = os.geteuid() == 0
-USER = 61234 if IS_ROOT else os.getuid()
+# Workers of a test run share /tmp but not /dev/shm: each has a user of its own, so that none removes what another one left.
+USER = 61234 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) if IS_ROOT else os.getuid()
 AS_USER = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
 
 

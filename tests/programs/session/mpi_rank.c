@@ -1,7 +1,8 @@
 /* A rank of an MPI job that ends as it is told, rank by rank.
  * usage: mpi_rank [RANK:WHAT]...   WHAT: exit=N (after MPI_Finalize), kill=SIGNAL, abort=N, sleep=SECONDS (before
  * MPI_Init), run=SECONDS, quit=N (without MPI_Finalize), ping=N (to and fro between the halves of the ranks, over half a
- * second), named=FILE (goes on when a line of it has the process's number between tabs); rank * is every rank. */
+ * second), named=FILE (goes on when a line of it has the process's number between tabs), here=FOLDER (makes the file RANK in
+ * it), until=FILE (goes on when it exists); rank * is every rank. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -31,6 +32,13 @@ static int named_in(const char *path) {
   return found;
 }
 
+static void say_here(const char *folder, int rank) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%d", folder, rank);
+  FILE *file = fopen(path, "w");
+  if (file) fclose(file);
+}
+
 static int rank_before_init(void) {
   const char *names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
   for (int i = 0; i < 2; i++)
@@ -51,6 +59,9 @@ int main(int argc, char **argv) {
   if ((value = told(argc, argv, rank, "run"))) usleep((useconds_t)(atof(value) * 1e6));
   if ((value = told(argc, argv, rank, "named")))
     while (!named_in(value)) usleep(5000);
+  if ((value = told(argc, argv, rank, "here"))) say_here(value, rank);
+  if ((value = told(argc, argv, rank, "until")))
+    while (access(value, F_OK) != 0) usleep(5000);
   if ((value = told(argc, argv, rank, "kill"))) kill(getpid(), atoi(value));
   if ((value = told(argc, argv, rank, "abort"))) MPI_Abort(MPI_COMM_WORLD, atoi(value));
   if ((value = told(argc, argv, rank, "quit"))) _exit(atoi(value));
