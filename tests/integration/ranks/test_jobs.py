@@ -102,7 +102,7 @@ def test_two_jobs_at_once(one_job: Job) -> None:
 
 def test_ranks_that_start_apart(job: Job) -> None:
     """The others wait in MPI_Init, the session for all of them."""
-    done = job.occa_prof(3, job.program, "2:sleep=4", OCCATRACE_PATIENCE="2")
+    done = job.occa_prof(3, job.program, "2:sleep=6", OCCATRACE_PATIENCE="4")
     assert done.returncode == 0 and job.facts["notes"] == []
     assert numbers(job.query("SELECT rank FROM processes ORDER BY rank")) == [0, 1, 2]
 

@@ -16,7 +16,7 @@ import pytest
 
 from occatrace import merge
 from occatrace.tables import open_store
-from tests.support.runs import measured
+from tests.support.runs import PATIENCE, measured
 
 from ..session.conftest import OCCA_PROF, PROGRAMS, Person, wait_for
 from .conftest import Job, make_job, numbers
@@ -150,17 +150,26 @@ def test_a_node_that_is_cut_off(mpi_programs: Path, job_folder: Path, people: di
     """Everything on the second node is killed at once: the first one reports, and names what is missing. (An ordinary
     user's, because these nodes would share root's daemon.)"""
     job = make_job("openmpi", mpi_programs, job_folder, people["user"])
-    words = job.words(4, "sh", "-c", NODE, "sh", *OCCA_PROF, "-o", job.folder / "run", job.program, "*:run=3")
-    env = job.environment(OCCATRACE_PATIENCE="1.5", SHIFT="")
+    words = job.words(
+        4,
+        "sh",
+        "-c",
+        NODE,
+        "sh",
+        *OCCA_PROF,
+        "-o",
+        job.folder / "run",
+        job.program,
+        f"*:here={job.folder}",
+        f"*:until={job.folder / 'go'}",
+    )
+    env = job.environment(OCCATRACE_PATIENCE="5", SHIFT="")
     said = job.folder / "said"
     said.touch()
     said.chmod(0o666)  # what a pipe of root's is not
     with said.open("a") as file:
         running = job.person.start(words, env=env, cwd=job.folder, stderr=file)
-    end = time.monotonic() + 120
-    while len(list((job.folder / "run").glob("trace/*/ust"))) < 2 and time.monotonic() < end:
-        time.sleep(0.05)
-    time.sleep(0.7)
+    wait_for(lambda: all((job.folder / rank).exists() for rank in "0123"), PATIENCE)
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environ = (process / "environ").read_bytes()
@@ -168,7 +177,8 @@ def test_a_node_that_is_cut_off(mpi_programs: Path, job_folder: Path, people: di
                 os.kill(int(process.name), signal.SIGKILL)
         except OSError:
             continue
-    running.communicate(timeout=300)
+    (job.folder / "go").touch()
+    running.communicate(timeout=PATIENCE)
     wait_for(lambda: END in said.read_text())
     assert said.read_text().count(END) == 1
     notes = job.facts["notes"]
