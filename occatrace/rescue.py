@@ -12,13 +12,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from occatrace import disk, switch
+from occatrace import disk, scratch, switch
 from occatrace import run as runs
 from occatrace.job import host_name
 
 PATIENCE_S = 15.0  # for a keeper that is at its work: it saves all there is, and better
 LIMIT_S = 120.0  # for lttng-crash
 SILENCE_S = 60.0  # after which a node of several is taken for dead
+KILLED = "occa_prof was killed before the recording ended: what came after that is missing"
 KEEPER, CONSUMER = "occa_keeper", "lttng-consumerd"
 _PACKET = struct.Struct("<I16sIQQQQQ")  # begin of a packet of LTTng-UST; the last number is its size in bits
 _MAGIC = 0xC1FC1FC1
@@ -60,6 +61,8 @@ def rescue(run: Path) -> None:
         shutil.rmtree(buffers, ignore_errors=True)
     for sockets in _places(info, "-*/register"):
         shutil.rmtree(sockets.parent, ignore_errors=True)  # nobody listens there
+    if notes == list(info.notes) and not any("was killed" in note for note in notes):
+        notes.append(KILLED)
     if notes != list(info.notes):
         runs.open_run(run).updated(notes=tuple(notes))
 
@@ -72,8 +75,8 @@ def save(buffers: Path, trace: Path) -> str:
     if not _wait(buffers, CONSUMER):
         return "the last events are missing: something still reads the buffers"
     try:
-        with tempfile.TemporaryDirectory(dir=trace.parent, prefix=".rescue-") as scratch:
-            out = Path(scratch, "trace")
+        with tempfile.TemporaryDirectory(dir=trace.parent, prefix=scratch.prefix()) as temporary:
+            out = Path(temporary, "trace")
             words = [tool, f"--extract={out}", str(buffers / "buffers")]
             subprocess.run(words, check=True, capture_output=True, timeout=LIMIT_S)
             from occatrace import stream

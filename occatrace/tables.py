@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from occatrace import __version__, captured, disk, reports
+from occatrace import __version__, captured, disk, reports, scratch
 from occatrace import model as model_module
 from occatrace.model import Model
 from occatrace.run import RunError, open_run, run_facts
@@ -31,6 +31,7 @@ from occatrace.sql import text as sql_text
 if TYPE_CHECKING:
     # What makes tables is loaded where they are made: mostly they are there.
     from occatrace.ingest import HostTrace, Reader
+    from occatrace.ingest.reading import Batch
     from occatrace.losses import Losses
     from occatrace.ongoing import Moment
 
@@ -45,10 +46,24 @@ class StoreError(RunError):
     """The tables of a run cannot be made or opened; the message says why and what to do."""
 
 
+@dataclass(frozen=True)
+class _Nothing:
+    """The reader of a trace that LTTng came to write nothing to."""
+
+    strings: Sequence[bytes | str] = ()
+    schema: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(())
+
+
 def native_reader(
     path: Path, events: Sequence[str] | None, spans: Mapping[str, tuple[int, int]] = MappingProxyType({})
 ) -> Reader:
     """The real thing: `occatrace._native.Reader`."""
+    if not _has_files(path):
+        return _Nothing()
     from occatrace import _native
 
     threads = len(os.sched_getaffinity(0))
@@ -184,7 +199,7 @@ class Store:
             from occatrace import stream
 
             since = stream.kept_since(self.run)
-        partial = folder.with_name(f"calls.partial-{os.getpid()}")
+        partial = self._temporary / folder.name
         try:
             from occatrace.calls import CallsWriter
 
@@ -211,7 +226,13 @@ def _host_traces(run: Path, open_trace: OpenTrace, host: str | None = None) -> l
     def opener(path: Path) -> HostTrace:
         return HostTrace(path.name, lambda events: open_trace(path, events))
 
-    return [opener(path) for path in sorted(trace.iterdir()) if path.is_dir() and host in (None, path.name)]
+    found = (path for path in sorted(trace.glob("[!.]*")) if path.is_dir())
+    return [opener(path) for path in found if host in (None, path.name)]
+
+
+def _has_files(trace: Path) -> bool:
+    """Whether there are any in a host's trace, which may be a link: `**` would not follow it."""
+    return any(file.is_file() for file in trace.rglob("*"))
 
 
 @contextmanager
@@ -337,7 +358,7 @@ def _build(
     by_nodes = host is None and (len(moment.held.manifests) > 1 if moment else (run / "nodes").is_dir())
     if (run / "stream").is_dir() and not by_nodes:
         traces = _streamed(run, traces, path, con, model, open_trace, moment)
-    partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
+    partial = path.with_name(f"{scratch.prefix()}{path.name}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         if by_nodes:
@@ -347,7 +368,7 @@ def _build(
         if _recorded_nothing(run):
             traces = []
         elif not traces and moment is None:
-            raise StoreError(f"{run}: neither tables nor a trace in it; is this the folder of a run?")
+            raise StoreError(f"{run}: {_why_nothing(run)}")
         from occatrace.ingest import FirstPass
 
         problems = FirstPass(con, model).run(traces)
@@ -398,19 +419,31 @@ def _streamed(
 
 
 def _recorded_nothing(run: Path) -> bool:
-    """Whether a run ended without having traced any process: then it has no trace, and its tables are empty."""
+    """Whether a run ended and LTTng wrote nothing: no process asked, or those that asked ended before their first record. Then
+    its tables are empty."""
     try:
         info = open_run(run).info
     except RunError:
         return False
-    # Of a session of the user's own the host's folder is a link, which `**` does not follow.
-    files = (file for host in run.glob("trace/*") for file in host.rglob("*"))
-    return info.ended is not None and not info.processes and not any(file.is_file() for file in files)
+    hosts = [path for path in run.glob("trace/*") if path.is_dir()]
+    return info.ended is not None and (not info.processes or bool(hosts)) and not any(map(_has_files, hosts))
+
+
+def _why_nothing(run: Path) -> str:
+    """What became of a run that has neither tables nor a trace."""
+    try:
+        info = open_run(run).info
+        killed = bool(info.id) and info.ended is None
+    except RunError:
+        killed = False
+    if killed:
+        return "nothing is recorded: occa_prof was killed before the program's first traced call, or has only begun"
+    return "neither tables nor a trace in it: they were removed; record the program again"
 
 
 def _put_in_place(made: Path, path: Path) -> None:
     """New tables instead of those of an older version, if there are any."""
-    older = path.with_name(f"tables.older-{os.getpid()}")
+    older = path.with_name(f"{scratch.prefix()}older")
     if path.exists():
         path.rename(older)
     made.rename(path)
@@ -429,7 +462,7 @@ def _build_from_nodes(
     """Tables of a job from those of its nodes. Of a node that was cut off, what its trace still gives."""
     from occatrace import job, merge
 
-    parts = {part.name: part for part in (run / "nodes").glob("*") if merge.is_part(part) and moment is None}
+    parts = {part.name: part for part in (run / "nodes").glob("[!.]*") if merge.is_part(part) and moment is None}
     problems = []
     for host in hosts:
         name = job.node_tables(run, host).name
@@ -437,8 +470,8 @@ def _build_from_nodes(
             made = out.with_name(f"{out.name}.{name}")
             try:
                 with (
-                    tempfile.TemporaryDirectory(dir=out.parent, prefix=".scratch-") as scratch,
-                    connect(Path(scratch)) as own,
+                    tempfile.TemporaryDirectory(dir=out.parent, prefix=scratch.prefix()) as temporary,
+                    connect(Path(temporary)) as own,
                 ):
                     _build(run, made, own, model, open_trace, host, moment)
                 parts[name] = made
@@ -490,12 +523,8 @@ def _scratch(run: Path, apart: bool) -> Path:
     """A folder for temporary files: in the run, where whoever is killed leaves them for the next to clear away."""
     if apart:
         return Path(tempfile.mkdtemp(prefix="occatrace-"))
-    here = f".scratch-{os.uname().nodename}-"
-    for left in run.glob(f"{here}*-*"):
-        pid = left.name.removeprefix(here).partition("-")[0]
-        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{here}{os.getpid()}-", dir=run))
+    scratch.clear(run)
+    return Path(tempfile.mkdtemp(prefix=scratch.prefix(), dir=run))
 
 
 def build_node(run: Path, host: str, path: Path) -> list[str]:

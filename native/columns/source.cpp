@@ -28,6 +28,45 @@ std::string content_of(const std::string &path) {
     return content;
 }
 
+// Begin of a packet of LTTng-UST up to its sizes, in bits. A packet without events ends with what else it says of itself.
+struct PacketHead {
+    uint32_t magic;
+    unsigned char uuid[16];
+    uint32_t stream;
+    uint64_t instance, begin, end, content_size, packet_size;
+};
+constexpr uint32_t packet_magic = 0xC1FC1FC1;
+constexpr uint64_t empty_packet = 84 * 8;
+
+// Are there events in a stream, or what may be some?
+bool has_events(const std::string &path, uint64_t size) {
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(fopen(path.c_str(), "re"), &fclose);
+    if (!file) return true;
+    PacketHead head;
+    for (uint64_t at = 0; at < size; at += head.packet_size / 8) {
+        if (fseeko(file.get(), static_cast<off_t>(at), SEEK_SET) != 0 || fread(&head, sizeof head, 1, file.get()) != 1) return true;
+        if (head.magic != packet_magic || head.content_size > empty_packet || head.packet_size < empty_packet) return true;
+    }
+    return false;
+}
+
+// A program that ended as LTTng came to know of it: metadata without a stream, and packets without an event.
+bool is_empty(const std::string &path, const tsdl::Trace &trace) {
+    const std::vector<StreamFile> files = stream_files(path);
+    return trace.streams.empty() && std::none_of(files.begin(), files.end(), [&](const StreamFile &file) {
+               return has_events(path + "/" + file.name, file.size);
+           });
+}
+
+class NothingToRead : public Source {
+  public:
+    explicit NothingToRead(const std::string &path) {
+        info_.path = path;
+        info_.decoder = "fast";
+    }
+    void work(WorkerOutput &) override {}
+};
+
 // Is something wrong with the packets of a trace whose layout we know? Costs a pass over it without columns.
 bool is_damaged(const std::string &path, const tsdl::Trace &trace) {
     Output nowhere{Limits()};
@@ -65,6 +104,8 @@ std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice
         const std::string text = tsdl::text_of(content_of(path + "/metadata"));
         try {
             const tsdl::Trace trace = tsdl::parse(text);
+            if (is_empty(path, trace)) return std::make_unique<NothingToRead>(path);
+            if (trace.streams.empty() && trace.events.empty()) throw tsdl::MetadataError("the metadata ends before any event is declared");
             // libbabeltrace2 ends the process, or takes all memory, at a damaged sequence length (seen in 2.0.4).
             const bool fast = choice != DecoderChoice::Babeltrace || is_damaged(path, trace);
             if (fast) return open_lttng(path, trace, options, output);

@@ -155,16 +155,16 @@ def print_partial(run: Path, out: TextIO, fmt: str, ranks: int) -> None:
     """Write the summary of a job of very many ranks, from the partial summaries of its nodes."""
     import tempfile
 
-    from occatrace import losses, partial
+    from occatrace import losses, partial, scratch
     from occatrace.render import Document, renderer
     from occatrace.tables import connect
 
     folders = [file.parent for file in sorted(run.glob("nodes/*/summary/state.parquet"))]
     facts = run_facts(run)
-    with tempfile.TemporaryDirectory(dir=run, prefix=".scratch-") as scratch, connect(Path(scratch)) as con:
+    with tempfile.TemporaryDirectory(dir=run, prefix=scratch.prefix()) as folder, connect(Path(folder)) as con:
         if folders:
-            partial.merge_files(folders, Path(scratch, "summary"), con)
-            partial.open_files(Path(scratch, "summary"), con)
+            partial.merge_files(folders, Path(folder, "summary"), con)
+            partial.open_files(Path(folder, "summary"), con)
         made = partial.summary(con, ranks) if folders else []
     lost = replace(losses.Losses.none(), notes=list(facts.get("notes", ())))
     renderer(fmt)(Document(facts, lost, made), out)

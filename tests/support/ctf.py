@@ -11,7 +11,7 @@ from typing import Any
 UUID = bytes(range(16))
 _COMPACT_BITS, _LARGE_BITS = 27, 32
 
-_HEAD = """/* CTF 1.8 */
+HEAD = """/* CTF 1.8 */
 typealias integer { size = 8; align = 8; signed = false; } := uint8_t;
 typealias integer { size = 16; align = 8; signed = false; } := uint16_t;
 typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
@@ -242,7 +242,7 @@ class Event:
 
 
 def metadata(streams: Sequence[StreamClass]) -> str:
-    text = _HEAD
+    text = HEAD
     for stream in streams:
         header = "event_header_compact" if stream.compact else "event_header_large"
         text += f"stream {{ id = {stream.id}; event.header := struct {header};\n"
