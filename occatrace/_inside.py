@@ -72,20 +72,57 @@ def _confirm_stack() -> bool:
 
 
 def _libraries() -> None:
-    """Follows the memory pools and builds of pyopencl and pycuda, from the moment at which they are imported."""
-    modules = ("pyopencl._cl", "pyopencl", "pycuda._driver", "pycuda.compiler")
+    """Follows the memory pools and builds of pyopencl and pycuda, from the moment at which they are imported. Each module
+    object once: importlib.import_module tells of a module that is there already each time."""
+    from _thread import RLock
+    from _weakref import ref
 
-    def imported(module: str) -> None:
+    modules = ("pyopencl._cl", "pyopencl", "pycuda._driver", "pycuda.compiler")
+    known: dict[str, Callable[[], object]] = {}
+    lock = RLock()
+
+    def follow(name: str, module: object) -> None:
         # Only now: most programs need nothing of it.
         path = f"{place.rpartition('/')[0]}/_inside_pools.py"
         with open(path, encoding="utf-8") as file:
-            names: dict[str, Any] = {"native": native, "module": sys.modules[module]}
+            names: dict[str, Any] = {"native": native, "name": name, "module": module}
             exec(compile(file.read(), "<occatrace>", "exec"), names)
 
-    for module in modules:
-        if module in sys.modules:
-            imported(module)
+    def imported(name: str, module: "Any", executed: bool = True) -> None:
+        # What another thread imports has its classes in the end only, or asks for itself while it is executed.
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            return
+        with lock:
+            if executed and name in known and known[name]() is module:
+                return
+            try:
+                known[name] = ref(module)
+            except TypeError:  # something else stands in sys.modules
+                known[name] = lambda: module
+            try:
+                follow(name, module)
+            except Exception as error:
+                native["say"](f"memory pools and builds of {name} are not followed: {error}")
+
+    for name in modules:
+        if name in sys.modules:
+            imported(name, sys.modules[name])
     native["on_import"](imported, *modules)
+    _reloads(modules, lambda name, module: imported(name, module, executed=False))
+
+
+def _reloads(modules: "tuple[str, ...]", reloaded: "Callable[[str, Any], None]") -> None:
+    """importlib.reload gives the same module object other classes."""
+    importlib: Any = sys.modules["_frozen_importlib"]
+    execute = importlib._exec
+
+    def _exec(spec: "Any", module: "Any") -> "Any":
+        result = execute(spec, module)
+        if spec.name in modules:
+            reloaded(spec.name, result)
+        return result
+
+    importlib._exec = _exec
 
 
 def _time() -> None:

@@ -1,5 +1,6 @@
 """What --python lines and pools need of pyopencl and pycuda: run by _inside.py in the traced program when one of their modules
-has been imported, never imported itself. It is handed `native`, functions of liboccatrace_python.so, and `module`.
+has been imported, never imported itself. It is handed `native`, functions of liboccatrace_python.so, and `module` with its
+`name`. After a reload it is run again: what it has put there already stays as it is.
 
 Pools are followed by classes of the same name below them, which stand in their place in the module before anybody else has
 seen it. A block carries something that ends with it, by which its end is seen whoever causes it."""
@@ -11,9 +12,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 native: "dict[str, Callable[..., Any]]" = globals()["native"]
+name: str = globals()["name"]
 module: "ModuleType" = globals()["module"]
 
 _MARK = "_occatrace"
+_OURS = "_occatrace_ours"
 
 
 def _name(of: type) -> str:
@@ -24,6 +27,8 @@ def _follow(
     base: "type[Any]", block: str, calls: "tuple[str, ...]", ends: "tuple[str, ...]", host: bool = False
 ) -> None:
     """A pool's class, the name of that of its blocks, the functions that give one and those of a block that give it back."""
+    if _OURS in vars(base):
+        return
     now, note, managed = native["now"], native["block"], native["managed"]
     failed = False
 
@@ -54,6 +59,7 @@ def _follow(
             self.__dict__.pop(_MARK, None)
             return result
 
+        setattr(end, _OURS, True)
         return end
 
     def shrinking(original: "Callable[..., Any]") -> "Callable[..., Any]":
@@ -74,6 +80,7 @@ def _follow(
         "__doc__": base.__doc__,
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
+        _OURS: True,
     }
     names |= {name: giving(getattr(base, name)) for name in calls if hasattr(base, name)}
     names |= {name: shrinking(getattr(base, name)) for name in ("free_held", "stop_holding") if hasattr(base, name)}
@@ -81,7 +88,7 @@ def _follow(
     setattr(module, base.__name__, metaclass(base.__name__, (base,), names))
     blocks = getattr(module, block)
     for name in ends:
-        if hasattr(blocks, name):
+        if hasattr(blocks, name) and not hasattr(getattr(blocks, name), _OURS):
             setattr(blocks, name, ending(getattr(blocks, name)))
 
 
@@ -157,6 +164,8 @@ def _state(cache: "str | None") -> "set[tuple[str, int]]":
 
 def _builds_of_pyopencl() -> None:
     build: Callable[..., Any] = module.Program.build
+    if hasattr(build, _OURS):
+        return
 
     def followed(self: "Any", *args: "Any", **options: "Any") -> "Any":
         # A program made of binaries has no source, and one that is built knows nothing new.
@@ -177,6 +186,7 @@ def _builds_of_pyopencl() -> None:
         return result
 
     followed.__doc__ = build.__doc__
+    setattr(followed, _OURS, True)
     module.Program.build = followed
 
 
@@ -184,7 +194,7 @@ def _builds_of_pycuda() -> None:
     from threading import local
 
     compile_plain, run = getattr(module, "compile_plain", None), getattr(module, "call_capture_output", None)
-    if compile_plain is None or run is None:
+    if compile_plain is None or run is None or hasattr(compile_plain, _OURS):
         return
     compiled = local()
 
@@ -208,20 +218,21 @@ def _builds_of_pycuda() -> None:
         _built("pycuda", source, how, start)
         return result
 
+    setattr(followed, _OURS, True)
     vars(module).update(call_capture_output=running, compile_plain=followed)
 
 
-if module.__name__ == "pyopencl._cl":
+if name == "pyopencl._cl":
     _pools(
         ("MemoryPool", "PooledBuffer", ("allocate", "__call__"), ("release",)),
         ("SVMPool", "PooledSVM", ("__call__",), ("release", "enqueue_release")),
     )
-elif module.__name__ == "pycuda._driver":
+elif name == "pycuda._driver":
     _pools(
         ("DeviceMemoryPool", "PooledDeviceAllocation", ("allocate",), ("free",)),
         ("PageLockedMemoryPool", "PooledHostAllocation", ("allocate",), ("free",), True),
     )
-elif module.__name__ == "pyopencl":
+elif name == "pyopencl":
     _builds_of_pyopencl()
-elif module.__name__ == "pycuda.compiler":
+elif name == "pycuda.compiler":
     _builds_of_pycuda()

@@ -170,22 +170,46 @@ static void run_inside(const char *options);
 static PyObject *told_of_imports;
 static char wanted_imports[8][64];
 
-static void tell_of_import(const char *name) {
+/* False: interrupted (Ctrl-C), as the import itself would have been. */
+static int tell_of_import(const char *name, PyObject *module) {
   for (int i = 0; i < 8; i++) {
     if (strcmp(wanted_imports[i], name) != 0) continue;
     PyObject *text = py.PyUnicode_FromString(name);
-    PyObject *done = py.PyObject_CallFunctionObjArgs(told_of_imports, text, NULL);
-    if (done == NULL) py.PyErr_Print();
-    else py.Py_DecRef(done);
+    PyObject *done = py.PyObject_CallFunctionObjArgs(told_of_imports, text, module, NULL);
     py.Py_DecRef(text);
-    return;
+    if (done == NULL) return 0;
+    py.Py_DecRef(done);
+    return 1;
   }
+  return 1;
+}
+
+/* importlib.import_module calls _find_and_load also for what is imported already, or is being imported: that is no import. */
+static int is_imported(PyObject *name) {
+  const char *text = name != NULL ? py.PyUnicode_AsUTF8(name) : NULL;
+  if (text == NULL) py.PyErr_Clear();
+  PyObject *modules = text != NULL ? py.PyImport_GetModuleDict() : NULL;
+  PyObject *module = modules != NULL ? py.PyDict_GetItemString(modules, text) : NULL;
+  return module != NULL && module != py.none;
+}
+
+/* Tells the Python part of a module that it wants to know of; it heeds each module object once. */
+static PyObject *finish_import(PyObject *name, PyObject *module) {
+  if (module == NULL || told_of_imports == NULL) return module;
+  const char *text = name != NULL ? py.PyUnicode_AsUTF8(name) : NULL;
+  if (text == NULL) py.PyErr_Clear();
+  if (text == NULL || tell_of_import(text, module)) return module;
+  py.Py_DecRef(module);
+  return NULL;
 }
 
 static PyObject *import_module(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   PyObject *a = count > 0 ? args[0] : NULL, *b = count > 1 ? args[1] : NULL, *c = count > 2 ? args[2] : NULL;
   struct python_thread *t = python_thread();
-  if (t == NULL || python_begin(t, PYTHON_IMPORT) == NULL) return py.PyObject_CallFunctionObjArgs(find_and_load, a, b, c, NULL);
+  if (t == NULL || is_imported(a) || python_begin(t, PYTHON_IMPORT) == NULL) {
+    PyObject *module = py.PyObject_CallFunctionObjArgs(find_and_load, a, b, c, NULL);
+    return finish_import(a, module);
+  }
   PyObject *module = py.PyObject_CallFunctionObjArgs(find_and_load, a, b, c, NULL);
   PyObject *type, *value, *trace;
   py.PyErr_Fetch(&type, &value, &trace);
@@ -195,9 +219,8 @@ static PyObject *import_module(PyObject *self, PyObject *const *args, ptrdiff_t 
   if (python_sampling) python_samples_look();
   /* Who imports this wants the log traced. By our handler, which knows the file too, the session needs no domain for it. */
   if (module != NULL && is_ready && name != NULL && strcmp(name, "lttngust") == 0) run_inside("logging");
-  if (told_of_imports != NULL && module != NULL && name != NULL) tell_of_import(name);
   py.PyErr_Restore(type, value, trace);
-  return module;
+  return finish_import(a, module);
 }
 
 static struct python_method import_method = {"_find_and_load", import_module, 0x80, NULL};
@@ -360,7 +383,7 @@ static PyObject *native_time(PyObject *self, PyObject *const *args, ptrdiff_t co
   python_samples_start();
   return nothing();
 }
-/* function, modules: it is called with the name of each of them when that has been imported */
+/* function, modules: it is called with the name of each of them, and the module, whenever that was imported or asked for */
 static PyObject *native_on_import(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   if (count == 0 || told_of_imports != NULL) return nothing();
   for (ptrdiff_t i = 1; i < count && i <= 8; i++)
