@@ -39,6 +39,18 @@ def open(path: str | os.PathLike[str]) -> Run:
     return Run(path)
 
 
+def __dir__() -> list[str]:
+    """The public names, for completion; those that are loaded when asked for, too."""
+    return [*__all__, "__version__"]
+
+
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext occatrace` in IPython and Jupyter: the magic commands %occa_prof and %%occa_prof."""
+    from occatrace.cli import magics
+
+    magics.register(shell)
+
+
 def __getattr__(name: str) -> object:
     """`live`, `RunError`, what goes wrong with runs, and `Run`, for annotations: brought in when they are asked for."""
     if name == "live":

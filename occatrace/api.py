@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from occatrace import losses, reports
 from occatrace.naming import NAMES
 from occatrace.reports import Report
 from occatrace.reports.scope import KEYS, Scope, Scoped
+from occatrace.rows import Rows, Summary
 from occatrace.run import RunError, open_run
 from occatrace.schema import CALLS, TABLES
 from occatrace.sql import name as sql_name
@@ -44,8 +46,17 @@ class Run:
         self.close()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release the tables and temporary files."""
         self._store.close()
+
+    def __repr__(self) -> str:
+        info = self._run.info
+        words = " ".join(info.program) or "imported trace"
+        status = "not ended" if info.exit_status is None else f"exit status {info.exit_status}"
+        return f"<occatrace.Run {str(self.path)!r}: {words}, {status}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p><code>{html.escape(repr(self))}</code></p>{self.summary()._repr_html_()}"
 
     @property
     def path(self) -> Path:
@@ -83,8 +94,10 @@ class Run:
         sort: str | None = None,
         rows: int | None = None,
         units: str | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> Rows:
         """The rows of a report, by field name; durations in ns, sizes in bytes, percentages of 0 to 100.
+
+        The result is a list of dicts; `df()`, `pl()` and `arrow()` make a table of other libraries of it, `plot()` a picture.
 
         The options are those of `occa_prof report`. `filter_time` may be a pair of ns since the run's first call, too.
         Raises a RunError for an unknown report, column, unit, time or expression, and for a run that has no such data.
@@ -93,8 +106,11 @@ class Run:
         made = reports.Selection(rows, sort, filter_name).apply(made)
         fixed = parse_units(units) if units else None
         made = reports.in_units(made, fixed) if fixed else made
-        fields = [column.name for column in made.columns]
-        return [dict(zip(fields, row, strict=True)) for row in made.rows]
+        return Rows(made)
+
+    def summary(self) -> Summary:
+        """The reports that `occa_prof` prints at the end of a run."""
+        return Summary(Rows(report) for report in reports.summary(self._store))
 
     def _made(
         self, name: str, filter_time: str | tuple[int | None, int | None] | None, by: str | None, names: str

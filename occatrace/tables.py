@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -86,8 +86,10 @@ def connect(temporary: Path | None = None) -> duckdb.DuckDBPyConnection:
     if temporary:
         config["temp_directory"] = str(temporary)
     con = duckdb.connect(config=config)
-    # It would write into the standard output, where the report goes, as soon as a query takes two seconds.
-    con.execute("SET enable_progress_bar = false")
+    # It would write into the standard output, where the report goes, as soon as a query takes two seconds. In a notebook
+    # without ipywidgets DuckDB has no bar, and refuses to be told so.
+    with suppress(duckdb.InvalidInputException):
+        con.execute("SET enable_progress_bar = false")
     return con
 
 

@@ -182,6 +182,29 @@ _DURATION = (
 )
 
 
+def bars(names: Sequence[str], values: Sequence[float], title: str, unit: str, width: int = WIDE) -> Spec:
+    """A bar for each name, in the order given. `unit`: ns and bytes are shown in the unit that fits the largest value."""
+    scale, shown = 1.0, {"percent": "%"}.get(unit, "")
+    if unit == "ns":
+        scale, shown = _time(int(max(values)))
+    elif unit == "bytes":
+        scale, shown = next(((float(s), u) for s, u in _SIZES if max(values) >= s), (1.0, "B"))
+    label = f"{title} ({shown})" if shown else title
+    layer: Spec = {
+        "data": {"values": [{"at": at, "v": value / scale} for at, value in enumerate(values)]},
+        "mark": {"type": "bar", "color": BLUE},
+        "encoding": {
+            "y": {
+                "field": "at", "type": "ordinal",
+                "axis": {"title": None, "labelExpr": f"{_texts([short(name) for name in names])}[datum.value]",
+                         "labelLimit": width // 2, "ticks": False},
+            },
+            "x": {"field": "v", "type": "quantitative", "axis": {"title": label}},
+        },
+    }  # fmt: skip
+    return _spec(width, 22 * len(names) + 20, layer, description=f"{label} of {len(names)} names")
+
+
 def _spec(width: int, height: float, *layers: Spec, description: str) -> Spec:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
