@@ -272,7 +272,9 @@ class Session:
         self._wake_end.close()
 
     def _note_survivors(self) -> None:
-        alive = sorted({p.pid for p in self.outcome.processes if is_running(p.pid)})
+        if not self.outcome.processes:
+            return
+        alive = sorted({p.pid for p in self.outcome.processes if is_running(p.pid)} | forked(self.run_id, self.shm))
         if alive:
             pids = ", ".join(map(str, alive[:8])) + (" …" if len(alive) > 8 else "")
             self.outcome.notes.append(
@@ -462,6 +464,22 @@ class Session:
             pass  # it has died
         finally:
             client.close()
+
+
+def forked(run_id: str, buffers: Path) -> set[int]:
+    """Processes of the run that have its buffers mapped: also children of fork that have recorded nothing so far, and so
+    have not asked."""
+    found = set()
+    wanted, mapped = f"OCCATRACE_RUN={run_id}".encode(), bytes(buffers) + b"/"
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if wanted not in Path("/proc", pid, "environ").read_bytes().split(b"\0"):
+                continue
+            if mapped in Path("/proc", pid, "maps").read_bytes():
+                found.add(int(pid))
+        except OSError:
+            continue  # it has ended, or is none of ours
+    return found
 
 
 def is_running(pid: int) -> bool:

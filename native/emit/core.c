@@ -32,7 +32,8 @@ uint32_t occatrace_pid;
 const struct occatrace_process_events *occatrace_process;
 const struct occatrace_device_events *occatrace_devices;
 
-enum { NEW, READY, REFUSED };
+/* FORKED: a child of fork that has recorded nothing yet. */
+enum { NEW, READY, REFUSED, FORKED };
 static int state = NEW;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,6 +56,7 @@ static char function_names[OCCATRACE_MAX_FUNCTIONS][72];
 static uint32_t function_ids[OCCATRACE_MAX_FUNCTIONS];
 
 static void (*lttng_before_fork)(sigset_t *), (*lttng_after_fork_parent)(sigset_t *), (*lttng_after_fork_child)(sigset_t *);
+static void (*lttng_postpone)(sigset_t *);
 
 void occatrace_say(const char *format, ...) {
   char line[1024];
@@ -116,7 +118,8 @@ enum occatrace_device_time occatrace_device_time(void) {
 static int own_on(void) { return !capture_stopped && (range_kind == OCCATRACE_RANGE_NONE || range_open > 0); }
 
 static void apply_switch(void) {
-  __atomic_store_n(&occatrace_own_switch, state == READY && own_on() ? occatrace_own_mask() : 0, __ATOMIC_RELEASE);
+  const int traced = state == READY || state == FORKED;
+  __atomic_store_n(&occatrace_own_switch, traced && own_on() ? occatrace_own_mask() : 0, __ATOMIC_RELEASE);
 }
 
 void occatrace_start_choosing(void) {
@@ -296,9 +299,7 @@ static void announce_process(struct occatrace_thread *self) {
   occatrace_process->process(&r);
 }
 
-struct occatrace_thread *occatrace_thread_start(void) {
-  if (occatrace_tls != NULL) return occatrace_tls;
-  const int ready = occatrace_start();
+static struct occatrace_thread *new_thread(int ready) {
   /* mmap: the table of tallies is large and mostly untouched. */
   struct occatrace_thread *self =
       mmap(NULL, sizeof *self, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -327,64 +328,22 @@ struct occatrace_thread *occatrace_thread_start(void) {
   return self;
 }
 
-/* ---- fork ---- */
-
-static sigset_t fork_signals;
-
-static void before_fork(void) {
-  pthread_mutex_lock(&range_lock);
-  pthread_mutex_lock(&switch_lock);
-  pthread_mutex_lock(&start_lock);
-  pthread_mutex_lock(&flush_lock);
-  pthread_mutex_lock(&threads_lock);
-  occatrace_live_lock();
-  occatrace_announcements_lock();
-  if (state == READY) lttng_before_fork(&fork_signals);
-}
-
-static void fork_unlock(void) {
-  occatrace_announcements_unlock();
-  occatrace_live_unlock();
-  pthread_mutex_unlock(&threads_lock);
-  pthread_mutex_unlock(&flush_lock);
-  pthread_mutex_unlock(&start_lock);
-  pthread_mutex_unlock(&switch_lock);
-  pthread_mutex_unlock(&range_lock);
-}
-
-static void after_fork_parent(void) {
-  if (state == READY) lttng_after_fork_parent(&fork_signals);
-  fork_unlock();
-}
-
-static void after_fork_child(void) {
-  occatrace_pid = (uint32_t)getpid();
-  if (state == READY) {
-    /* The session has to know the pid before LTTng registers it. */
-    if (!occatrace_register_process()) {
-      state = REFUSED;
-      occatrace_own_switch = 0;
-    }
-    lttng_after_fork_child(&fork_signals);
-    /* Threads of the parent, and its tallies, are none of the child's. */
-    while (threads != NULL) {
-      struct occatrace_thread *next = threads->next;
-      munmap(threads, sizeof *threads);
-      threads = next;
-    }
-    occatrace_tls = NULL;
-    pthread_setspecific(thread_end_key, NULL);
-    process_owed = 1;
-    finished = 0;
-    occatrace_background_forget();
-    occatrace_choice_after_fork();
-    occatrace_live_after_fork();
-  }
-  fork_unlock();
-  if (state == READY) occatrace_backends_after_fork();
+struct occatrace_thread *occatrace_thread_start(void) {
+  if (occatrace_tls != NULL) return occatrace_tls;
+  const int ready = occatrace_start();
+  /* A handler that comes here meanwhile would make a second one. */
+  sigset_t all, signals;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &signals);
+  struct occatrace_thread *self = occatrace_tls != NULL ? occatrace_tls : new_thread(ready);
+  pthread_sigmask(SIG_SETMASK, &signals, NULL);
+  return self;
 }
 
 /* ---- start ---- */
+
+/* Set while this thread is inside LTTng, which forks to make a file that it shares: that child is none of the program's. */
+static __thread int inside_lttng __attribute__((tls_model("initial-exec")));
 
 static int load_lttng(void) {
   void *library = occatrace_load_library("liboccatrace_tp_core.so");
@@ -394,9 +353,10 @@ static int load_lttng(void) {
   lttng_before_fork = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_before_fork");
   lttng_after_fork_parent = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_after_fork_parent");
   lttng_after_fork_child = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_after_fork_child");
+  lttng_postpone = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_postpone");
   void (**at_unload)(void) = dlsym(library, "occatrace_at_unload");
   if (!occatrace_process || !occatrace_devices || !lttng_before_fork || !lttng_after_fork_parent ||
-      !lttng_after_fork_child || !at_unload) {
+      !lttng_after_fork_child || !lttng_postpone || !at_unload) {
     occatrace_say("liboccatrace_tp_core.so does not fit this liboccatrace.so; the program runs untraced");
     return 0;
   }
@@ -405,32 +365,145 @@ static int load_lttng(void) {
   return 1;
 }
 
+/* What fork left undone in this child: it asks, and becomes a process of its own for LTTng. */
+static int start_forked(void) {
+  /* Threads of the parent, and its tallies, are none of the child's. */
+  while (threads != NULL) {
+    struct occatrace_thread *next = threads->next;
+    munmap(threads, sizeof *threads);
+    threads = next;
+  }
+  /* The session has to know the pid before LTTng registers it. */
+  if (!occatrace_register_process()) return 0;
+  sigset_t signals;
+  lttng_before_fork(&signals);
+  lttng_after_fork_child(&signals);
+  occatrace_lttng_has_threads(1);
+  return 1;
+}
+
+static int start_new(void) {
+  occatrace_pid = (uint32_t)getpid(); /* a child of a process that was not traced */
+  if (!occatrace_capture_wanted() || !occatrace_register_process() || !load_lttng()) return 0;
+  pthread_key_create(&thread_end_key, thread_ended);
+  return 1;
+}
+
+/* A handler of the program that makes traced calls must not come between: it would wait for its own thread. Signals without
+ * a handler still stop or end the program, and faults are handled. */
+static void hold_signals(sigset_t *before) {
+  sigset_t held;
+  sigemptyset(&held);
+  for (int s = 1; s < NSIG; s++) {
+    struct sigaction now;
+    if (s == SIGSEGV || s == SIGBUS || s == SIGFPE || s == SIGILL || s == SIGTRAP || s == SIGSYS) continue;
+    if (sigaction(s, NULL, &now) == 0 && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN) sigaddset(&held, s);
+  }
+  pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
 int occatrace_start(void) {
   const int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
-  if (now != NEW) return now == READY;
+  if (now == READY || now == REFUSED) return now == READY;
+  sigset_t signals;
+  hold_signals(&signals);
   pthread_mutex_lock(&start_lock);
-  if (state == NEW) {
-    int next = REFUSED;
-    occatrace_pid = (uint32_t)getpid(); /* a child of a process that was not traced */
-    if (occatrace_capture_wanted() && occatrace_register_process() && load_lttng()) {
-      static int once;
-      if (!once++) {
-        pthread_key_create(&thread_end_key, thread_ended);
-        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-      }
-      process_owed = 1;
-      next = READY;
-    }
+  if (state == NEW || state == FORKED) {
+    const int was = state;
+    inside_lttng = 1;
+    const int next = (was == NEW ? start_new() : start_forked()) ? READY : REFUSED;
+    inside_lttng = 0;
+    if (next == READY) process_owed = 1;
     __atomic_store_n(&state, next, __ATOMIC_RELEASE);
-    if (next == READY) {
+    if (next == READY && was == NEW) {
       occatrace_choice_start();
       occatrace_live_start(loaded_mono);
     }
     apply_switch();
   }
   pthread_mutex_unlock(&start_lock);
+  pthread_sigmask(SIG_SETMASK, &signals, NULL);
   return state == READY;
 }
+
+/* ---- fork ---- */
+
+#define START_TIMEOUT_S 60 /* longer than all that a start waits for */
+
+static sigset_t fork_signals, all_signals;
+static int start_held;
+
+/* Only locks that are held for moments, but for the one of the start: a child would never get out of half a start. */
+static void before_fork(void) {
+  if (inside_lttng) return;
+  sigset_t signals;
+  sigfillset(&all_signals);
+  pthread_sigmask(SIG_SETMASK, &all_signals, &signals);
+  pthread_mutex_lock(&range_lock);
+  fork_signals = signals;
+  pthread_mutex_lock(&switch_lock);
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += START_TIMEOUT_S;
+  start_held = pthread_mutex_timedlock(&start_lock, &until) == 0;
+  pthread_mutex_lock(&threads_lock);
+  occatrace_live_lock();
+  occatrace_announcements_lock();
+  if (start_held && state == READY) lttng_before_fork(&all_signals);
+}
+
+static sigset_t fork_unlock(void) {
+  const sigset_t signals = fork_signals;
+  occatrace_announcements_unlock();
+  occatrace_live_unlock();
+  pthread_mutex_unlock(&threads_lock);
+  if (start_held) pthread_mutex_unlock(&start_lock);
+  pthread_mutex_unlock(&switch_lock);
+  pthread_mutex_unlock(&range_lock);
+  return signals;
+}
+
+static void after_fork_parent(void) {
+  if (inside_lttng) return;
+  if (start_held && state == READY) lttng_after_fork_parent(&all_signals);
+  const sigset_t signals = fork_unlock();
+  pthread_sigmask(SIG_SETMASK, &signals, NULL);
+}
+
+/* Most children only exec or end: what takes time (asking occa_prof, registering with LTTng) waits for the first call that
+ * is traced, in start_forked. */
+static void after_fork_child(void) {
+  if (inside_lttng) return;
+  const int was = state;
+  occatrace_pid = (uint32_t)getpid();
+  pthread_mutex_init(&flush_lock, NULL);
+  if (!start_held) {
+    pthread_mutex_init(&start_lock, NULL);
+    state = REFUSED;
+    occatrace_own_switch = 0;
+    occatrace_lttng_has_threads(0);
+    occatrace_say("process %ld was forked while tracing began; it runs untraced", (long)occatrace_pid);
+  } else if (was == READY || was == FORKED) {
+    state = FORKED;
+    occatrace_tls = NULL;
+    pthread_setspecific(thread_end_key, NULL);
+    finished = 0;
+    occatrace_background_forget();
+    occatrace_choice_after_fork();
+    occatrace_live_after_fork();
+    if (was == READY) {
+      lttng_postpone(&all_signals);
+      occatrace_lttng_has_threads(0);
+      occatrace_park_lttng_sockets();
+    }
+  }
+  const sigset_t signals = fork_unlock();
+  if (state == FORKED) occatrace_backends_after_fork();
+  pthread_sigmask(SIG_SETMASK, &signals, NULL);
+}
+
+/* So early that handlers of the program come after ours in a child, and may make traced calls. */
+__attribute__((constructor)) static void follow_fork(void) { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
 
 const void *occatrace_load_provider(const char *api) {
   if (!occatrace_chosen(api) || !occatrace_start()) return NULL;

@@ -24,6 +24,10 @@ OCCATRACE_HIDDEN void occatrace_unloading(void);
 
 /* From now on the program cannot close LTTng's descriptors. */
 OCCATRACE_HIDDEN void occatrace_protect_descriptors(void *provider);
+/* In a child of fork: its copies of LTTng's sockets no longer lead to the daemon, which is to see when the parent ends. */
+OCCATRACE_HIDDEN void occatrace_park_lttng_sockets(void);
+/* Whether LTTng's threads are there; a child of fork has none until it registers. */
+OCCATRACE_HIDDEN void occatrace_lttng_has_threads(int present);
 
 /* Asks occa_prof whether this process is traced, and waits until the session records. 1 = yes. */
 OCCATRACE_HIDDEN int occatrace_register_process(void);

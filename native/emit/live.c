@@ -55,8 +55,9 @@ void occatrace_live_after_fork(void) {
   memset(work, 0, sizeof work);
   kernels_used = rows_used = 0;
   if (kernel_of != NULL) memset(kernel_of, 0, names_room * sizeof *kernel_of);
-  if (blocks != NULL) memset(blocks, 0, blocks_room * sizeof *blocks);
-  blocks_used = in_use = high = 0;
+  free(blocks);
+  blocks = NULL;
+  blocks_used = blocks_room = in_use = high = 0;
 }
 
 /* ---- work ---- */

@@ -20,13 +20,22 @@ ROOT = Path(__file__).resolve().parents[3]
 LIB = Path(occatrace.__file__).parent / "lib"
 
 
-@pytest.fixture(scope="session")
-def emit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("core") / "emit"
-    command = ["gcc", "-O1", "-Wall", "-Werror", "-o", program, ROOT / "tests/programs/core/emit.c"]
+def compiled(name: str, folder: Path) -> Path:
+    program = folder / name
+    command = ["gcc", "-O1", "-Wall", "-Werror", "-o", program, ROOT / f"tests/programs/core/{name}.c"]
     command += [f"-I{ROOT / 'native/emit'}", f"-L{LIB}", "-loccatrace", "-lpthread", f"-Wl,-rpath,{LIB}"]
     subprocess.run(command, check=True)
     return program
+
+
+@pytest.fixture(scope="session")
+def emit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("emit", tmp_path_factory.mktemp("core"))
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("forks", tmp_path_factory.mktemp("core"))
 
 
 def record(emit: Path, run: Path, way: str) -> int:
@@ -66,6 +75,27 @@ def test_all_that_was_emitted_is_there(
     assert query(run, "SELECT coalesce(sum(failed), 0) FROM call_stats WHERE api = 'test'") == [(tallied // 10,)]
     assert [row[0] for row in query(run, "SELECT exit FROM processes ORDER BY process")] == ends
     assert len(json.loads((run / "run.json").read_text())["processes"]) == len(ends)
+
+
+@pytest.mark.parametrize(
+    "way", ["idle", "tracing", "nested", "threads", "closed", "late-threads", "beside", "starting", "handler"]
+)
+def test_a_child_of_fork_becomes_a_process_of_the_run_with_its_first_record(
+    forks: Path, tmp_path: Path, way: str
+) -> None:
+    """Whoever records nothing is none; whoever does has all of it, whatever other threads and signals do meanwhile. What a
+    child inherits and must not have (connections, blocked signals, LTTng's threads) the program checks itself."""
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "occatrace.cli", "-q", "-o", str(run), str(forks), way]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    pieces, processes = map(int, done.stdout.split())
+    assert query(run, "SELECT count(*) FROM activities WHERE name = 'work'") == [(pieces,)]
+    assert query(run, "SELECT sum(calls) FROM call_stats WHERE api = 'test' AND function = 'work'") == [(pieces,)]
+    assert query(run, "SELECT count(*), count(DISTINCT pid), count(exit) FROM processes") == [(processes,) * 3]
+    facts = json.loads((run / "run.json").read_text())
+    assert len(facts["processes"]) == processes
+    assert facts["notes"] == []
 
 
 def test_long_and_odd_texts_come_through(emit: Path, tmp_path: Path) -> None:
