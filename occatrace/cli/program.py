@@ -92,11 +92,22 @@ def cannot_be_traced(path: Path) -> str | None:
     return None if kinds & {2, 3} else "it is linked statically, so nothing can be preloaded into it"
 
 
+def inheritable() -> frozenset[int]:
+    """The descriptors that a program started now would get."""
+    found = set()
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # that of the folder itself
+            if os.get_inheritable(fd):
+                found.add(fd)
+    return frozenset(found)
+
+
 @dataclass
 class SignalGuard:
     """Signals are blocked while the program runs, and read one by one, so that none is lost and none kills us."""
 
     before: set[signal.Signals]
+    descriptors: frozenset[int]  # that the program is to inherit
 
     @classmethod
     def block(cls) -> SignalGuard:
@@ -104,7 +115,7 @@ class SignalGuard:
         # Inherited as ignored, we would never hear of the program's end.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
-        return cls({s for s in before if isinstance(s, signal.Signals)})
+        return cls({s for s in before if isinstance(s, signal.Signals)}, inheritable())
 
     def restore(self) -> None:
         """As before; what arrived meanwhile was for the program, which has ended."""
@@ -119,8 +130,14 @@ def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guar
     # Which process is the program itself, and not started by it (native/intercept/python.c).
     given = {**environment, "OCCATRACE_PARENT": str(os.getpid())}
 
+    # liblttng-ctl, at work in another thread, opens sockets that any program would inherit.
+    top = min(max(map(int, os.listdir("/proc/self/fd"))) + 16, os.sysconf("SC_OPEN_MAX"))
+    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in range(3, top) if fd not in guard.descriptors]
+
     def start(file: str, argv: list[str]) -> int:
-        return os.posix_spawn(file, argv, given, setsigmask=guard.before, setsigdef=IGNORED_BY_PYTHON)
+        return os.posix_spawn(
+            file, argv, given, file_actions=closed, setsigmask=guard.before, setsigdef=IGNORED_BY_PYTHON
+        )
 
     try:
         return start(os.fspath(path), list(words))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,22 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def info(**more: object) -> run.RunInfo:
     return run.RunInfo(program=("a.out", "-m", "HIP"), **more)  # type: ignore[arg-type]
+
+
+def test_the_program_gets_the_descriptors_that_we_were_given_and_no_others() -> None:
+    """liblttng-ctl, in another thread, opens sockets that every program inherits."""
+    given = os.dup(0)
+    os.set_inheritable(given, True)
+    guard = program.SignalGuard(set(), program.inheritable())
+    opened = os.dup(0)
+    os.set_inheritable(opened, True)
+    try:
+        asks = f"test -e /proc/self/fd/{given} && test ! -e /proc/self/fd/{opened}"
+        child = program.spawn(Path("/bin/sh"), ["sh", "-c", asks], os.environ, guard)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        os.close(given)
+        os.close(opened)
 
 
 def test_run_round_trip(tmp_path: Path) -> None:
