@@ -34,6 +34,23 @@ PYTHON_ROWS = 12  # of what Python did
 PYTHON_ASKED = {"python_samples": "python_time_sum", "python_lines": "python_line_sum", "messages": "log_sum"}
 
 
+# What other profilers call the same, without underscores: nsys (also before 2023), nvprof, rocprofv3.
+OTHERS = {
+    **{f"cuda{name}": report for name, report in (
+        ("apisum", "api_sum"), ("apitrace", "api_trace"), ("gpukernsum", "gpu_kern_sum"), ("gpusum", "gpu_kern_sum"),
+        ("gpukerngbsum", "gpu_kern_gb_sum"), ("gpumemsizesum", "gpu_mem_size_sum"), ("gpumemtimesum", "gpu_mem_time_sum"),
+        ("gputrace", "gpu_trace"), ("kernexecsum", "kern_exec_sum"),
+    )},
+    **dict.fromkeys(("gpusum", "gpusummary", "printgpusummary", "kernelstats"), "gpu_kern_sum"),
+    **dict.fromkeys(("printgputrace", "kerneltrace"), "gpu_trace"),
+    **dict.fromkeys(("apisummary", "printapisummary", "hipapistats", "hipapisum", "openclapisum"), "api_sum"),
+    **dict.fromkeys(("memorycopystats", "gpumemsum"), "gpu_mem_time_sum"),
+    **dict.fromkeys(("nvtxsum", "nvtxpushpopsum", "nvtxstartendsum", "roctxsum", "markerapistats"), "range_sum"),
+    "nvtxgpuprojsum": "range_gpu_proj_sum",
+    "umtotalsum": "um_sum",
+}  # fmt: skip
+
+
 class UnknownReport(RunError):
     """There is no report of this name."""
 
@@ -139,7 +156,21 @@ def definition(name: str) -> Definition:
     try:
         return definitions()[name]
     except KeyError:
-        raise UnknownReport(f"no report {name!r}; there are: {', '.join(definitions())}") from None
+        meant = alike(name)
+        hint = f"did you mean {meant}? (occa_prof report --list)" if meant else f"there are: {', '.join(definitions())}"
+        raise UnknownReport(f"no report {name!r}; {hint}") from None
+
+
+def alike(name: str) -> str | None:
+    """The report that a name means: that of another profiler, or the one that is spelled most like it."""
+    from difflib import get_close_matches
+
+    plain = name.lower().replace("_", "").replace("-", "")
+    known = {report.replace("_", ""): report for report in definitions()} | OTHERS
+    if plain in known:
+        return known[plain]
+    found = get_close_matches(plain, known, 1, 0.75)
+    return known[found[0]] if found else None
 
 
 @dataclass(frozen=True)

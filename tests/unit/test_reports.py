@@ -207,6 +207,11 @@ def test_definitions() -> None:
         assert len(set(names)) == len(names)
         assert any(c.unit == "percent" for c in entry.columns) == bool(entry.share), entry.name
         assert entry.group is None or entry.group in names
+    for other, ours in (("cuda_gpu_kern_sum", "gpu_kern_sum"), ("gpukernsum", "gpu_kern_sum"), ("nvtx_sum", "range_sum"),
+                        ("occa_kern_summ", "occa_kern_sum"), ("API-SUM", "api_sum")):  # fmt: skip
+        with pytest.raises(reports.UnknownReport, match=f"did you mean {ours}\\?"):
+            reports.definition(other)
+    assert set(reports.OTHERS.values()) <= set(reports.definitions())
     with pytest.raises(reports.UnknownReport, match="no report 'x'; there are: advice, api_sum"):
         reports.definition("x")
     with pytest.raises(ValueError, match="line 2"):
