@@ -10,7 +10,8 @@ from pathlib import Path
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SAID = tuple(os.strerror(number) for number in _FULL)
 WORDS = "no space left on device"
-_SIZES = (1 << 20, 256 << 10, 64 << 10)  # metadata of all that is traced is 300 KB; less where there is less
+_MOST = 2 << 20  # metadata of OpenCL in mode full is 0.7 MB
+_LEAST = 64 << 10
 _MORE = 64 << 10  # where not even this can be had, the disk is full
 PREFIX = ".reserve-"
 
@@ -48,9 +49,8 @@ class Reserve:
     """A file that takes up room while a run is recorded, so that a disk that fills up has some for the metadata, without which
     no event can be read, and for run.json."""
 
-    def __init__(self, trace: Path, host: str) -> None:
-        """`trace`: the folder of the traces of all hosts."""
-        self._file = trace / f"{PREFIX}{host}"
+    def __init__(self, run: Path, host: str) -> None:
+        self._file = run / f"{PREFIX}{host}"
         self._fd: int | None = None
         self._size = 0
 
@@ -58,11 +58,13 @@ class Reserve:
         """Take the room; less, or none, where there is not that much."""
         with contextlib.suppress(OSError):
             self._fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            for size in _SIZES:
+            about = os.fstatvfs(self._fd)
+            size = min(_MOST, about.f_bavail * about.f_frsize // 3)
+            while size >= _LEAST and not self._size:
                 with contextlib.suppress(OSError):
                     os.posix_fallocate(self._fd, 0, size)
                     self._size = size
-                    return
+                size //= 2
 
     def is_full(self, log: Path) -> bool:
         """Whether the disk is full, or was at a moment: then the daemon has said so in its log."""
@@ -84,9 +86,9 @@ class Reserve:
             self._file.unlink(missing_ok=True)
 
 
-def clear_reserves(trace: Path) -> None:
+def clear_reserves(run: Path) -> None:
     """Remove those of a recording that was killed."""
-    for file in trace.glob(f"{PREFIX}*") if not trace.is_symlink() else ():
+    for file in run.glob(f"{PREFIX}*"):
         file.unlink(missing_ok=True)
 
 

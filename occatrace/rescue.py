@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from occatrace import disk, scratch, switch
+from occatrace import checksums, disk, scratch, switch
 from occatrace import run as runs
 from occatrace.job import host_name
 
@@ -52,7 +52,7 @@ def rescue(run: Path) -> None:
     info = _unended(run)
     if not info or is_recorded(run):
         return
-    disk.clear_reserves(run / "trace")
+    disk.clear_reserves(run)
     notes = list(info.notes)
     for buffers in _places(info):
         if not _wait(buffers, KEEPER, CONSUMER):
@@ -61,6 +61,9 @@ def rescue(run: Path) -> None:
         shutil.rmtree(buffers, ignore_errors=True)
     for sockets in _places(info, "-*/register"):
         shutil.rmtree(sockets.parent, ignore_errors=True)  # nobody listens there
+    for trace in run.glob("trace/[!.]*/"):
+        if not trace.is_symlink() and not (trace / checksums.FILE).exists():
+            checksums.write(trace)
     if notes == list(info.notes) and not any("was killed" in note for note in notes):
         notes.append(KILLED)
     if notes != list(info.notes):

@@ -157,7 +157,7 @@ class Session:
         self._destroyed = False
         self._thread: threading.Thread | None = None
         self._rotation: Rotation | None = None
-        self._reserve = disk.Reserve(output.parent, output.name)
+        self._reserve = disk.Reserve(output.parent.parent, output.name)
         if self.choosing.plan.stream:
             from occatrace.rotation import Rotation
 
@@ -247,6 +247,8 @@ class Session:
         if self._rotation:
             self._rotation.finish()
             self.outcome.notes += self._rotation.notes
+        if self._created and answers:
+            self._seal()
         if not answers:
             self.outcome.notes.append("LTTng's daemon does not answer any more: the trace may be incomplete")
         if self.switch:
@@ -320,6 +322,15 @@ class Session:
             self.outcome.notes.append(
                 f"the trace cannot be read, as its metadata could not be written: {error.strerror}"
             )
+
+    def _seal(self) -> None:
+        """All is written: from here on damage can be told."""
+        from occatrace import checksums
+
+        try:
+            checksums.write(self.output)
+        except OSError as error:
+            self.outcome.notes.append(f"no checksums were written: {error.strerror}")
 
     def _save(self, why: str) -> None:
         from occatrace import rescue

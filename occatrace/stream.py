@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from occatrace import checksums
 from occatrace.run import RunError
 from occatrace.sql import text as sql_text
 from occatrace.switch import size_of
@@ -224,6 +225,7 @@ class Stream:
             best = max(others, key=_metadata)
             if _metadata(best)[0] > own[0]:
                 shutil.copyfile(best, metadata)
+                checksums.changed(self._trace, metadata)
             elif own > _metadata(kept):
                 kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 shutil.copyfile(metadata, kept)
@@ -252,6 +254,7 @@ class Stream:
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink(missing_ok=True)
+            checksums.changed(self._trace, *(path for path in self._doomed if self._trace in path.parents))
             self._doomed.clear()
 
     def _settle(self, manifest: Manifest) -> None:
@@ -465,6 +468,6 @@ def kept_since(run: Path) -> str | None:
         first = next(iter(pieces(trace)), None)
         if first is None:
             return "its end"
-        if first.number:
+        if first.number and _PIECE.fullmatch(first.path.name):  # LTTng is moving it else
             since.append(datetime.strptime(first.path.name[:20], "%Y%m%dT%H%M%S%z").astimezone())
     return max(since).strftime("%H:%M:%S") if since else None

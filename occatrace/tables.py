@@ -374,6 +374,8 @@ def _build(
         from occatrace.ingest import FirstPass
 
         problems = FirstPass(con, model).run(traces)
+        if moment is None:
+            problems = [*problems, *_resized(run, traces, problems)]
         if (run / "samples").is_dir():
             from occatrace import sampling
 
@@ -395,6 +397,17 @@ def _build(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return None if len(traces) > 1 else problems
+
+
+def _resized(run: Path, traces: Sequence[HostTrace], problems: Sequence[str]) -> list[str]:
+    """Files that were lost since they were recorded, or parts of them; a reader sees it of some only."""
+    from occatrace import checksums
+
+    try:
+        found = [damage for trace in traces for damage in checksums.resized(run / "trace" / trace.host)]
+    except checksums.Unverified as error:
+        return [str(error)]
+    return [f"{each.file} {each.what}" for each in found if not any(str(each.file) in line for line in problems)]
 
 
 def _streamed(

@@ -44,7 +44,8 @@ STATUSES: Mapping[str, str] = MappingProxyType(
         "0": "done; of a profiled program: it ended well, whatever became of the tracing",
         "the program's": "the program was profiled; 128 + n: it died of signal n",
         "1": "`compare --fail-above`: something became slower; `doctor`: something needed is missing",
-        "2": "wrong options, or a run, report, table or query that cannot be used: one line says what to do",
+        "2": "wrong options, or a run, report, table or query that cannot be used: one line says what to do;"
+        " `report --verify`: a file is damaged, or cannot be checked",
         "126, 127": "the program cannot be executed, was not found",
         "129, 130, 143": "a subcommand was ended by SIGHUP, by Ctrl-C, by SIGTERM",
         "141": "the reader of the output has gone, as in `| head`",

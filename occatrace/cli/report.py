@@ -45,6 +45,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--engine", choices=("duckdb", "dask"), default="duckdb",
         help="dask: the reports of the summary by many workers, for runs of very many ranks",
     )  # fmt: skip
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="read the trace again and compare it with the checksums of the recording; no report is printed",
+    )
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster (default: workers on this machine)")
     choice.add_options(parser.add_argument_group("what of the run, and how it is shown"))
     add_output(parser)
@@ -71,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
         reports.definition(name)
     chosen = choice.Choice.of(args)
     folder = open_run(args.run).path
+    if args.verify:
+        return _verify(folder)
     if args.engine == "dask" or args.scheduler:
         return _by_dask(folder, args, chosen)
     if args.plot or args.format in PICTURES:
@@ -79,6 +86,23 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("a page is not for the terminal: name a file, as in -o report.html")
     with output(args.output, args.force) as out:
         print_reports(folder, out, args.report, args.format, chosen)
+    return 0
+
+
+def _verify(folder: Path) -> int:
+    """Say which files are not as they were recorded."""
+    from occatrace import checksums, rescue
+
+    if rescue.is_recorded(folder):
+        raise BadInput(f"{folder} is being recorded: checksums are written at its end")
+    found = checksums.verify(folder)
+    for damage in found.damaged:
+        print(f"{damage.file} {damage.what}")
+    files = f"{found.files} file{'s' if found.files != 1 else ''}"
+    if found.damaged:
+        print(f"{len(found.damaged)} of {files} damaged")
+        return 2
+    print(f"{files}, {found.bytes:,} bytes: as they were recorded")
     return 0
 
 

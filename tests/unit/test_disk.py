@@ -51,7 +51,7 @@ def test_a_reserve_takes_room_and_gives_it_back(tmp_path: Path) -> None:
     reserve = disk.Reserve(tmp_path, "host")
     reserve.make()
     (file,) = tmp_path.iterdir()
-    assert file.stat().st_size == 1 << 20
+    assert file.stat().st_size == 2 << 20
     assert not reserve.is_full(tmp_path / "no log")
     (tmp_path / "log").write_text("PERROR: Error in write mmap: No space left on device (in x)")
     assert reserve.is_full(tmp_path / "log")

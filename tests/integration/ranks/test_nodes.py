@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from occatrace import merge
+from occatrace import checksums, merge
 from occatrace.tables import open_store
 from tests.support.runs import PATIENCE, measured
 
@@ -75,6 +75,9 @@ def test_two_nodes(job: Job) -> None:
         "tables",
         "trace",
     ]
+    found = checksums.verify(job.folder / "run")
+    files = [p for p in (job.folder / "run").glob("trace/*/**/*") if p.is_file() and p.name != checksums.FILE]
+    assert (found.files, found.damaged) == (len(files), [])
     job.nothing_left()
 
 

@@ -161,7 +161,7 @@ class Driven:
 
 @pytest.fixture
 def drive(folder: Path) -> Callable[[Person], Driven]:
-    return lambda person: Driven(person, folder / f"trace-{uuid.uuid4().hex[:6]}")
+    return lambda person: Driven(person, folder / f"run-{uuid.uuid4().hex[:6]}" / "trace" / "host")
 
 
 def commands() -> Iterator[tuple[int, bytes]]:

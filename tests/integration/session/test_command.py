@@ -63,6 +63,24 @@ def test_recorded(person: Person, folder: Path, probe: Path) -> None:
     nothing_left(run["id"])
 
 
+def test_damage_is_told(user: Person, folder: Path, probe: Path) -> None:
+    assert profile(user, "-q", "-m", "full", "-o", "run", probe, "50").returncode == 0
+    whole = profile(user, "report", "run", "--verify")
+    assert (whole.returncode, whole.stderr) == (0, "")
+    assert whole.stdout.endswith(" bytes: as they were recorded\n")
+    streams = sorted((folder / "run/trace").rglob("64-bit/occatrace_*"))
+    changed, missing = streams[0], next((folder / "run/trace").rglob("metadata"))
+    content = bytearray(changed.read_bytes())
+    content[-1] ^= 1
+    changed.write_bytes(content)
+    missing.unlink()
+    done = profile(user, "report", "run", "--verify")
+    assert (done.returncode, done.stderr) == (2, "")
+    first, second, last = done.stdout.splitlines()
+    assert first.startswith(f"{missing} is missing (") and second.startswith(f"{changed} was changed: ")
+    assert last == f"2 of {whole.stdout.split(',')[0]} damaged"
+
+
 @pytest.mark.parametrize("status", [0, 3, 255])
 def test_exit_status(user: Person, probe: Path, status: int) -> None:
     assert profile(user, "-o", "run", probe, 1, "exit", status).returncode == status
@@ -295,6 +313,7 @@ def test_all_killed_at_once(user: Person, folder: Path, probe: Path, later: str)
     assert done.returncode == 0, done.stderr
     (note,) = json.loads(done.stdout)["run"]["notes"]
     assert note.startswith("everything was killed at once: the last ") and "buffers" in note
+    assert profile(user, "report", "run", "--verify").returncode == 0
     assert left_of(run["id"]) == []
     shown = subprocess.run(["babeltrace2", folder / "run" / "trace"], text=True, capture_output=True, check=True).stdout
     numbers = [int(number) for number in re.findall(r"occatrace_probe:tick: .* number = (\d+)", shown)]

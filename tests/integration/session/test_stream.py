@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import occatrace
-from occatrace import stream
+from occatrace import checksums, stream
 from occatrace.switch import EVENTS, size_of
 from tests.integration.session.conftest import OCCA_PROF, ROOT, Person, environment, wait_for
 from tests.integration.session.test_command import info, profile
@@ -137,6 +137,13 @@ def stop(pid: int) -> None:
     wait_for(stopped)
 
 
+def check_checksums(run: Path) -> None:
+    """All files of the trace have one, and it is right."""
+    there = [path for path in run.glob("trace/*/**/*") if path.is_file() and path.name != checksums.FILE]
+    found = checksums.verify(run)
+    assert (found.files, found.bytes, found.damaged) == (len(there), sum(p.stat().st_size for p in there), [])
+
+
 def check_whole(found: dict[str, Any], rounds: int) -> None:
     own = rounds - rounds // CHILD
     assert calls(found, "clFlush") == PER_ROUND * rounds
@@ -161,6 +168,7 @@ def test_as_if_not_streamed(people: dict[str, Person], name: str, folder: Path, 
     check_whole(streamed, rounds)
     assert stream.kept_since(folder / "streamed") is None  # so short a run has all its single calls
     assert not (folder / "streamed" / stream.FOLDER).exists()
+    check_checksums(folder / "streamed")
     if name == "user":
         done = profile(people[name], "-m", "full", "-o", "plain", paced, rounds, 1000, env=setting(folder))
         assert done.returncode == 0, done.stderr
@@ -193,6 +201,7 @@ def test_nothing_is_lost(user: Person, folder: Path, start: Start, how: str) -> 
         assert running.returncode == 0, errors
         check_whole(counted(run), int(said))
         assert info(run)["notes"] == []
+        check_checksums(run)
         return
     everybody = descendants(running.pid)
     for sent in (signal.SIGSTOP, signal.SIGKILL):  # stopped, none of them sees another end
@@ -207,6 +216,7 @@ def test_nothing_is_lost(user: Person, folder: Path, start: Start, how: str) -> 
     assert "everything was killed at once" in info(run)["notes"][0]
     # What is there of the trace is all of it, as so short a run keeps it: read at once it gives the same.
     assert stream.kept_since(run) is None
+    check_checksums(run)
     at_once = folder / "at_once"
     shutil.copytree(run, at_once, ignore=shutil.ignore_patterns("tables"))
     for name, query in EXACT.items():
