@@ -25,6 +25,7 @@ LONGEST_SOCKET = len("/.lttng/ustconsumerd64/error")  # the daemon's own, below 
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 20.0
 STALE_AFTER_S = 60.0
+APP_TIMEOUT_S = 30
 RUN_LINK = "run"  # in the folder of sockets: to the run's folder
 
 
@@ -158,6 +159,9 @@ class Daemon:
         environment.pop("LD_PRELOAD", None)
         if daemon and install.DAEMON_LIBRARY.exists() and not set(str(install.DAEMON_LIBRARY)) & set(" :$"):
             environment["LD_PRELOAD"] = str(install.DAEMON_LIBRARY)
+        # A process that does not answer in this time is given up. While it registers an API's events it cannot, which takes
+        # more than the 5 s that LTTng gives it where a machine is overloaded.
+        environment.setdefault("LTTNG_APP_SOCKET_TIMEOUT", str(APP_TIMEOUT_S))
         # Newer daemons write CTF 2 unless asked.
         environment["LTTNG_SESSIOND_DEFAULT_TRACE_FORMAT"] = "ctf-1.8"
         if self.private_home:

@@ -57,6 +57,7 @@ static uint32_t function_ids[OCCATRACE_MAX_FUNCTIONS];
 
 static void (*lttng_before_fork)(sigset_t *), (*lttng_after_fork_parent)(sigset_t *), (*lttng_after_fork_child)(sigset_t *);
 static void (*lttng_postpone)(sigset_t *);
+static int (*lttng_records)(void);
 
 void occatrace_say(const char *format, ...) {
   char line[1024];
@@ -354,15 +355,33 @@ static int load_lttng(void) {
   lttng_after_fork_parent = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_after_fork_parent");
   lttng_after_fork_child = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_after_fork_child");
   lttng_postpone = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_postpone");
+  lttng_records = (int (*)(void))dlsym(library, "occatrace_lttng_records");
   void (**at_unload)(void) = dlsym(library, "occatrace_at_unload");
   if (!occatrace_process || !occatrace_devices || !lttng_before_fork || !lttng_after_fork_parent ||
-      !lttng_after_fork_child || !lttng_postpone || !at_unload) {
+      !lttng_after_fork_child || !lttng_postpone || !lttng_records || !at_unload) {
     occatrace_say("liboccatrace_tp_core.so does not fit this liboccatrace.so; the program runs untraced");
     return 0;
   }
   *at_unload = occatrace_unloading;
   occatrace_protect_descriptors(library);
   return 1;
+}
+
+#define RECORDS_TIMEOUT_S 10
+
+/* Until what this process writes is recorded. On a loaded machine the daemon may have given it up and be taking it again. */
+static void wait_until_recorded(void) {
+  const char *run = getenv("OCCATRACE_SOCKET");
+  if (run == NULL || *run == '\0') return; /* the user's own LTTng session, which may enable what it likes */
+  const uint64_t until = occatrace_now() + UINT64_C(1000000000) * RECORDS_TIMEOUT_S;
+  while (!lttng_records() && access(run, F_OK) == 0) { /* the run may end meanwhile */
+    if (occatrace_now() >= until) {
+      occatrace_say("LTTng did not begin to record process %ld within %d s: its first events, or all, will be missing",
+                    (long)getpid(), RECORDS_TIMEOUT_S);
+      return;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
 }
 
 /* What fork left undone in this child: it asks, and becomes a process of its own for LTTng. */
@@ -379,6 +398,7 @@ static int start_forked(void) {
   lttng_before_fork(&signals);
   lttng_after_fork_child(&signals);
   occatrace_lttng_has_threads(1);
+  wait_until_recorded();
   return 1;
 }
 
@@ -386,6 +406,7 @@ static int start_new(void) {
   occatrace_pid = (uint32_t)getpid(); /* a child of a process that was not traced */
   if (!occatrace_capture_wanted() || !occatrace_register_process() || !load_lttng()) return 0;
   pthread_key_create(&thread_end_key, thread_ended);
+  wait_until_recorded();
   return 1;
 }
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from occatrace.session import SHM, plan_buffers, possible_cpus
+from occatrace.tables import open_store
 from tests.integration.session.conftest import (
     CLONE,
     IS_ROOT,
@@ -254,6 +255,28 @@ def test_daemon_that_fails_while_the_program_runs(
     assert len(done.stderr.splitlines()) == 1
     assert "ran without being traced: LTTng's daemon ended as it started: Error: no such luck" in done.stderr
     nothing_left(info(folder / "run")["id"])
+
+
+def test_a_process_that_lttng_takes_only_the_second_time_is_recorded_from_its_begin(
+    user: Person, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LTTng's constructor does not wait for the second registration."""
+    source = ROOT / "tests" / "programs" / "session" / "refuse_first.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "refuse.so", source, "-ldl"], check=True)
+    daemon = folder / "daemon"
+    daemon.write_text(
+        f'#!/bin/sh\nLD_PRELOAD="$LD_PRELOAD:{folder}/refuse.so" exec {shutil.which("lttng-sessiond")} "$@"\n'
+    )
+    daemon.chmod(0o755)
+    monkeypatch.setenv("OCCATRACE_SESSIOND", str(daemon))
+    texts = "[c.occatrace_intern(b'text %d' % i) for i in range(100)]"
+    program = f"import ctypes; c = ctypes.CDLL(None); assert c.occatrace_start(); {texts}"
+    done = profile(user, "-q", "-o", "run", PYTHON, "-c", program)
+    assert (done.returncode, done.stderr) == (0, "")
+    with open_store(folder / "run") as store:
+        assert store.con.execute("SELECT exit FROM processes").fetchall() == [("exit",)]
+        assert store.con.execute("SELECT count(*) FROM names WHERE text LIKE 'text %'").fetchone() == (100,)
+        assert store.con.execute("SELECT count(*) FROM losses").fetchone() == (0,)
 
 
 def test_program_that_outlives_its_parent_is_told(user: Person, folder: Path, probe: Path) -> None:
