@@ -17,6 +17,9 @@
 
 namespace py = pybind11;
 
+// In liblttng-ctl, which else writes to stderr, the profiled program's too, what it also returns as an error.
+extern "C" __attribute__((weak)) int lttng_opt_quiet;
+
 namespace {
 
 class Error : public std::runtime_error {
@@ -185,6 +188,7 @@ std::vector<std::string> sessions() {
 PYBIND11_MODULE(_session, m) {
   m.doc() = "Control of LTTng sessions (liblttng-ctl).";
   py::register_exception<Error>(m, "Error", PyExc_RuntimeError);
+  if (&lttng_opt_quiet) lttng_opt_quiet = 1;
   using Release = py::call_guard<py::gil_scoped_release>;
   m.def("use_home", &use_home, py::arg("home"), "Talk to the daemon of this LTTNG_HOME (not as root).");
   m.def("daemon_alive", [] {
