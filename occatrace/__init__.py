@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
-from occatrace.annotations import annotate, capture, capture_start, capture_stop, counter, mark
-
+# Nothing else is imported here: every command passes through, and is to hear signals from its first moment.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
+
     from occatrace._live import live
+    from occatrace.annotations import annotate, capture, capture_start, capture_stop, counter, mark
     from occatrace.api import Run
     from occatrace.run import RunError
+
+    start = capture_start
+    stop = capture_stop
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,13 +31,26 @@ __all__ = [
     "stop",
 ]
 
-start = capture_start
-stop = capture_stop
+# Where each name is found when it is first asked for. `Run` brings DuckDB, which a traced program's helper processes do
+# without.
+_PLACES = {
+    "Run": "api:Run",
+    "RunError": "run:RunError",
+    "annotate": "annotations:annotate",
+    "capture": "annotations:capture",
+    "capture_start": "annotations:capture_start",
+    "capture_stop": "annotations:capture_stop",
+    "counter": "annotations:counter",
+    "live": "_live:live",
+    "mark": "annotations:mark",
+    "start": "annotations:capture_start",
+    "stop": "annotations:capture_stop",
+}
 
 
 def open(path: str | os.PathLike[str]) -> Run:
     """Open a recorded run: reports as rows, tables as numpy columns, SQL."""
-    from occatrace.api import Run  # it brings DuckDB, which a traced program's helper processes do without
+    from occatrace.api import Run
 
     return Run(path)
 
@@ -52,18 +68,12 @@ def load_ipython_extension(shell: object) -> None:
 
 
 def __getattr__(name: str) -> object:
-    """`live`, `RunError`, what goes wrong with runs, and `Run`, for annotations: brought in when they are asked for."""
-    if name == "live":
-        from occatrace._live import live
+    """A name of `_PLACES`, imported when it is first asked for."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        globals()["live"] = live  # from now on it is found at once
-        return live
-    if name == "Run":
-        from occatrace.api import Run
-
-        return Run
-    if name == "RunError":
-        from occatrace.run import RunError
-
-        return RunError
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _PLACES[name].partition(":")
+    found: object = getattr(import_module(f"occatrace.{module}"), attribute)
+    globals()[name] = found  # from now on it is found at once
+    return found

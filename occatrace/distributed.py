@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-import tempfile
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from occatrace import partial, reports, tables
+from occatrace import halfway, partial, reports, tables
 from occatrace.run import RunError
 from occatrace.schema import TABLES
 
@@ -24,7 +23,7 @@ PER_WORKER = 4  # tasks, so that workers that are done early take from the other
 
 def part(path: str, processes: Sequence[int]) -> partial.Part:
     """The partial summary of some processes; runs on a worker."""
-    with tempfile.TemporaryDirectory(prefix="occatrace-") as scratch, tables.connect(Path(scratch)) as con:
+    with halfway.scratch() as scratch, tables.connect(scratch) as con:
         tables.open_tables(Path(path), con)
         wanted = ", ".join(map(str, processes))
         for table in TABLES:

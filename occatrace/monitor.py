@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occatrace import _native, job, naming, ongoing, stream, switch
+from occatrace import _native, halfway, job, naming, ongoing, stream, switch
 from occatrace import model as model_module
 from occatrace.ingest.gathered import allocations, kernel_runs, occa_copies
 from occatrace.ingest.reading import Columns, Reader, text_of
@@ -228,7 +227,7 @@ class Monitor:
         self.run = run
         self.info = open_run(run).info
         self._model = model_module.load()
-        self._scratch = Path(tempfile.mkdtemp(prefix="occatrace-"))
+        self._scratch = halfway.make_folder()
         self._hosts: dict[str, _Host] = {}
         self._silent = 0.0  # since when nobody answers for the run
         self._before = 0.0  # when the last stretch ended, by the monotonic clock
@@ -236,7 +235,7 @@ class Monitor:
 
     def close(self) -> None:
         """Leave nothing behind."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        halfway.remove_path(self._scratch)
 
     # ---- reading ----
 

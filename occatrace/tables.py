@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from occatrace import __version__, captured, disk, reports, scratch
+from occatrace import __version__, captured, disk, halfway, reports, scratch
 from occatrace import model as model_module
 from occatrace.model import Model
 from occatrace.run import RunError, open_run, run_facts
@@ -119,7 +119,7 @@ class Store:
         self.con.close()
         if self._moment:
             self._moment.close()
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        halfway.remove_path(self._temporary)
 
     def losses(self, facts: Mapping[str, Any]) -> Losses:
         """What the run is missing; `facts`: its run.json."""
@@ -210,7 +210,7 @@ class Store:
                 (partial / _SINCE).write_text(since, encoding="utf-8")
             partial.rename(folder)
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            halfway.remove_path(partial)
 
 
 def _nulls(columns: Sequence[Any]) -> str:
@@ -318,7 +318,7 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
     except BaseException:
         if moment:
             moment.close()
-        shutil.rmtree(temporary, ignore_errors=True)
+        halfway.remove_path(temporary)
         raise
 
 
@@ -360,7 +360,7 @@ def _build(
     by_nodes = host is None and (len(moment.held.manifests) > 1 if moment else (run / "nodes").is_dir())
     if (run / "stream").is_dir() and not by_nodes:
         traces = _streamed(run, traces, path, con, model, open_trace, moment)
-    partial = path.with_name(f"{scratch.prefix()}{path.name}")
+    partial = halfway.add_path(path.with_name(f"{scratch.prefix()}{path.name}"))
     shutil.rmtree(partial, ignore_errors=True)
     try:
         if by_nodes:
@@ -395,7 +395,7 @@ def _build(
             _write_clocks(partial, con)
         _put_in_place(partial, path)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        halfway.remove_path(partial)
     return None if len(traces) > 1 else problems
 
 
@@ -485,8 +485,8 @@ def _build_from_nodes(
             made = out.with_name(f"{out.name}.{name}")
             try:
                 with (
-                    tempfile.TemporaryDirectory(dir=out.parent, prefix=scratch.prefix()) as temporary,
-                    connect(Path(temporary)) as own,
+                    halfway.scratch(out.parent) as temporary,
+                    connect(temporary) as own,
                 ):
                     _build(run, made, own, model, open_trace, host, moment)
                 parts[name] = made
@@ -537,9 +537,9 @@ def read_clocks(run: Path) -> Mapping[str, Any]:
 def _scratch(run: Path, apart: bool) -> Path:
     """A folder for temporary files: in the run, where whoever is killed leaves them for the next to clear away."""
     if apart:
-        return Path(tempfile.mkdtemp(prefix="occatrace-"))
+        return halfway.make_folder()
     scratch.clear(run)
-    return Path(tempfile.mkdtemp(prefix=scratch.prefix(), dir=run))
+    return halfway.make_folder(run, scratch.prefix())
 
 
 def build_node(run: Path, host: str, path: Path) -> list[str]:
@@ -560,7 +560,7 @@ def build_node(run: Path, host: str, path: Path) -> list[str]:
             raise
         raise StoreError(disk.needs_room(run)) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        halfway.remove_path(temporary)
 
 
 def open_tables(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:

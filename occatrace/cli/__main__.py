@@ -2,6 +2,6 @@
 
 import sys
 
-from occatrace.cli.dispatch import main
+from occatrace.entry import main
 
 sys.exit(main())

@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, ModuleType
+from typing import Any
 
+from occatrace.cli import ending
 from occatrace.run import RunError
 
 DEFAULT = "run"
+INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
+FORKING = (DEFAULT, "start")  # they watch for signals, if at all, when they have forked
 # The list of subcommands, with the line of help each has. Their modules are occatrace/cli/<name>.py.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,6 +50,7 @@ STATUSES: Mapping[str, str] = MappingProxyType(
         "1": "`compare --fail-above`: something became slower; `doctor`: something needed is missing",
         "2": "wrong options, or a run, report, table or query that cannot be used: one line says what to do;"
         " `report --verify`: a file is damaged, or cannot be checked",
+        "70": "an internal error: one line says which, OCCATRACE_DEBUG=1 shows where",
         "126, 127": "the program cannot be executed, was not found",
         "129, 130, 143": "a subcommand was ended by SIGHUP, by Ctrl-C, by SIGTERM",
         "141": "the reader of the output has gone, as in `| head`",
@@ -57,36 +62,53 @@ class UsageError(Exception):
     """Something about the command line; one line that says what to do."""
 
 
+class OutputError(OSError):
+    """Standard output cannot be written."""
+
+
+class _Output(io.FileIO):
+    """Standard output, whose errors are told from those of files."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(error.errno, error.strerror) from error
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
-    fill_standard_streams()
-    end_in_order()
+    prepare_standard_streams()
     try:
-        return _dispatch(words)
-    except (UsageError, RunError) as error:
-        complain(str(error))
-        return 2
-    except PermissionError as error:
-        complain(f"{error.filename or 'a file'}: {error.strerror}")
-        return 2
+        try:
+            return _dispatch(words)
+        finally:
+            sys.stdout.flush()  # what cannot be written is to be known here
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): no more to say, to anybody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
-    except KeyboardInterrupt:
-        return 130
+        return 141  # the reader of our output has gone (`| head`): no more to say, to anybody
     except Exception as error:
-        from occatrace import disk
-
-        if disk.is_full(error):
-            complain(f"{disk.WORDS}: {' '.join(str(error).split())}; free some space there, and try again")
-            return 2
-        if type(error).__module__ not in ("duckdb", "_duckdb"):
+        if os.environ.get("OCCATRACE_DEBUG") and not isinstance(error, (UsageError, RunError)):
             raise
-        text = " ".join(str(error).split())
-        complain(f"a table cannot be read ({text}); remove `tables` in the run to make them again from the trace")
-        return 2
+        line, status = words_of(error)
+        complain(line)
+        return status
+
+
+def words_of(error: Exception) -> tuple[str, int]:
+    """What is said of an error, and the exit status."""
+    if isinstance(error, (UsageError, RunError)):
+        return str(error), 2
+    if isinstance(error, OutputError):
+        return f"cannot write to standard output: {error.strerror}", 2
+    from occatrace import reasons
+
+    reason = reasons.reason(error)
+    if reason is not None:
+        return reason, 2
+    return f"internal error: {reasons.internal(error)}", INTERNAL_ERROR
 
 
 def complain(text: str) -> None:
@@ -97,20 +119,26 @@ def complain(text: str) -> None:
         print(f"occa_prof: {text}", file=sys.stderr, flush=True)
 
 
-def fill_standard_streams() -> None:
-    """Started with a standard stream closed, a socket of ours would take its number. Closed again for the program."""
-    for number in (0, 1, 2):
+def prepare_standard_streams() -> None:
+    """Started with a standard stream closed, a socket of ours would take its number. Closed again for the program. What is
+    written to a closed standard output fails: its place is taken by what can only be read."""
+    for number, flags in ((0, os.O_RDWR), (1, os.O_RDONLY), (2, os.O_RDWR)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
-
-
-def end_in_order() -> None:
-    """Asked to end, an analysis removes its temporary files. (While a program runs, signals are for the program.)"""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, lambda heard, _: sys.exit(128 + heard))
+            os.open(os.devnull, flags)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stdout is sys.__stdout__:  # not where a test has taken its place
+        terminal, encoding = (sys.stdout.isatty(), sys.stdout.encoding) if sys.stdout else (False, "utf-8")
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Output(1, "w", closefd=False)),
+            encoding=encoding,
+            errors="backslashreplace",  # names of files may be no text
+            line_buffering=terminal,
+        )
 
 
 def _dispatch(words: list[str]) -> int:
@@ -142,6 +170,9 @@ def _subcommand(name: str, words: list[str]) -> int:
         args.program = program
     else:
         args = parser.parse_args(words)
+    ending.undo_first()
+    if name not in FORKING:
+        ending.watch()
     status = module.run(args)
     return int(status or 0)
 

@@ -11,13 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from occatrace import __version__, install
+from occatrace import __version__, halfway, install
 
 OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "BROKEN"
 
@@ -184,7 +183,7 @@ def try_session() -> Finding:
     from occatrace.session import Session
 
     what = "a tracing session"
-    folder = Path(tempfile.mkdtemp(prefix="occatrace-doctor-"))
+    folder = halfway.make_folder(name="occatrace-doctor-")
     begin = time.perf_counter()
     try:
         session = Session(run_id=f"doctor{os.getpid()}", output=folder / "trace", mode="default")
@@ -197,7 +196,7 @@ def try_session() -> Finding:
     except (DaemonError, ImportError, OSError) as error:
         return Finding(BROKEN, what, str(error), "nothing is recorded", "see the message")
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        halfway.remove_path(folder)
     if outcome.problem:
         return Finding(BROKEN, what, outcome.problem, "nothing is recorded", "see the message")
     took = time.perf_counter() - begin

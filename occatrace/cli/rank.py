@@ -64,6 +64,7 @@ def run(args: argparse.Namespace, path: Path, place: Place) -> int:
             f"what recorded this node was killed: no report. What was written: {again(near(Path(answer['folder'])))}"
         )
     if farewell and farewell.get("last"):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
             _print_report(desk)
     desk.close()

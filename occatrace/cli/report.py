@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from occatrace import halfway
 from occatrace.cli import choice
 from occatrace.run import RunError, open_run, run_facts
 
@@ -177,18 +178,16 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
 
 def print_partial(run: Path, out: TextIO, fmt: str, ranks: int) -> None:
     """Write the summary of a job of very many ranks, from the partial summaries of its nodes."""
-    import tempfile
-
-    from occatrace import losses, partial, scratch
+    from occatrace import losses, partial
     from occatrace.render import Document, renderer
     from occatrace.tables import connect
 
     folders = [file.parent for file in sorted(run.glob("nodes/*/summary/state.parquet"))]
     facts = run_facts(run)
-    with tempfile.TemporaryDirectory(dir=run, prefix=scratch.prefix()) as folder, connect(Path(folder)) as con:
+    with halfway.scratch(run) as folder, connect(folder) as con:
         if folders:
-            partial.merge_files(folders, Path(folder, "summary"), con)
-            partial.open_files(Path(folder, "summary"), con)
+            partial.merge_files(folders, folder / "summary", con)
+            partial.open_files(folder / "summary", con)
         made = partial.summary(con, ranks) if folders else []
     lost = replace(losses.Losses.none(), notes=list(facts.get("notes", ())))
     renderer(fmt)(Document(facts, lost, made), out)
@@ -225,7 +224,7 @@ def output(path: Path | None, force: bool) -> Iterator[TextIO]:
         raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
     # Written beside it first: what fails half-way leaves neither half a file nor none in place of an older one.
     special = path.exists() and not path.is_file()
-    partial = path if special else path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path if special else halfway.add_path(path.with_name(f".{path.name}.{os.getpid()}"))
     try:
         file = partial.open("w", encoding="utf-8", newline="")
     except OSError as error:
@@ -237,4 +236,4 @@ def output(path: Path | None, force: bool) -> Iterator[TextIO]:
             partial.replace(path)
     finally:
         if not special:
-            partial.unlink(missing_ok=True)
+            halfway.remove_path(partial)

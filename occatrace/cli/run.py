@@ -9,17 +9,16 @@ import io
 import os
 import pwd
 import shutil
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from occatrace import __version__, disk, install, ranks
+from occatrace import __version__, disk, halfway, install, ranks
 from occatrace import run as runs
-from occatrace.cli import choice, options, program
-from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli import choice, ending, options, program
+from occatrace.cli.dispatch import UsageError, complain, words_of
 
 if TYPE_CHECKING:
     from occatrace.sampling import Sampler
@@ -129,9 +128,10 @@ def run(args: argparse.Namespace) -> int:
     run_id = runs.new_id()
     folder: Path = args.output or runs.default_folder(args.program[0], run_id)
     info = new_info(args, run_id, program=tuple(args.program), host=os.uname().nodename, choice=args.choosing.values)
+    guard = program.SignalGuard.block()  # from now on signals are for the program
     recorded = Recording(args, create(args, folder, info), log)
     try:
-        return recorded.go(path)
+        return recorded.go(path, guard)
     finally:
         recorded.close()
 
@@ -161,9 +161,8 @@ class Recording:
         self.sampler: Sampler | None = None
         self.status = 1
 
-    def go(self, path: Path) -> int:
+    def go(self, path: Path, guard: program.SignalGuard) -> int:
         """Start, wait, analyse, report."""
-        guard = program.SignalGuard.block()
         self._start_session()
         inherited = choice.with_device_time(os.environ, self.args.device_time)
         environment = self.session.environment(inherited) if self.session else dict(os.environ)
@@ -184,11 +183,9 @@ class Recording:
             threading.Thread(target=load_analysis, name="load", daemon=True).start()
         self.status = program.wait(pid)
         guard.restore()
-        try:
+        ending.watch()
+        with halfway.undoing(lambda: complain(f"interrupted; the run is kept: {runs.again(self.run.path)}")):
             self._finish(path)
-        except KeyboardInterrupt:
-            complain(f"interrupted; the run is kept: {runs.again(self.run.path)}")
-            return 128 + signal.SIGINT
         return self.status
 
     def close(self) -> None:
@@ -292,15 +289,13 @@ class Recording:
             report.print_reports(self.run.path, out, self.args.report, self.args.format, self.args.chosen)
             if self.args.timeline:
                 self._timeline()
-        except (UsageError, runs.RunError, OSError) as error:
-            complain(f"no report: {error}. The run is kept: {runs.again(where)}")
-            return
-        except Exception as error:  # a fault of ours takes neither the run nor the program's status with it
-            if os.environ.get("OCCATRACE_DEBUG"):
+        except Exception as error:  # whatever it is takes neither the run nor the program's status with it
+            if os.environ.get("OCCATRACE_DEBUG") and not isinstance(error, (UsageError, runs.RunError, OSError)):
                 raise
-            ours = f"{type(error).__name__}: {error} (a fault of occatrace)"
-            why = disk.needs_room(self.run.path) if disk.is_full(error) else ours
-            complain(f"no report: {why}. The run is kept: {where}")
+            why = words_of(error)[0]
+            if disk.is_full(error) and not isinstance(error, runs.RunError):
+                why = disk.needs_room(self.run.path)
+            complain(f"no report: {why}. The run is kept: {runs.again(where)}")
             return
         if self.args.keep != "none":
             complain(f"the run is in {where}; again: {runs.again(where)}")

@@ -12,6 +12,7 @@ import socket
 import sys
 from pathlib import Path
 
+from occatrace import halfway
 from occatrace import run as runs
 from occatrace.cli import choice, options
 from occatrace.cli.dispatch import UsageError, complain
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     args.choosing = options.choosing_of(args)
     control = control_path(args.name)
     listener = _listen(control, args.name)
+    halfway.add_path(control)
     run_id = runs.new_id()
     info = new_info(args, run_id, program=(args.name,), host=host_name(), choice=args.choosing.values)
     try:
@@ -69,12 +71,15 @@ def run(args: argparse.Namespace) -> int:
     except runs.RunError:
         control.unlink()
         raise
+    if args.output is None:
+        halfway.add_path(made.path)
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         status = 1
         try:
             ours.close()
             os.setsid()
+            halfway.forget()
             if os.fork() == 0:
                 _hold(args, made, control, listener, theirs)
             status = 0
@@ -89,9 +94,9 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError):
         answer = {}
     if "home" not in answer:
-        made.path.joinpath(runs.FILE).unlink()
-        made.path.rmdir()
+        halfway.remove_path(made.path)
         raise UsageError(f"no session: {answer.get('error', 'its process does not answer')}. Try `occa_prof doctor`")
+    halfway.forget()
     inherited = choice.with_device_time(os.environ, args.device_time)
     environment = args.choosing.environment(
         session.program_environment(inherited, args.mode, Path(answer["home"]), args.traced)
@@ -142,6 +147,7 @@ def _hold(
         os.dup2(null, number)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     held = session.Session(
         run_id=made.info.id,
         output=made.trace / made.info.host,

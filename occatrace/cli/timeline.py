@@ -6,10 +6,12 @@ import argparse
 import os
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from occatrace import halfway
 from occatrace.cli.choice import add_names
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.run import open_run
@@ -18,6 +20,7 @@ from occatrace.units import Range, parse_range
 if TYPE_CHECKING:
     from occatrace.timeline import Format, Options, Written
 
+_SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 _SUFFIXES: Mapping[Format, str] = {"perfetto": ".pftrace", "csv": ".csv", "json": ".json"}
 LARGE = 1_000_000_000  # bytes from which a browser has work to do
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9}
@@ -155,7 +158,8 @@ def write_timeline(run: Path, output: Path, options: Options | None = None, form
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    shown = halfway.undoing(lambda: os.write(2, _SHOW_CURSOR)) if console.is_terminal else nullcontext()
+    with shown, Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("timeline: sorting", total=None)
 
         def progress(fraction: float) -> None:

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from occatrace import halfway
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.run import RunError, again, near, open_run
 
@@ -113,7 +114,7 @@ def _follow(watched: Monitor, pause: float) -> int:
     """Refresh until the run has ended, or somebody has seen enough."""
     shown = Shown()
     view: View | None = None
-    with _Terminal() as terminal:
+    with _Terminal() as terminal, halfway.undoing(terminal.leave):
         terminal.draw(lambda width, height: [_text(f"reading {near(watched.run)} …")])
         due = time.monotonic()
         while True:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import webbrowser
 from pathlib import Path
 
+from occatrace import halfway
+from occatrace.cli import ending
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import write_timeline
 from occatrace.run import open_run
@@ -53,19 +53,19 @@ def run(args: argparse.Namespace) -> int:
             trace = found.path / TIMELINE
             if not trace.exists():
                 if not os.access(found.path, os.W_OK):
-                    folder = tempfile.mkdtemp(prefix="occatrace-")
-                    trace = Path(folder) / TIMELINE
+                    folder = halfway.make_folder()
+                    trace = folder / TIMELINE
                 write_timeline(found.path, trace)
         try:
             viewer = Viewer(trace, args.port)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or "not a port"
             raise UsageError(f"port {args.port}: {reason}; choose another by --port") from None
-        with viewer:
+        with viewer, ending.handlers_of_others():
             _show(viewer.url, viewer.port, args.no_browser)
     finally:
         if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+            halfway.remove_path(folder)
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from occatrace import reasons
 from occatrace.naming import regex as regex
 from occatrace.reports.scope import KEYS, Scoped, can_split, tables_of
 from occatrace.run import RunError
@@ -286,18 +287,7 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
             return Report(entry, _rows(store.con, entry, None if parts else rows))
         return _scoped(entry, scoped)
     except duckdb.Error as error:
-        raise RunError(f"{name}: {_reason(store, error)}") from error
-
-
-def _reason(store: Store, error: duckdb.Error) -> str:
-    text = " ".join(str(error).split())
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return (
-            f"too little memory or temporary space ({text}); --filter-time makes it smaller, TMPDIR names another place"
-        )
-    if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
-        return f"cannot be made of these tables ({text})"
-    return f"a table cannot be read ({text}); remove {store.path} to make the tables again from the trace"
+        raise RunError(f"{name}: {reasons.of_duckdb(error, store.path)}") from error
 
 
 def _rows(con: duckdb.DuckDBPyConnection, entry: Definition, rows: int | None = None) -> list[tuple[Any, ...]]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from occatrace import halfway
 from occatrace.tables import Store
 from occatrace.timeline.counters import Counters, Series
 from occatrace.timeline.selection import ARGUMENTS, TEXTS, Columns, Options, Part, Selection
@@ -66,13 +67,13 @@ def write(
             raise TooManyParts(f"would make {len(job.parts):,} files, more than {MOST_PARTS:,}; write a longer time")
         for part in job.parts:
             final = part_path(path, options.split, part.number)
-            partials[final] = final.with_name(f".{final.name}.partial-{os.getpid()}")
+            partials[final] = halfway.add_path(final.with_name(f".{final.name}.partial-{os.getpid()}"))
             job.write(part, partials[final])
         for final, partial in partials.items():
             partial.replace(final)
     finally:
         for partial in partials.values():
-            partial.unlink(missing_ok=True)
+            halfway.remove_path(partial)
         selection.close()
         if counters:
             counters.close()

@@ -21,9 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from occatrace import timeline
-from occatrace.cli import main
 from occatrace.cli import timeline as command
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.dispatch import UsageError, main
 from occatrace.schema import MEMORY_KINDS
 from occatrace.tables import open_store
 from tests.support.fake import MODEL, FakeThread, FakeTrace, demo_trace, run_folder

@@ -17,9 +17,8 @@ pytest.importorskip("perfetto")
 pytest.importorskip("wasmtime")
 
 from occatrace import timeline
-from occatrace.cli import main
 from occatrace.cli import timeline as command
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.dispatch import UsageError, main
 from occatrace.tables import open_store
 from occatrace.timeline.counters import MOST, SHORTEST, window_width
 from occatrace.units import Range

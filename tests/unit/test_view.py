@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("viztracer")
 
 from occatrace import viewer
-from occatrace.cli import main
+from occatrace.cli.dispatch import main
 
 VIEW = (sys.executable, "-m", "occatrace.cli", "view")
 

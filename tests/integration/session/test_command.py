@@ -293,7 +293,7 @@ def test_program_that_outlives_its_parent_is_told(user: Person, folder: Path, pr
 
 def test_no_control_library(user: Person, folder: Path, probe: Path) -> None:
     """As where liblttng-ctl is not installed: the module cannot be imported."""
-    broken = "import sys; sys.modules['occatrace._session'] = None; from occatrace.cli import main; sys.exit(main())"
+    broken = "import sys; sys.modules['occatrace._session'] = None; from occatrace.entry import main; sys.exit(main())"
     done = user.run([PYTHON, "-c", broken, str(probe), "1", "exit", "5"])
     assert done.returncode == 5
     assert len(done.stderr.splitlines()) == 1
@@ -417,7 +417,7 @@ def test_ended_while_it_analyses(user: Person, folder: Path, probe: Path) -> Non
             print("analysing", flush=True)
             time.sleep(30)
         reports.summary = summary
-        from occatrace.cli import main
+        from occatrace.entry import main
         sys.exit(main())
     """
     (folder / "tmp").mkdir(mode=0o777)
