@@ -27,6 +27,7 @@
 
 __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
 void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq);
+void (*occatrace_on_end)(struct occatrace_thread *self);
 void (*occatrace_on_use)(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory);
 uint32_t occatrace_pid;
 const struct occatrace_process_events *occatrace_process;
@@ -684,6 +685,7 @@ void occatrace_finish(enum occatrace_exit_reason reason) {
   if (state != READY || finished || (uint32_t)getpid() != occatrace_pid) return; /* a vfork child shares our memory */
   finished = 1;
   occatrace_background_stop();
+  if (reason != OCCATRACE_EXEC && occatrace_on_end != NULL && occatrace_tls != NULL) occatrace_on_end(occatrace_tls);
   occatrace_harvest(1);
   occatrace_flush();
   struct occatrace_thread *self = occatrace_self();

@@ -191,6 +191,8 @@ static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t s
 
 /* Wants to know of each call that launches, copies, allocates or builds, in its thread before it is made; NULL: nobody does. */
 extern OCCATRACE_EXPORT void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq);
+/* Wants to know, in the thread that ends the process, that it ends, while events can still be written; NULL: nobody does. */
+extern OCCATRACE_EXPORT void (*occatrace_on_end)(struct occatrace_thread *self);
 static inline void occatrace_calling(struct occatrace_thread *self, uint32_t call_seq) {
   void (*const told)(struct occatrace_thread *, uint32_t) = __atomic_load_n(&occatrace_on_call, __ATOMIC_RELAXED);
   if (__builtin_expect(told != NULL, 0)) told(self, call_seq);

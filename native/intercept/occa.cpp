@@ -9,15 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -25,15 +22,16 @@
 #include <shared_mutex>
 #include <string>
 #include <type_traits>
-#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 
+#include "occa_errors.h"
 #include "occa_events.h"
 #include "occatrace_core.h"
 
 namespace {
 
+using occatrace::current_error;
 using occatrace::Silence;
 
 // ---- what OCCA's objects look like from outside ----
@@ -95,6 +93,8 @@ struct Frame {
   uint64_t bytes = 0, offset = 0;
   uint32_t mode = 0;
   const void *object = nullptr, *source = nullptr, *device = nullptr;
+  Frame *above;                                       // of a nested one: the next that is nested
+  void (*closed)(Frame &, uint32_t error) = nullptr; // the process ends in it
 };
 
 struct CachedKernel {
@@ -105,6 +105,7 @@ struct CachedKernel {
 // Zero is its right start: it comes from calloc and belongs to the core, which frees it with the thread.
 struct State {
   Frame *outer;
+  Frame *nested; // the innermost of those in flight inside it
   CachedKernel kernels[64];
   char mode[16];
   uint32_t mode_length, mode_id;
@@ -133,36 +134,6 @@ uint32_t mode_of(State *state, Text member, const void *object) {
   if (!object || !member) return 0;
   const Probe probe{{nullptr, nullptr}, object};
   return mode_name(state, member(&probe));
-}
-
-// OCCA's message stands in a banner with file, line and stack: the message alone says it.
-std::string message_of(const char *what) {
-  std::string text = what;
-  const size_t found = text.find("Message  : ");
-  if (found != std::string::npos) {
-    text = text.substr(found + std::strlen("Message  : "));
-    text = text.substr(0, text.find("\n    Stack"));
-  }
-  std::string line;
-  for (const char c : text) {
-    const bool space = std::isspace(static_cast<unsigned char>(c));
-    if (space ? !line.empty() && line.back() != ' ' : true) line += space ? ' ' : c;
-    if (line.size() == 500) break;
-  }
-  while (!line.empty() && line.back() == ' ') line.pop_back();
-  return line.empty() ? "exception" : line;
-}
-
-// Only inside a handler.
-uint32_t current_error() noexcept {
-  try {
-    throw;
-  } catch (const std::exception &e) {
-    return intern(message_of(e.what()));
-  } catch (...) {
-    const std::type_info *type = abi::__cxa_current_exception_type();
-    return occatrace_intern(type ? type->name() : "exception");
-  }
 }
 
 // ---- tags: what programs say of their objects in the properties "occatrace" ----
@@ -394,10 +365,14 @@ template <class P> struct Call : Frame {
   // `nested`: an event of its own inside another call.
   Call(occatrace_thread *thread, State *of, bool nested = false) : self(thread), state(of), outermost(!nested) {
     kind = P::kind;
+    closed = end_of_process;
     level = occatrace_level_now(levels[P::function]);
     if (outermost) {
       self->occa_depth = 1;
       state->outer = this;
+    } else {
+      above = state->nested;
+      state->nested = this;
     }
     if (level == OCCATRACE_EVENT) {
       event.tid = self->tid;
@@ -421,6 +396,18 @@ template <class P> struct Call : Frame {
   Call(const Call &) = delete;
 
   ~Call() {
+    write();
+    if (outermost) {
+      state->outer = nullptr;
+      self->occa_depth = 0;
+      self->scope_seq = OCCATRACE_NO_RUN;
+    } else {
+      state->nested = above;
+    }
+  }
+
+ private:
+  void write() {
     if (level == OCCATRACE_EVENT) {
       if (__builtin_expect(counted != nullptr, 0)) occatrace_counts()->end(counted);
       P::finish(event, *this);
@@ -436,13 +423,26 @@ template <class P> struct Call : Frame {
     if (event.error != 0 && level != OCCATRACE_OFF)
       occatrace_failure(first_tally + P::function, level == OCCATRACE_EVENT ? event.seq : OCCATRACE_NO_RUN, event.error,
                         event.error);
-    if (outermost) {
-      state->outer = nullptr;
-      self->occa_depth = 0;
-      self->scope_seq = OCCATRACE_NO_RUN;
-    }
+  }
+
+  // Nobody catches what it has thrown, or a kernel or signal handler in it has ended the process. The begin of a blocking call
+  // has said already that it does not return.
+  static void end_of_process(Frame &frame, uint32_t error) {
+    Call &call = static_cast<Call &>(frame);
+    if (P::blocking && error == 0) return;
+    call.event.error = error;
+    call.write();
+    call.level = OCCATRACE_OFF;
   }
 };
+
+void close_calls(occatrace_thread *self) {
+  const State *state = static_cast<const State *>(self->occa);
+  if (!state || !state->outer) return;
+  const uint32_t error = current_error();
+  for (Frame *frame = state->nested; frame; frame = frame->above) frame->closed(*frame, error);
+  state->outer->closed(*state->outer, error);
+}
 
 // What is not chosen is silent, with all that it calls.
 enum class Voice { Same, Silent, Heard };
@@ -1386,6 +1386,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines
     layout = dlsym(library, "_ZN4occa6kernel4hashEv") ? Layout{448, 32, 0} : Layout{360, 32, 0};
   occatrace_levels("occa", levels, table, names, OCCATRACE_OCCA_COUNT);
   first_tally = occatrace_register_functions("occa", names, OCCATRACE_OCCA_COUNT);
+  occatrace_on_end = close_calls;
   for (const Hook &hook : hooks)
     if (original[hook.slot]) trampolines->slots[hook.slot] = hook.function;
   for (const Hook &hook : call_hooks(std::make_integer_sequence<unsigned, kCalls>()))
