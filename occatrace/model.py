@@ -98,6 +98,7 @@ class Frees:
     handle: str
     unless: str | None = None
     by: str | None = None
+    also: str | None = None  # another handle that ends with it, or 0
 
 
 @dataclass(frozen=True)
@@ -361,7 +362,7 @@ def _allocates(entry: Mapping[str, Any] | None, kinds: Sequence[str]) -> Allocat
 
 
 def _frees(entry: Mapping[str, Any] | None) -> Frees | None:
-    return Frees(entry["handle"], entry.get("unless"), entry.get("by")) if entry else None
+    return Frees(entry["handle"], entry.get("unless"), entry.get("by"), entry.get("also")) if entry else None
 
 
 def _api(api: str, head: Mapping[str, Any], entry: Mapping[str, Any], memory_kinds: Sequence[str]) -> _Api:

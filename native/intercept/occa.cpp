@@ -63,14 +63,38 @@ struct {
   const void *(*current_device)();
   bool (*json_bool)(const void *json, const char *key, const bool &otherwise);
   std::string (*json_text)(const void *json, const char *key, const std::string &otherwise);
+  const void *(*json_at)(const void *json, const char *key);
+  std::string (*json_string)(const void *json);
   uint64_t (*memory_size)(const Probe *);
+  // Asked about buffers as well: what a memory pool has of these, it has as the buffer that it is.
+  Text pool_mode;
+  const void *(*pool_device)(const Probe *);
+  const void *(*pool_properties)(const Probe *);
 } ask;
+
+// Instances of a template, which builds that hide inline functions keep to themselves: the other two are none.
+std::string text_in(const void *json, const char *key, const std::string &otherwise) {
+  if (ask.json_text) return ask.json_text(json, key, otherwise);
+  if (!ask.json_at || !ask.json_string) return otherwise;
+  const std::string text = ask.json_string(ask.json_at(json, key));
+  return text.empty() ? otherwise : text;
+}
+bool bool_in(const void *json, const char *key, bool otherwise) {
+  if (ask.json_bool) return ask.json_bool(json, key, otherwise);
+  const std::string text = text_in(json, key, std::string());
+  return text.empty() ? otherwise : text != "false" && text != "0";
+}
 
 // Where a kernel of the mode keeps the arguments of its next call: a std::vector whose elements have the memory object at
 // `memory`. The layout differs by family; what else is known of an object is looked at before it is trusted.
 struct Layout {
   size_t arguments, element, memory;
 } layout;
+
+// Where OCCA 1.2 to 2.0 keep what a memory object is of. Looked at when memory is allocated: what else is known of it stands there.
+constexpr size_t kBuffer = 40, kSize = 64, kOffset = 72;
+std::atomic<bool> buffers_known{true};
+
 bool second_family; // 1.2 and later: occa::json instead of occa::properties
 
 void *original[OCCATRACE_OCCA_SLOTS];
@@ -106,6 +130,9 @@ struct CachedKernel {
 struct State {
   Frame *outer;
   Frame *nested; // the innermost of those in flight inside it
+  Frame *ending; // the call that ends memory, and its buffer if that ends with it
+  bool allocating; // within X::device::malloc
+  uint32_t copies; // by virtual members
   CachedKernel kernels[64];
   char mode[16];
   uint32_t mode_length, mode_id;
@@ -155,10 +182,10 @@ Tags &tags = *new Tags;
 
 Tag tag_in(const void *properties) {
   Tag tag;
-  if (!properties || !ask.json_bool || !ask.json_text) return tag;
-  const bool trace = ask.json_bool(properties, "occatrace/trace", false);
-  tag.refused = !trace && !ask.json_bool(properties, "occatrace/trace", true);
-  tag.label = ask.json_text(properties, "occatrace/label", std::string());
+  if (!properties) return tag;
+  const bool trace = bool_in(properties, "occatrace/trace", false);
+  tag.refused = !trace && !bool_in(properties, "occatrace/trace", true);
+  tag.label = text_in(properties, "occatrace/label", std::string());
   tag.given = trace || tag.refused || !tag.label.empty();
   tag.wanted = tag.given && !tag.refused && occatrace_label_wanted(tag.label.empty() ? nullptr : tag.label.c_str());
   return tag;
@@ -201,13 +228,20 @@ struct Kernels {
   // Counts the objects that ended: an id found under an older count may belong to another object at that address.
   std::atomic<uint32_t> generation{1};
 };
-struct Allocations {
+// What is remembered of memory for its end, when its device may be gone and OCCA can't be asked any more.
+struct Memory {
+  uint64_t bytes = 0;
+  uint32_t mode = 0;
+  // Its end is told of also where another call brings it about. Not so an occa::memory whose buffer is told of.
+  bool told = false;
+};
+struct Memories {
   std::mutex lock;
-  std::unordered_map<const void *, uint64_t> bytes;
+  std::unordered_map<const void *, Memory> objects; // of the modes
 };
 // Handles are freed after main, so these are never destroyed.
 Kernels &kernels = *new Kernels;
-Allocations &allocations = *new Allocations;
+Memories &memories = *new Memories;
 
 std::string read_file(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
@@ -322,20 +356,33 @@ void forget_kernel(const void *kernel) {
   if (kernels.ids.erase(kernel)) kernels.generation.fetch_add(1, std::memory_order_release);
 }
 
-void remember_allocation(const void *memory, uint64_t bytes) {
+void remember_memory(const void *memory, const Memory &of) {
   if (!memory) return;
-  const std::lock_guard<std::mutex> guard(allocations.lock);
-  allocations.bytes[memory] = bytes;
+  const std::lock_guard<std::mutex> guard(memories.lock);
+  memories.objects[memory] = of;
 }
 
-// The size of an allocation that ends; false when the object is a slice or memory of the program.
-bool forget_allocation(const void *memory, uint64_t &bytes) {
-  const std::lock_guard<std::mutex> guard(allocations.lock);
-  const auto found = allocations.bytes.find(memory);
-  if (found == allocations.bytes.end()) return false;
-  bytes = found->second;
-  allocations.bytes.erase(found);
-  return true;
+// The buffer of an occa::memory; before OCCA 1.2 there is none but the memory itself.
+const void *buffer_of(const void *memory) {
+  if (!memory || !second_family || !buffers_known.load(std::memory_order_relaxed)) return memory;
+  return *reinterpret_cast<const void *const *>(static_cast<const char *>(memory) + kBuffer);
+}
+
+// The same of new memory, whose size is known: in a layout that is another, the memory stands for its buffer from now on.
+const void *new_buffer_of(const void *memory, uint64_t bytes) {
+  const auto at = [&](size_t offset) { return *reinterpret_cast<const uint64_t *>(static_cast<const char *>(memory) + offset); };
+  if (memory && second_family && (at(kBuffer) == 0 || at(kSize) != bytes || at(kOffset) != 0)) buffers_known.store(false);
+  return buffer_of(memory);
+}
+
+// Nothing of it is known where it was made unseen.
+Memory forget_memory(const void *memory) {
+  const std::lock_guard<std::mutex> guard(memories.lock);
+  const auto found = memories.objects.find(memory);
+  if (found == memories.objects.end()) return {};
+  const Memory of = found->second;
+  memories.objects.erase(found);
+  return of;
 }
 
 // ---- one call, from its entry to its event ----
@@ -860,8 +907,9 @@ void copy_below(const void *memory, const void *other, uint64_t bytes, uint64_t 
     frame.offset = offset;
     frame.copy_kind = static_cast<uint8_t>(kind);
     // In host modes a copy is over when the call is.
-    if (!on_host && ask.json_bool) frame.async = ask.json_bool(props, "async", false);
+    if (!on_host) frame.async = bool_in(props, "async", false);
   };
+  state->copies++;
   Frame *outer = state->outer;
   if (outer && outer->kind == Kind::Copy && !outer->filled) {
     fill(*outer);
@@ -885,6 +933,29 @@ void copy_from_memory(void *memory, const void *from, uint64_t bytes, uint64_t o
 template <unsigned Slot, bool on_host>
 void copy_to_host(const void *memory, void *to, uint64_t bytes, uint64_t offset, const void *props) {
   copy_below<CopyTo, Slot, on_host>(memory, to, bytes, offset, OCCATRACE_DTOH, props, memory, to, bytes, offset, props);
+}
+
+// X::memoryPool::memcpy: what is reserved in a pool moves to another buffer.
+template <unsigned Slot, bool on_host>
+void move_in_pool(void *pool, void *to, int64_t offset, void *from, int64_t from_offset, uint64_t bytes) {
+  const auto real = reinterpret_cast<void (*)(void *, void *, int64_t, void *, int64_t, uint64_t)>(original[Slot]);
+  const auto call_real = [&] { real(pool, to, offset, from, from_offset, bytes); };
+  if (!occatrace_running()) return call_real();
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  if (!state) return call_real();
+  Call<Memcpy> call(self, state, self->occa_depth != 0);
+  call.event.nested = !call.outermost;
+  call.event.handle = address(to);
+  call.event.ptr = address(from);
+  call.event.count = static_cast<int64_t>(bytes);
+  call.event.mode = mode_of(state, ask.pool_mode, pool);
+  call.filled = true;
+  call.bytes = bytes;
+  call.offset = static_cast<uint64_t>(offset);
+  call.copy_kind = OCCATRACE_DTOD;
+  call.async = !on_host;
+  guarded(call, call_real);
 }
 
 // ---- memory ----
@@ -911,6 +982,7 @@ template <class E> struct Alloc : Function {
     event.bytes = frame.bytes;
     event.handle = address(frame.object);
     event.source = address(frame.source);
+    if constexpr (std::is_same_v<E, occatrace_occa_device_malloc>) event.memory = frame.offset;
   }
 };
 
@@ -927,9 +999,32 @@ template <class P> struct AllocOnCurrentDevice : P {
 
 // By the properties that choose it: `mapped` in the first family, `host` and `unified` in the second.
 MemoryKind kind_of_memory(const void *props) {
-  if (!props || !ask.json_bool) return kDeviceMemory;
-  if (ask.json_bool(props, "unified", false)) return kManagedMemory;
-  return ask.json_bool(props, second_family ? "host" : "mapped", false) ? kHostMemory : kDeviceMemory;
+  if (!props) return kDeviceMemory;
+  if (bool_in(props, "unified", false)) return kManagedMemory;
+  return bool_in(props, second_family ? "host" : "mapped", false) ? kHostMemory : kDeviceMemory;
+}
+
+// Sets a field of the state for as long as it lives.
+template <class T> class Within {
+ public:
+  Within(T &field, T value) : field_(field), before_(field) { field_ = value; }
+  ~Within() { field_ = before_; }
+  Within(const Within &) = delete;
+  Within &operator=(const Within &) = delete;
+
+ private:
+  T &field_, before_;
+};
+
+// The copy that fills new memory of the second family, where the compiler has made a direct call of the virtual member and the
+// linker has bound it (-Bsymbolic). It takes what the allocation takes.
+void tell_of_filling(occatrace_thread *self, State *state, const void *memory, const void *source, uint64_t bytes, uint64_t start) {
+  Call<CopyFrom> call(self, state, true);
+  call.event.nested = 1;
+  CopyFrom::describe(call, memory, source, static_cast<int64_t>(bytes), OCCATRACE_HTOD);
+  if (start) call.event.start = start;
+  call.filled = true;
+  call.bytes = bytes;
 }
 
 // X::device::malloc
@@ -938,20 +1033,31 @@ template <unsigned Slot, bool on_host> void *allocate(void *device, uint64_t byt
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   if (!state) return real(device, bytes, source, props);
+  const bool filled = source && second_family && !bool_in(props, "use_host_pointer", false);
+  const uint64_t start = filled ? occatrace_now() : 0;
+  const uint32_t copies = state->copies;
+  const auto make = [&] {
+    const Within<bool> allocating(state->allocating, true);
+    return real(device, bytes, source, props);
+  };
   const auto fill = [&](Frame &frame, const void *memory) {
+    const void *buffer = new_buffer_of(memory, bytes);
     frame.filled = true;
     frame.bytes = bytes;
-    frame.object = memory;
+    frame.object = buffer;
+    frame.offset = address(memory);
     frame.source = source;
     frame.device = device;
     frame.mode = mode_of(state, ask.device_mode, device);
     if (!on_host) frame.memory_kind = kind_of_memory(props);
-    remember_allocation(memory, bytes);
+    remember_memory(memory, {0, frame.mode, false});
+    remember_memory(buffer, {bytes, frame.mode, true});
     remember_tag(memory, tag_in(props, device));
+    if (filled && state->copies == copies) tell_of_filling(self, state, memory, source, bytes, start);
   };
   Frame *outer = state->outer;
   if (outer && outer->kind == Kind::Alloc && !outer->filled) {
-    void *memory = real(device, bytes, source, props);
+    void *memory = make();
     fill(*outer, memory);
     return memory;
   }
@@ -959,9 +1065,29 @@ template <unsigned Slot, bool on_host> void *allocate(void *device, uint64_t byt
   Call<Malloc> call(self, state, nested);
   call.event.nested = nested;
   call.event.scope = self->scope_seq;
-  void *memory = guarded(call, [&] { return real(device, bytes, source, props); });
+  void *memory = guarded(call, make);
   fill(call, memory);
   return memory;
+}
+
+// X::buffer::malloc: a memory pool grows, where it is not a part of X::device::malloc.
+template <unsigned Slot, bool on_host> void grow(void *buffer, uint64_t bytes) {
+  const auto real = reinterpret_cast<void (*)(void *, uint64_t)>(original[Slot]);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  if (!state || state->allocating) return real(buffer, bytes);
+  const Probe probe{{nullptr, nullptr}, buffer};
+  const bool nested = self->occa_depth != 0;
+  Call<Malloc> call(self, state, nested);
+  call.event.nested = nested;
+  call.event.scope = self->scope_seq;
+  call.mode = mode_of(state, ask.pool_mode, buffer);
+  if (ask.pool_device) call.device = ask.pool_device(&probe);
+  if (!on_host && ask.pool_properties) call.memory_kind = kind_of_memory(ask.pool_properties(&probe));
+  call.bytes = bytes;
+  call.object = buffer;
+  guarded(call, [&] { real(buffer, bytes); });
+  remember_memory(buffer, {bytes, call.mode, true});
 }
 
 struct WrapMemory : Function {
@@ -974,6 +1100,7 @@ struct WrapMemory : Function {
   template <class... A> static void leave(Call<WrapMemory> &call, const Object &result, A...) {
     call.event.handle = address(result.object);
     call.event.bytes = size_of(result.object);
+    remember_memory(result.object, {0, call.event.mode, true});
   }
   static void finish(Event &, Frame &) {}
 };
@@ -982,37 +1109,66 @@ struct MemoryFree : Function {
   OCCA_FUNCTION(memory_free)
   static constexpr Kind kind = Kind::Free;
   static bool tagged(const void *memory) { return tag_of(object(memory)).wanted; }
-  static void enter(Call<MemoryFree> &call, const void *memory) { of(call, object(memory)); }
-  static void of(Call<MemoryFree> &call, const void *memory) {
-    call.object = memory;
-    call.event.handle = address(memory);
-    if (call.level == OCCATRACE_EVENT) call.event.mode = mode_of(call.state, ask.memory_mode, memory);
+  static void enter(Call<MemoryFree> &call, const void *memory) {
+    call.object = object(memory);
+    if (call.level == OCCATRACE_EVENT) call.mode = mode_of(call.state, ask.memory_mode, call.object);
   }
   static void leave(Call<MemoryFree> &, const void *) {}
-  static void finish(Event &event, Frame &frame) { event.bytes = frame.bytes; }
+  static void finish(Event &event, Frame &frame) {
+    event.handle = address(frame.object);
+    event.buffer = address(frame.source);
+    event.bytes = frame.bytes;
+    event.mode = frame.mode;
+  }
 };
 
-// The deleting destructor of a mode's memory: where every way to free ends.
+// The deleting destructor of a mode's memory: where every way to free ends. Its buffer, and with it the device, may be gone.
 template <unsigned Slot> void delete_memory(void *memory) {
   const auto real = reinterpret_cast<void (*)(void *)>(original[Slot]);
-  uint64_t bytes = 0;
-  const bool allocation = forget_allocation(memory, bytes);
+  const Memory known = forget_memory(memory);
   if (!occatrace_running()) return real(memory);
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   if (!state) return real(memory);
   Frame *outer = state->outer;
   if (outer && outer->kind == Kind::Free && outer->object == memory) {
-    outer->bytes = bytes;
+    outer->bytes = known.bytes;
+    const Within<Frame *> ending(state->ending, outer);
     return real(memory);
   }
   const bool nested = self->occa_depth != 0;
-  if (nested && !allocation) return real(memory);
+  if (nested && !known.told) return real(memory);
   Call<MemoryFree> call(self, state, nested);
   call.event.nested = nested;
-  MemoryFree::of(call, memory);
-  call.bytes = bytes;
+  call.object = memory;
+  call.bytes = known.bytes;
+  call.mode = known.mode;
+  const Within<Frame *> ending(state->ending, &call);
   guarded(call, [&] { real(memory); });
+}
+
+// The deleting destructor of a mode's buffer, which lives as long as the last occa::memory of it, its device or its pool.
+template <unsigned Slot> void delete_buffer(void *buffer) {
+  const auto real = reinterpret_cast<void (*)(void *)>(original[Slot]);
+  const Memory known = forget_memory(buffer);
+  if (!occatrace_running() || !known.told) return real(buffer);
+  occatrace_thread *self = occatrace_self();
+  State *state = state_of(self);
+  if (!state) return real(buffer);
+  // What else it takes along ends by itself.
+  const Within<Frame *> none(state->ending, state->ending);
+  if (Frame *ending = std::exchange(state->ending, nullptr)) {
+    ending->bytes = known.bytes;
+    ending->source = buffer;
+    return real(buffer);
+  }
+  const bool nested = self->occa_depth != 0;
+  Call<MemoryFree> call(self, state, nested);
+  call.event.nested = nested;
+  call.object = buffer;
+  call.bytes = known.bytes;
+  call.mode = known.mode;
+  guarded(call, [&] { real(buffer); });
 }
 
 struct Slice : Function {
@@ -1031,8 +1187,10 @@ struct Slice : Function {
     call.event.slice = address(result.object);
     remember_tag(result.object, tag_of(object(memory)));
     if (call.level != OCCATRACE_EVENT) return;
+    call.event.buffer = second_family ? address(buffer_of(result.object)) : call.event.handle;
     call.event.bytes = size_of(result.object);
     call.event.mode = mode_of(call.state, ask.memory_mode, result.object);
+    remember_memory(result.object, {0, call.event.mode, true});
   }
   static void finish(Event &, Frame &) {}
 };
@@ -1065,9 +1223,54 @@ struct Reserve : Function {
     if (call.level != OCCATRACE_EVENT) return;
     call.event.bytes = size_of(result.object);
     call.event.mode = mode_of(call.state, ask.memory_mode, result.object);
+    remember_memory(result.object, {0, call.event.mode, true});
   }
   static void finish(Event &, Frame &) {}
 };
+
+// Of a memory pool; what it makes of its memory shows below.
+template <class E> struct OfPool : Function {
+  using Event = E;
+  template <class C> static void enter(C &call, const void *pool) { of(call, object(pool)); }
+  template <class C> static void of(C &call, const void *mode_pool) {
+    call.event.pool = address(mode_pool);
+    if (call.level == OCCATRACE_EVENT) call.event.mode = mode_of(call.state, ask.pool_mode, mode_pool);
+  }
+  template <class C, class... A> static void leave(C &, A...) {}
+  static void finish(Event &, Frame &) {}
+};
+struct PoolResize : OfPool<occatrace_occa_memoryPool_resize> {
+  OCCA_FUNCTION(memoryPool_resize)
+  static void enter(Call<PoolResize> &call, const void *pool, uint64_t bytes) {
+    of(call, object(pool));
+    call.event.bytes = bytes;
+  }
+};
+struct PoolShrinkToFit : OfPool<occatrace_occa_memoryPool_shrinkToFit> {
+  OCCA_FUNCTION(memoryPool_shrinkToFit)
+};
+struct PoolSetAlignment : OfPool<occatrace_occa_memoryPool_setAlignment> {
+  OCCA_FUNCTION(memoryPool_setAlignment)
+  static void enter(Call<PoolSetAlignment> &call, const void *pool, uint64_t alignment) {
+    of(call, object(pool));
+    call.event.alignment = alignment;
+  }
+};
+struct PoolFree : OfPool<occatrace_occa_memoryPool_free> {
+  OCCA_FUNCTION(memoryPool_free)
+};
+
+// The deleting destructor of a mode's memory pool: the end of its last handle, where no other call is above.
+template <unsigned Slot> void delete_pool(void *pool) {
+  const auto real = reinterpret_cast<void (*)(void *)>(original[Slot]);
+  if (!occatrace_running()) return real(pool);
+  occatrace_thread *self = occatrace_self();
+  State *state = self->occa_depth ? nullptr : state_of(self);
+  if (!state) return real(pool);
+  Call<PoolFree> call(self, state);
+  PoolFree::of(call, pool);
+  guarded(call, [&] { real(pool); });
+}
 
 // ---- devices and streams ----
 
@@ -1111,6 +1314,11 @@ struct DeviceFree : OfDevice<occatrace_occa_device_free> {
 struct CreateStream : OfDevice<occatrace_occa_device_createStream> {
   OCCA_FUNCTION(device_createStream)
   static void leave(Call<CreateStream> &call, const Object &result, const void *, const void *) { call.event.stream = address(result.object); }
+};
+
+struct WrapStream : OfDevice<occatrace_occa_device_wrapStream> {
+  OCCA_FUNCTION(device_wrapStream)
+  static void leave(Call<WrapStream> &call, const Object &result, const void *, void *, const void *) { call.event.stream = address(result.object); }
 };
 
 struct SetStream : Function {
@@ -1190,7 +1398,14 @@ struct Hook {
   VIRTUAL(_ZN4occa##mode##6kernelD0Ev, delete_kernel<SLOT(_ZN4occa##mode##6kernelD0Ev)>),        \
   VIRTUAL(_ZN4occa##mode##6memoryD0Ev, delete_memory<SLOT(_ZN4occa##mode##6memoryD0Ev)>)
 #define MODE_RUN(mode) VIRTUAL(_ZNK4occa##mode##6kernel9deviceRunEv, run_on_device<SLOT(_ZNK4occa##mode##6kernel9deviceRunEv)>)
-#define MODE(mode) MODE_MEMORY(mode, 4jsonE, false), MODE_ENDS(mode), MODE_RUN(mode)
+// Of 1.2 and later.
+#define MODE_BUFFERS(mode, on_host)                                                                                                 \
+  VIRTUAL(_ZN4occa##mode##6buffer6mallocEm, grow<SLOT(_ZN4occa##mode##6buffer6mallocEm), on_host>),                                 \
+  VIRTUAL(_ZN4occa##mode##6bufferD0Ev, delete_buffer<SLOT(_ZN4occa##mode##6bufferD0Ev)>),                                           \
+  VIRTUAL(_ZN4occa##mode##10memoryPoolD0Ev, delete_pool<SLOT(_ZN4occa##mode##10memoryPoolD0Ev)>),                                   \
+  VIRTUAL(_ZN4occa##mode##10memoryPool6memcpyEPNS_12modeBuffer_tElS3_lm,                                                            \
+          move_in_pool<SLOT(_ZN4occa##mode##10memoryPool6memcpyEPNS_12modeBuffer_tElS3_lm), on_host>)
+#define MODE(mode) MODE_MEMORY(mode, 4jsonE, false), MODE_ENDS(mode), MODE_RUN(mode), MODE_BUFFERS(mode, false)
 
 const Hook hooks[] = {
   API(_ZNK4occa6kernel3runEv, KernelRun, void, Handle),
@@ -1239,6 +1454,10 @@ const Hook hooks[] = {
   API(_ZNK4occa6memory5cloneEv, Clone, Object, Handle),
   API(_ZN4occa6device16createMemoryPoolERKNS_4jsonE, CreateMemoryPool, Object, Handle, Props),
   API(_ZN4occa10memoryPool7reserveElRKNS_7dtype_tE, Reserve, Object, Handle, int64_t, const void *),
+  API(_ZN4occa10memoryPool6resizeEm, PoolResize, void, Handle, uint64_t),
+  API(_ZN4occa10memoryPool11shrinkToFitEv, PoolShrinkToFit, void, Handle),
+  API(_ZN4occa10memoryPool12setAlignmentEm, PoolSetAlignment, void, Handle, uint64_t),
+  API(_ZN4occa10memoryPool4freeEv, PoolFree, void, Handle),
 
   API2(_ZN4occa6device5setupE, Setup, void, Handle, Props),
   API(_ZN4occa6device5setupERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE, Setup, void, Handle, Name),
@@ -1262,12 +1481,13 @@ const Hook hooks[] = {
   API(_ZN4occa6stream6finishEv, StreamFinish, void, Handle),
   API(_ZN4occa6stream4freeEv, StreamFree, void, Handle),
   API2(_ZN4occa6device12createStreamE, CreateStream, Object, Handle, Props),
+  API(_ZN4occa6device10wrapStreamEPvRKNS_4jsonE, WrapStream, Object, Handle, void *, Props),
   API(_ZN4occa6device9setStreamENS_6streamE, SetStream, void, Handle, Object *),
   API(_ZN4occa6device9tagStreamEv, TagStream, Object, Handle),
   API(_ZN4occa6device7waitForENS_9streamTagE, WaitFor, void, Handle, Object *),
   API(_ZN4occa6device11timeBetweenERKNS_9streamTagES3_, TimeBetween, double, Handle, Handle, Handle),
 
-  MODE_MEMORY(6serial, 10propertiesE, true), MODE_MEMORY(6serial, 4jsonE, true), MODE_ENDS(6serial),
+  MODE_MEMORY(6serial, 10propertiesE, true), MODE_MEMORY(6serial, 4jsonE, true), MODE_ENDS(6serial), MODE_BUFFERS(6serial, true),
   MODE_MEMORY(6opencl, 10propertiesE, false), MODE_MEMORY(4cuda, 10propertiesE, false),
   MODE(6opencl), MODE(4cuda), MODE(3hip), MODE(5dpcpp), MODE(5metal),
 };
@@ -1287,12 +1507,13 @@ template <unsigned... N> std::array<Hook, sizeof...(N)> call_hooks(std::integer_
 // ---- binding ----
 
 const char *const vtables[] = {
-  "_ZTVN4occa6serial6kernelE", "_ZTVN4occa6serial6memoryE", "_ZTVN4occa6serial6deviceE", "_ZTVN4occa6openmp6deviceE",
-  "_ZTVN4occa6opencl6kernelE", "_ZTVN4occa6opencl6memoryE", "_ZTVN4occa6opencl6deviceE",
-  "_ZTVN4occa4cuda6kernelE", "_ZTVN4occa4cuda6memoryE", "_ZTVN4occa4cuda6deviceE",
-  "_ZTVN4occa3hip6kernelE", "_ZTVN4occa3hip6memoryE", "_ZTVN4occa3hip6deviceE",
-  "_ZTVN4occa5dpcpp6kernelE", "_ZTVN4occa5dpcpp6memoryE", "_ZTVN4occa5dpcpp6deviceE",
-  "_ZTVN4occa5metal6kernelE", "_ZTVN4occa5metal6memoryE", "_ZTVN4occa5metal6deviceE",
+  "_ZTVN4occa6serial6kernelE", "_ZTVN4occa6serial6memoryE", "_ZTVN4occa6serial6deviceE", "_ZTVN4occa6serial6bufferE", "_ZTVN4occa6serial10memoryPoolE",
+  "_ZTVN4occa6openmp6deviceE",
+  "_ZTVN4occa6opencl6kernelE", "_ZTVN4occa6opencl6memoryE", "_ZTVN4occa6opencl6deviceE", "_ZTVN4occa6opencl6bufferE", "_ZTVN4occa6opencl10memoryPoolE",
+  "_ZTVN4occa4cuda6kernelE", "_ZTVN4occa4cuda6memoryE", "_ZTVN4occa4cuda6deviceE", "_ZTVN4occa4cuda6bufferE", "_ZTVN4occa4cuda10memoryPoolE",
+  "_ZTVN4occa3hip6kernelE", "_ZTVN4occa3hip6memoryE", "_ZTVN4occa3hip6deviceE", "_ZTVN4occa3hip6bufferE", "_ZTVN4occa3hip10memoryPoolE",
+  "_ZTVN4occa5dpcpp6kernelE", "_ZTVN4occa5dpcpp6memoryE", "_ZTVN4occa5dpcpp6deviceE", "_ZTVN4occa5dpcpp6bufferE", "_ZTVN4occa5dpcpp10memoryPoolE",
+  "_ZTVN4occa5metal6kernelE", "_ZTVN4occa5metal6memoryE", "_ZTVN4occa5metal6deviceE", "_ZTVN4occa5metal6bufferE", "_ZTVN4occa5metal10memoryPoolE",
 };
 
 struct Protection {
@@ -1375,6 +1596,11 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_occa(const occatrace_trampolines
   find(ask.current_device, library, "_ZN4occa9getDeviceEv");
   find(ask.json_bool, library, "_ZNK4occa4json3getIbEET_PKcRKS2_");
   find(ask.json_text, library, "_ZNK4occa4json3getINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEEET_PKcRKS8_");
+  find(ask.json_at, library, "_ZNK4occa4jsonixEPKc");
+  find(ask.json_string, library, "_ZNK4occa4json8toStringB5cxx11Ev");
+  find(ask.pool_mode, library, "_ZNK4occa10memoryPool4modeB5cxx11Ev");
+  find(ask.pool_device, library, "_ZNK4occa10memoryPool13getModeDeviceEv");
+  find(ask.pool_properties, library, "_ZNK4occa10memoryPool10propertiesEv");
   // 2.0 counts entries in size().
   find(ask.memory_size, library, "_ZNK4occa6memory9byte_sizeEv");
   if (!ask.memory_size) find(ask.memory_size, library, "_ZNK4occa6memory4sizeEv");

@@ -180,7 +180,7 @@ def _allocates(a: Allocates) -> dict[str, Any]:
 
 
 def _frees(f: Frees) -> dict[str, Any]:
-    return {key: str(getattr(f, key)) for key in ("handle", "unless", "by") if getattr(f, key)}
+    return {key: str(getattr(f, key)) for key in ("handle", "also", "unless", "by") if getattr(f, key)}
 
 
 def _python_record(r: Record) -> dict[str, Any]:

@@ -128,6 +128,7 @@ class Frees:
     handle: str
     unless: str | None = None  # a field: where it is not zero, nothing was freed by this call
     by: str | None = None  # a field that names the function in which it happened
+    also: str | None = None  # a field: another handle that ends with it, or 0
 
 
 @dataclass(frozen=True)

@@ -547,16 +547,19 @@ class _ApiParser:
             return kind_of(spec.get("otherwise", "device")), field.name, kinds, "bits" in spec
 
     def frees(self, spec: Mapping[str, Any] | None, fields: Mapping[str, Field]) -> Frees | None:
-        """`{handle, unless, by}`: names of fields."""
+        """`{handle, also, unless, by}`: names of fields."""
         if spec is None:
             return None
         with _at("frees"):
-            _known(spec, {"handle", "unless", "by"})
+            _known(spec, {"handle", "also", "unless", "by"})
             handle = self.handle(spec, fields, array=True)
+            also = self.handle({"handle": spec["also"]}, fields) if spec.get("also") else None
+            if also and fields[handle].array:
+                raise ModelError(f"also: {handle} is a list already")
             self.other_fields(spec, fields, ("unless", "by"))
             if spec.get("by") and fields[spec["by"]].type.enum is None:
                 raise ModelError(f"by: the field {spec['by']} has no enum")
-            return Frees(handle, spec.get("unless"), spec.get("by"))
+            return Frees(handle, spec.get("unless"), spec.get("by"), also)
 
     @staticmethod
     def copies(spec: Mapping[str, Any] | None, fields: Mapping[str, Field]) -> tuple[str, str] | None:

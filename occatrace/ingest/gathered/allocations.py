@@ -87,6 +87,11 @@ def _freed(
         offsets = handles.astype(np.int64)
         event = np.repeat(event, offsets[1:] - offsets[:-1])
         handles = values[: len(event)]
+    if frees.also and frees.also in columns:
+        # Behind each other, as a list of one or two.
+        handles = np.column_stack([handles, columns[frees.also]]).ravel()
+        event = np.repeat(event, 2)[handles != 0]
+        handles = handles[handles != 0]
     start = columns.get("start", columns["ts"])
     rows: dict[str, npt.NDArray[Any]] = {
         "slot": threads.of(columns["tid"], columns["ts"])[event],

@@ -43,6 +43,7 @@ class Occa:
 
     name: str
     folder: Path
+    built: Path | None = None  # its programs, where they are not kept
 
     @property
     def library(self) -> Path:
@@ -50,7 +51,7 @@ class Occa:
 
     @property
     def programs(self) -> Path:
-        return KEPT / self.name / "programs"
+        return self.built or KEPT / self.name / "programs"
 
     def environment(self, mode: str) -> dict[str, str]:
         # OCCA 1.0 gives the Serial and the OpenMP build of a kernel one name in its cache.
@@ -216,3 +217,39 @@ def occa(request: pytest.FixtureRequest) -> Occa:
 @pytest.fixture
 def gcc_occa() -> Occa:
     return occa_build("gcc")
+
+
+# How the library that behaves like OCCA 2 (tests/fakes/occa2) is built: as most are; bound to itself, where virtual members that
+# the compiler calls directly can't be seen; with its inline functions hidden.
+FAKE_BUILDS = {"plain": (), "symbolic": ("-Wl,-Bsymbolic",), "opaque": ("-DOPAQUE",)}
+FAKE_PROGRAMS = ("outlives", "pools", "kinds")
+
+
+@pytest.fixture(scope="session")
+def fake_libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Occa]:
+    """By build. The real one takes too long to build for every machine that tests; OCCATRACE_TEST_OCCA_DIR names one."""
+    source, made = ROOT / "tests/fakes/occa2", {}
+    for name, options in FAKE_BUILDS.items():
+        folder = tmp_path_factory.mktemp(f"occa2-{name}")
+        (folder / "lib").mkdir()
+        command = ["g++", "-std=c++17", "-O2", "-fPIC", "-shared", *options, str(source / "occa.cpp")]
+        subprocess.run([*command, "-o", str(folder / "lib/libocca.so")], check=True, capture_output=True, text=True)
+        made[name] = Occa(f"occa2-{name}", folder, folder)
+    some = made["plain"].folder
+    for program in FAKE_PROGRAMS:
+        # One program serves all, as the library is found by its path.
+        command = [
+            "g++",
+            "-std=c++17",
+            "-O2",
+            "-fPIC",
+            f"-I{source}",
+            str(PROGRAMS / f"{program}.cpp"),
+            f"-L{some}/lib",
+            "-locca",
+        ]
+        subprocess.run([*command, "-Wl,-rpath,$ORIGIN/lib", "-o", str(some / program)], check=True)
+        for other in made.values():
+            if other.folder != some:
+                shutil.copy(some / program, other.folder / program)
+    return made

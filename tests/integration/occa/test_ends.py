@@ -1,4 +1,4 @@
-"""How OCCA programs end: by an exception that nobody catches."""
+"""How OCCA programs end: by an exception that nobody catches, or with memory that outlives its device."""
 
 from __future__ import annotations
 
@@ -45,3 +45,25 @@ def test_a_build_that_nobody_catches(profile: ProfileOcca, gcc_occa: Occa) -> No
     ((function, error),) = run.sql("SELECT function, error FROM failures")
     assert function == "occa::device::buildKernel" and "absent.okl" in error
     assert run.sql("SELECT * FROM unfinished") == []
+
+
+@BUILDS
+@pytest.mark.parametrize("how", [(), ("free",)], ids=["last handle", "free"])
+def test_memory_that_outlives_its_device(profile: ProfileOcca, occa: Occa, how: tuple[str, ...]) -> None:
+    check_outlives(profile(occa, "outlives", "Serial", *how))
+
+
+@pytest.mark.parametrize("how", [(), ("free",)], ids=["last handle", "free"])
+def test_memory_that_outlives_its_device_in_occa2(
+    profile: ProfileOcca, fake_libraries: dict[str, Occa], how: tuple[str, ...]
+) -> None:
+    for build in ("plain", "symbolic"):
+        check_outlives(profile(fake_libraries[build], "outlives", "Serial", *how))
+
+
+def check_outlives(run: OccaRun) -> None:
+    assert (run.status, run.stdout) == (0, "ok\n"), run.stderr
+    assert run.lost == 0
+    rows = run.sql("SELECT kind, mode, bytes, end_ns IS NOT NULL FROM allocations WHERE api = 'occa' ORDER BY kind")
+    assert rows == [("device", "Serial", 800, True), ("slice", "Serial", 400, True)]
+    assert {run.names[row["mode"]] for row in run.of("memory_free")} == {"Serial"}

@@ -17,6 +17,12 @@
 #define FREE(object) occaFree(object)
 #endif
 
+/* And had JSON instead of properties. */
+#ifdef OCCA_PROPERTIES_ARE_JSON
+typedef occaJson occaProperties;
+#define occaCreatePropertiesFromString occaJsonParse
+#endif
+
 enum { ENTRIES = 64, BYTES = ENTRIES * sizeof(float) };
 
 static occaDevice device_of(const char *mode, const char *more) {
@@ -29,9 +35,9 @@ int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "Serial", *file = KERNEL_FOLDER "/work.okl";
   const int rounds = argc > 2 ? atoi(argv[2]) : 10;
   float values[ENTRIES] = {0};
-  occaProperties residual = occaCreatePropertiesFromString("occatrace: {trace: true, label: 'residual'}");
+  occaProperties residual = occaCreatePropertiesFromString("{occatrace: {trace: true, label: 'residual'}}");
   occaProperties label = occaCreatePropertiesFromString("{\"occatrace\": {\"label\": \"sum of two\"}}");
-  occaProperties never = occaCreatePropertiesFromString("occatrace: {trace: false}");
+  occaProperties never = occaCreatePropertiesFromString("{occatrace: {trace: false}}");
 
   occaDevice first = device_of(mode, ""), second = device_of(mode, ", occatrace: {label: 'second'}");
   occaMemory tagged = occaDeviceMalloc(first, BYTES, NULL, residual), plain = occaDeviceMalloc(first, BYTES, NULL, occaDefault);
