@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
 
-from occatrace import captured
+from occatrace import captured, disk
 from occatrace.units import duration
 
 
@@ -58,6 +59,9 @@ class Losses:
         default_factory=dict
     )  # by reason: calls or launches, of how many names
     partial: str | None = None  # of a run that goes on: a line that says so
+    end_unknown: Sequence[
+        int
+    ] = ()  # processes whose end is not in the trace, which lacks events at its end or elsewhere
 
     @classmethod
     def none(cls) -> Losses:
@@ -87,6 +91,8 @@ class Losses:
         if self.killed:
             how = "ended without notice (killed, crashed or cut off), last tallies may be missing"
             out.append(f"{how}: process {_some(self.killed)}")
+        if self.end_unknown:
+            out.append(f"how it ended is not known, its last events are missing: process {_some(self.end_unknown)}")
         if self.clamped:
             worst = f"by up to {self.clamped_worst_ns / 1000:,.1f} µs"
             out.append(f"{self.clamped:,} device times were moved to fit between enqueue and completion, {worst}")
@@ -110,6 +116,7 @@ class Losses:
             "threads": [vars(t) for t in self.threads],
             "unfinished": [vars(u) for u in self.unfinished],
             "killed": list(self.killed),
+            "end_unknown": list(self.end_unknown),
             "clamped": self.clamped,
             "clamped_worst_ns": self.clamped_worst_ns,
             "failed_activities": self.failed_activities,
@@ -152,6 +159,38 @@ def _some(pids: Sequence[int]) -> str:
     return ", ".join(map(str, pids[:8])) + (" …" if len(pids) > 8 else "")
 
 
+# What a note or a problem says where the end of a trace may be missing, whatever became of the processes.
+_CUT = re.compile(
+    rf"{disk.WORDS}|occa_prof was killed|went away before the end|does not answer|still had data to write"
+    r"|truncated|damaged|is missing \(| were recorded"
+)
+_SURVIVORS = re.compile(r"still running when the program ended.*: process ([\d, ]+)")
+
+
+def _without_end(
+    con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping[str, Any]
+) -> tuple[list[int], list[int]]:
+    """Processes that did not get to say how they ended, and those of which that may have been lost. Neither are those that
+    were still running."""
+    lines = [*facts.get("notes", ()), *problems]
+    cut = any(map(_CUT.search, lines))
+    running = {int(pid) for line in lines for found in _SURVIVORS.findall(line) for pid in re.findall(r"\d+", found)}
+    # What a rank's occa_prof saw of it; that is the parent of its program.
+    ranks = {r["pid"]: r for r in facts.get("job", {}).get("ranks", ()) if r.get("pid") and r.get("state") == "ended"}
+    killed: list[int] = []
+    unknown: list[int] = []
+    rows = con.execute(
+        "SELECT pid, ppid, process IN (SELECT process FROM losses WHERE lost > 0) FROM processes WHERE exit IS NULL"
+        " ORDER BY process"
+    ).fetchall()
+    for pid, ppid, lost in rows:
+        if pid in running:
+            continue
+        rank = ranks.get(ppid)
+        (unknown if (lost or cut if rank is None else not rank.get("signal")) else killed).append(pid)
+    return killed, unknown
+
+
 def read(
     con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping[str, Any], partial: str | None = None
 ) -> Losses:
@@ -164,7 +203,7 @@ def read(
         "SELECT p.host, p.pid, t.tid, u.api, u.function, u.start_ns FROM unfinished u JOIN threads t USING (thread)"
         " JOIN processes p ON p.process = u.process ORDER BY u.start_ns"
     ).fetchall()
-    killed = con.execute("SELECT pid FROM processes WHERE exit IS NULL ORDER BY process").fetchall()
+    killed, end_unknown = ([], []) if partial else _without_end(con, problems, facts)
     clamped, worst = con.execute(
         "SELECT coalesce(sum(clamped), 0), coalesce(max(worst_ns), 0) FROM clock_warnings"
     ).fetchall()[0]
@@ -180,7 +219,8 @@ def read(
         expected=sum(t.expected for t in losses),
         threads=losses,
         unfinished=[Unfinished(*row) for row in unfinished],
-        killed=[] if partial else [row[0] for row in killed],
+        killed=killed,
+        end_unknown=end_unknown,
         clamped=int(clamped),
         clamped_worst_ns=int(worst),
         failed_activities=int(failed),

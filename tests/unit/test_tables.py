@@ -187,6 +187,43 @@ def test_losses_and_unfinished_calls(tmp_path: Path) -> None:
     json.dumps(found.as_json())
 
 
+@pytest.mark.parametrize(
+    ("lost", "facts", "killed", "unknown"),
+    [
+        (0, {}, [100], []),
+        (3, {}, [], [100]),  # its end may be among them
+        (
+            0,
+            {"notes": ["no space left on device: the disk of the run was full (/x); what did not fit is missing"]},
+            [],
+            [100],
+        ),
+        (0, {"notes": ["occa_prof was killed before the recording ended: what came after that is missing"]}, [], [100]),
+        (0, {"notes": ["everything was killed at once: all of the trace had been written"]}, [100], []),
+        (0, {"notes": ["still running when the program ended, and not recorded from then on: process 7, 100"]}, [], []),
+        (0, {"job": {"ranks": [{"pid": 1, "state": "ended", "status": 0, "signal": None}]}}, [], [100]),
+        (3, {"job": {"ranks": [{"pid": 1, "state": "ended", "status": 137, "signal": 9}]}}, [100], []),
+        (0, {"job": {"ranks": [{"pid": 1, "state": "lost", "status": None, "signal": None}]}}, [100], []),
+    ],
+)
+def test_who_was_killed(
+    tmp_path: Path, lost: int, facts: dict[str, Any], killed: list[int], unknown: list[int]
+) -> None:
+    """A process without an end was killed, unless its end may have been lost."""
+    trace = demo_trace()
+    calls = [i for i, (event, _) in enumerate(trace.rows) if event == "occatrace_opencl:clEnqueueNDRangeKernel"][:lost]
+    trace.rows = [row for i, row in enumerate(trace.rows) if i not in calls and not row[0].endswith(":exit")]
+    next(row for row in trace.rows if row[0].endswith(":process"))[1]["ppid"] = 1
+    with store_of(tmp_path, trace) as store:
+        assert rows(store, "SELECT pid, ppid FROM processes") == [(100, 1)]
+        found = losses.read(store.con, store.problems, facts)
+    assert (list(found.killed), list(found.end_unknown)) == (killed, unknown)
+    text = "\n".join(found.lines())
+    assert ("ended without notice" in text) == bool(killed)
+    assert ("how it ended is not known" in text) == bool(unknown)
+    assert found.as_json()["end_unknown"] == unknown
+
+
 @pytest.mark.parametrize("how", ["killed", "at exit"])
 def test_calls_in_flight_are_not_lost(tmp_path: Path, how: str) -> None:
     """A call that is still running at the end has taken a number; calls within it are there."""
