@@ -9,6 +9,7 @@ import shutil
 import time
 from pathlib import Path
 
+from occatrace import files
 from occatrace import run as runs
 
 DEEPEST = 8  # folders between what is given and the streams
@@ -18,11 +19,11 @@ def find_traces(folder: Path) -> list[Path]:
     """The sessions below a folder: folders whose `ust/…` holds the streams, or that hold streams themselves."""
     found: set[Path] = set()
     top = len(folder.parts)
-    for place, below, files in os.walk(folder):
+    for place, below, names in os.walk(folder):
         below.sort()
         if len(Path(place).parts) - top > DEEPEST:
             below.clear()
-        if "metadata" in files:
+        if "metadata" in names:
             path = Path(place)
             parts = path.relative_to(folder).parts
             at = parts.index("ust") if "ust" in parts else len(parts)
@@ -43,6 +44,8 @@ def adopt(folder: Path) -> runs.Run | None:
         run = runs.open_run(path)
         if run.info.id == stamp:
             return run
+        if len(run.info.id) != len(stamp):  # no import
+            return None
         shutil.rmtree(path)
     except runs.RunError:
         pass
@@ -69,7 +72,10 @@ def _stamp(traces: list[Path]) -> str:
 
 def _place(folder: Path) -> Path:
     beside = folder.with_name(f"{folder.name}.occatrace")
-    if beside.is_dir() or os.access(folder.parent, os.W_OK):
+    if os.path.lexists(beside):
+        if files.is_private(beside):
+            return beside
+    elif os.access(folder.parent, os.W_OK) and folder.parent.stat().st_uid in (0, os.geteuid()):
         return beside
     cache = os.environ.get("OCCATRACE_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "occatrace"

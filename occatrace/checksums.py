@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from occatrace import checked
 from occatrace import run as runs
 
 FILE = "checksums.json"
@@ -213,7 +213,7 @@ def _load(trace: Path) -> Mapping[str, Sum]:
     """The list of a trace. Raises an Unverified: the folder may come from anybody."""
     file = trace / FILE
     try:
-        said: Any = json.loads(file.read_text(encoding="utf-8"))
+        said = checked.read(file)
         if said["schema"] > SCHEMA:
             raise Unverified(f"{file} was written by a newer occatrace: update occatrace")
         found = {str(key): Sum(int(s["bytes"]), int(s["crc32"], 16)) for key, s in said["files"].items()}

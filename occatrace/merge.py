@@ -6,7 +6,6 @@ the table, without the plural; columns of that name anywhere (`process`, `free_t
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from occatrace import __version__, clocks
 from occatrace.schema import BY_NAME, SCHEMA_VERSION, TABLES, Table
 from occatrace.sql import text as sql_text
+from occatrace.tables import Made, read_made, write_made
 
 FAN = 256  # parts that are merged at once; more of them are merged as a tree
 
@@ -55,11 +55,11 @@ def merge_tables(
                 shutil.rmtree(folder, ignore_errors=True)
     problems, streamed = list(problems), False
     for part in parts:
-        manifest: Mapping[str, Any] = json.loads((part / "tables.json").read_text(encoding="utf-8"))
-        if manifest.get("schema") != SCHEMA_VERSION:
-            raise ValueError(f"{part}: tables of schema version {manifest.get('schema')}, not {SCHEMA_VERSION}")
-        problems += manifest.get("problems", ())
-        streamed = streamed or bool(manifest.get("streamed"))
+        made = read_made(part)
+        if made is None or made.schema != SCHEMA_VERSION:
+            raise ValueError(f"{part}: tables of schema version {made.schema if made else 0}, not {SCHEMA_VERSION}")
+        problems += made.problems
+        streamed = streamed or made.streamed
     out.mkdir(mode=0o700)
     first = {space: _firsts(parts, table, space, con) for space, table in SPACES.items()}
     for table in TABLES:
@@ -77,10 +77,7 @@ def merge_tables(
             f" TO {sql_text(str(out / f'{table.name}.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
         )
         con.unregister("parts")
-    made = {"schema": SCHEMA_VERSION, "version": __version__, "problems": problems}
-    if streamed:
-        made["streamed"] = True
-    (out / "tables.json").write_text(json.dumps(made, indent=1), encoding="utf-8")
+    write_made(out, Made(SCHEMA_VERSION, __version__, tuple(problems), streamed))
     return problems
 
 

@@ -11,21 +11,59 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
+
+from occatrace import checked, files
 
 SCHEMA = 1
 FILE = "run.json"
+LONGEST_NAME = 100  # of a program, in the name of its run
 
 
 class RunError(Exception):
     """A run cannot be made or opened; one line that says why and what to do."""
 
 
+# That of an import (occatrace/adopt.py) has 16 digits. It becomes part of the names of folders.
+Id = Annotated[str, checked.Text("([0-9a-f]{8}|[0-9a-f]{16})?", "the id of a run")]
+
+
+class SessionFacts(TypedDict, total=False):
+    """`session` of run.json."""
+
+    state: str
+    daemon: str
+    buffers: Mapping[str, int]
+    shm: Annotated[str, checked.Text("/.*", "an absolute path")]
+
+
+class RankFacts(TypedDict, total=False):
+    """A rank in `job` of run.json."""
+
+    rank: int
+    host: str
+    pid: int
+    state: str
+    status: int | None
+    signal: int | None
+
+
+class JobFacts(TypedDict, total=False):
+    """`job` of run.json."""
+
+    id: str
+    launcher: str | None
+    size: int | None
+    nodes: list[str]
+    ranks: list[RankFacts]
+
+
 @dataclass(frozen=True)
 class RunInfo:
-    """What run.json holds. Times are ISO 8601 with the zone. `exit_status` as a shell would give it."""
+    """What run.json holds, with the types by which it is checked. Times are ISO 8601 with the zone. `exit_status` as a shell
+    would give it."""
 
     program: tuple[str, ...]
     cwd: str = ""
@@ -36,20 +74,22 @@ class RunInfo:
     exit_status: int | None = None
     mode: str = "default"
     traced: tuple[str, ...] = ()  # what --trace chose; empty: no choice was made
-    id: str = ""
+    id: Id = ""
     version: str = ""
-    session: Mapping[str, Any] = field(default_factory=dict)
+    session: SessionFacts = field(default_factory=SessionFacts)
     processes: tuple[int, ...] = ()
     losses: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    job: Mapping[str, Any] = field(default_factory=dict)  # of ranks that were started together
+    job: JobFacts = field(default_factory=JobFacts)  # of ranks that were started together
     choice: Mapping[str, str] = field(
         default_factory=dict
     )  # what was chosen to be recorded, by the variables of the options
-    captures: Mapping[str, Any] = field(
+    captures: Mapping[str, list[tuple[int, int]]] = field(
         default_factory=dict
     )  # per host, where the run did not record all the time: when it did
-    clocks: Mapping[str, Any] = field(default_factory=dict)  # between nodes: what was added to each, how surely
+    clocks: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # between nodes: what was added to each, how surely
     schema: int = SCHEMA
 
 
@@ -89,11 +129,11 @@ def new_id() -> str:
 
 def default_folder(program: str, run_id: str) -> Path:
     """Where a run goes without -o."""
-    name = re.sub(r"[^A-Za-z0-9._+-]", "_", os.path.basename(program)) or "program"
+    name = re.sub(r"[^A-Za-z0-9._+-]", "_", os.path.basename(program))[:LONGEST_NAME] or "program"
     return Path(f"occatrace-{name}-{time.strftime('%Y%m%d-%H%M%S')}-{run_id[:4]}")
 
 
-def buffers_in(folder: Path | None) -> dict[str, str]:
+def buffers_in(folder: Path | None) -> SessionFacts:
     """What run.json says of the session while it goes on: where its buffers are, if not in the usual place."""
     return {"shm": str(folder.resolve())} if folder else {}
 
@@ -119,26 +159,28 @@ def is_run(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
+def is_writable(run: Path) -> bool:
+    """Whether results may be kept in a run: it is the caller's alone and holds no links, so that they go nowhere else. What
+    `adopt` made has links to the traces, in which nothing is written."""
+    return os.access(run, os.W_OK) and files.is_safe_tree(run, frozenset({run / "trace"}))
+
+
+def result(run: Path, name: str) -> Path:
+    """Where a command puts its result unless it is told. Raises a RunError where nothing may be written."""
+    if not is_writable(run):
+        raise RunError(f"{run} is read-only, of another user, or has links in it: choose a place for {name} by -o")
+    return run / name
+
+
 def create(path: Path, info: RunInfo, *, force: bool = False) -> Run:
     """Make the folder, for its owner's eyes only. `force` replaces an older run, and nothing but a run."""
-    if path.exists() or path.is_symlink():
-        try:
-            empty = path.is_dir() and not any(path.iterdir())
-        except OSError as error:
-            raise RunError(f"{path} exists and cannot be read ({error.strerror}): choose another name by -o") from None
-        if not empty and not force:
-            raise RunError(f"{path} exists already: choose another name by -o, or add --force to replace that run")
-        if not empty and not is_run(path):
-            raise RunError(
-                f"{path} exists and is not a run of occa_prof, so --force does not touch it: choose another name by -o"
-            )
-        try:
-            if not empty:
-                shutil.rmtree(path)
-        except OSError as error:
-            raise RunError(f"cannot replace {path}: {error.strerror or error}") from None
+    there = _make_room(path, force)
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if there:
+            _take_over(path)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700)
         run = Run(path.resolve(), info)
         _write(run)
     except OSError as error:
@@ -146,11 +188,64 @@ def create(path: Path, info: RunInfo, *, force: bool = False) -> Run:
     return run
 
 
-def open_run(path: Path) -> Run:
-    """The run in a folder, or a RunError that says what is there instead."""
+def _make_room(path: Path, force: bool) -> bool:
+    """Whether there is an empty folder. An older run is removed where `force` says so; anything else is refused."""
+    if not os.path.lexists(path):
+        return False
+    try:
+        empty = path.is_dir() and not any(path.iterdir())
+    except OSError as error:
+        raise RunError(f"{path} exists and cannot be read ({error.strerror}): choose another name by -o") from None
+    if empty:
+        return True
+    if not force:
+        raise RunError(f"{path} exists already: choose another name by -o, or add --force to replace that run")
+    if not is_run(path):
+        raise RunError(
+            f"{path} exists and is not a run of occa_prof, so --force does not touch it: choose another name by -o"
+        )
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise RunError(f"cannot replace {path}: {error.strerror or error}") from None
+    return False
+
+
+def _take_over(path: Path) -> None:
+    """Close an empty folder to others: what is recorded is for its owner only."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        uid = os.fstat(fd).st_uid
+        if uid != os.geteuid():
+            raise RunError(f"{path} belongs to another user (uid {uid}): choose another folder by -o")
+        os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
+
+
+def _facts(path: Path) -> tuple[dict[str, Any], RunInfo]:
+    """run.json as it is, and what it says. Raises an OSError, or a RunError for one that cannot be used."""
     file = path / FILE
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = checked.read(file)
+        schema = data.get("schema")
+        if not isinstance(schema, int) or isinstance(schema, bool):
+            raise RunError(f"{file} is not of a run: it has no schema number")
+        if schema > SCHEMA:
+            version = f" {data['version']}" if isinstance(data.get("version"), str) else ""
+            raise RunError(
+                f"{path} was written by a newer occatrace{version} (schema {schema}, this one knows {SCHEMA}):"
+                " update occatrace"
+            )
+        return data, checked.made(RunInfo, data)
+    except checked.Damaged as error:
+        raise RunError(f"{file} is damaged: {error}") from None
+
+
+def open_run(path: Path) -> Run:
+    """The run in a folder, or a RunError that says what is there instead."""
+    try:
+        return Run(path.resolve(), _facts(path)[1])
     except FileNotFoundError:
         from occatrace.adopt import adopt
 
@@ -161,30 +256,15 @@ def open_run(path: Path) -> Run:
     except NotADirectoryError:
         raise RunError(f"{path} is a file, not a run: give the folder that `occa_prof PROGRAM` made") from None
     except OSError as error:
-        raise RunError(f"cannot read {file}: {error.strerror or error}") from None
-    except ValueError:
-        raise RunError(f"{file} is damaged: it is not JSON") from None
-    if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
-        raise RunError(f"{file} is not of a run: it has no schema number")
-    if data["schema"] > SCHEMA:
-        raise RunError(
-            f"{path} was written by a newer occatrace{' ' + str(data['version']) if data.get('version') else ''} (schema"
-            f" {data['schema']}, this one knows {SCHEMA}): update occatrace"
-        )
-    known = {f.name for f in fields(RunInfo)}
-    values = {key: value for key, value in data.items() if key in known}
-    for key in ("program", "processes", "notes", "traced"):
-        values[key] = tuple(values.get(key, ()))
-    return Run(path.resolve(), RunInfo(**values))
+        raise RunError(f"cannot read {path / FILE}: {error.strerror or error}") from None
 
 
 def run_facts(path: Path) -> Mapping[str, Any]:
-    """The content of run.json as it is; empty where it cannot be read."""
+    """The content of run.json as it is, checked; empty where it cannot be read. Raises a RunError for a damaged one."""
     try:
-        facts: Mapping[str, Any] = json.loads((path / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return _facts(path)[0]
+    except OSError:
         return {}
-    return facts
 
 
 def _what_is_there(path: Path) -> str:
@@ -200,7 +280,4 @@ def _write(run: Run) -> None:
     """Never half a file: a reader, or a kill, may come at any time."""
     info = asdict(run.info)
     text = json.dumps({"schema": info.pop("schema"), **info}, indent=1) + "\n"
-    temporary = run.path / f".{FILE}.{os.getpid()}"
-    temporary.write_text(text, encoding="ascii")
-    temporary.chmod(0o600)
-    temporary.replace(run.path / FILE)
+    files.replace(run.path / FILE, text.encode("ascii"))

@@ -20,9 +20,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from occatrace import checksums
+from occatrace import checked, checksums, files
 from occatrace.run import RunError
 from occatrace.sql import text as sql_text
 from occatrace.switch import size_of
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 FOLDER = "stream"
 MANIFEST = "manifest.json"
 VERSION = 1
+# What the assembly of tables from damaged files may raise.
+DAMAGE = (OSError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError)
 DELETING_S = 2.0
 FAN = 8  # parts of a size that become one
 LARGEST_MERGED = 32 << 20
@@ -61,7 +63,7 @@ class NotYet(Exception):
 class Part:
     """Some pieces, one after the other, as files in a folder."""
 
-    name: str
+    name: Annotated[str, checked.Text("[0-9]{6,}-[0-9]{6,}", "the name of a part")]
     level: int
     bytes: int
     rows: Mapping[str, int]  # by raw table
@@ -71,7 +73,7 @@ class Part:
 class Manifest:
     """Which files count."""
 
-    state: str = ""  # the sums of all pieces
+    state: Annotated[str, checked.Text("(state-[0-9]{6,}.npz)?", "the name of a state")] = ""  # the sums of all pieces
     parts: tuple[Part, ...] = ()
     consumed: int = -1  # the last piece that is in the tables
     events: int = 0
@@ -82,21 +84,30 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """Of a folder; of one that has none yet, that of nothing."""
         try:
-            said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-            if said.pop("version") != VERSION:
+            said = checked.read(folder / MANIFEST)
+            if said.get("version") != VERSION:
                 raise StreamError(f"{folder}: written by another version of occatrace")
-            return cls(**{**said, "parts": tuple(Part(**part) for part in said["parts"])})
+            manifest = checked.made(cls, said)
         except FileNotFoundError:
             return cls()
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise StreamError(f"{folder / MANIFEST} is damaged ({error})") from error
+        except (OSError, checked.Damaged) as error:
+            raise StreamError(f"{folder / MANIFEST} is damaged: {error}") from error
+        from occatrace.ingest.gathered import GATHERED
+
+        known = {gathered.raw for gathered in GATHERED}
+        unknown = sorted({table for part in manifest.parts for table in part.rows} - known)
+        if unknown:
+            raise StreamError(
+                f"{folder / MANIFEST} is damaged: parts.rows names {unknown[0][:40]!r}, which is no table"
+            )
+        return manifest
 
     def write(self, folder: Path) -> None:
         """Replace that of a folder in one step."""
         said = {"version": VERSION, **vars(self), "parts": [vars(part) for part in self.parts]}
-        temporary = folder / f".{MANIFEST}"
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(said, file)
+        temporary = files.partial_name(folder / MANIFEST)
+        with files.open_own(temporary, "xb") as file:
+            file.write(json.dumps(said).encode())
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(folder / MANIFEST)
@@ -174,8 +185,13 @@ class Stream:
         from occatrace.ingest.threads import ThreadMap
 
         if self._sums is None:
+            from zipfile import BadZipFile
+
             state = self.manifest.state
-            self._sums = Folded.load(self._place(state)) if state else Folded(ThreadMap(0))
+            try:
+                self._sums = Folded.load(self._place(state)) if state else Folded(ThreadMap(0))
+            except (*DAMAGE, BadZipFile) as error:
+                raise StreamError(f"{self._place(state)} is damaged ({type(error).__name__})") from error
         return self._sums
 
     def consume(self, piece: Piece, open_piece: OpenPiece) -> None:
@@ -326,8 +342,12 @@ class Stream:
 def _records(parts: Iterable[Path]) -> dict[str, list[dict[str, Any]]]:
     out: dict[str, list[dict[str, Any]]] = {}
     for part in parts:
-        for record, rows in json.loads((part / "records.json").read_text(encoding="ascii")).items():
-            out.setdefault(record, []).extend(rows)
+        file = part / "records.json"
+        try:
+            for record, rows in checked.read(file).items():
+                out.setdefault(record, []).extend(checked.items(dict[str, Any], rows, record))
+        except checked.Damaged as error:
+            raise StreamError(f"{file} is damaged: {error}") from error
     return out
 
 
@@ -424,6 +444,8 @@ def finish(
 ) -> Stream:
     """The tables of a host whose recording has ended, with what nobody came to put into them. `apart`: a folder for new
     parts, where the run is to stay as it is."""
+    if (run / "trace" / host).is_symlink():
+        raise StreamError(f"{run}/trace/{host} is a link, and pieces of a stream lie in the run: put the trace there")
     if apart:
         stream = Stream(run, host, con, model)
         stream.keep_apart(apart)

@@ -12,17 +12,22 @@ import fcntl
 import json
 import mmap
 import os
+import re
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from occatrace import checked, files
+
 SIZE = 4096
 # Bytes of the word (native/emit/occatrace_core.h), each with one owner; beside it, that recording was ended for good.
 COMMANDED, TIMED, EVENTS, UNUSED, ENDED = range(5)
 VARIABLE = "OCCATRACE_CONTROL"
 FOLDER = "control"
+_PAGE = "switch"
+_SOCKETS = re.compile("occatrace-[0-9]+-[0-9a-z]+-[0-9a-f]{8}")
 POLL_S = 0.1  # of the size of a trace, and for the end of waits
 
 
@@ -84,7 +89,7 @@ class Switch:
 
     def create(self, home: Path) -> Path:
         """Make the file, in a folder of the node."""
-        path = home / "switch"
+        path = home / _PAGE
         on = bytearray(SIZE)
         on[:4] = b"\1\1\1\1"
         on[COMMANDED] = not self._plan.paused
@@ -110,7 +115,7 @@ class Switch:
         """Take up what was commanded from another node."""
         file = self._folder / f"{self._host}.command"
         with contextlib.suppress(OSError):
-            what = file.read_text(encoding="utf-8").strip()
+            what = files.read_file(file, SIZE, follow=False, uid=os.geteuid()).decode("ascii", "replace").strip()
             file.unlink()
             if self._page:
                 _turn(self._folder, self._host, self._page, what)
@@ -148,7 +153,7 @@ class Switch:
 
 
 def _mapped(path: Path) -> mmap.mmap:
-    with path.open("r+b") as file:
+    with files.open_own(path, "r+b") as file:
         return mmap.mmap(file.fileno(), SIZE)
 
 
@@ -164,7 +169,7 @@ def size_of(folder: Path) -> int:
 
 def _set(folder: Path, host: str, page: mmap.mmap, byte: int, on: bool) -> None:
     """Turn one byte. The log has the state at the begin, with time 0, and every change of the whole."""
-    with (folder / f"{host}.log").open("a", encoding="ascii") as log:
+    with files.open_own(folder / f"{host}.log", "ab") as log:
         fcntl.flock(log, fcntl.LOCK_EX)
         before = _running(page)
         begin = time.monotonic_ns()
@@ -173,7 +178,7 @@ def _set(folder: Path, host: str, page: mmap.mmap, byte: int, on: bool) -> None:
         if before != after:
             # Whatever was recorded lies between the times of the log.
             at = begin if after else time.monotonic_ns()
-            log.write(f"{'' if log.tell() else f'0 {before:d}{chr(10)}'}{at} {after:d}\n")
+            log.write(f"{'' if log.tell() else f'0 {before:d}{chr(10)}'}{at} {after:d}\n".encode())
 
 
 def _running(page: mmap.mmap) -> bool:
@@ -183,7 +188,7 @@ def _running(page: mmap.mmap) -> bool:
 def _spans(log: Path, end: int) -> list[tuple[int, int]] | None:
     """The times in which the run recorded; None: always."""
     try:
-        lines = log.read_text(encoding="ascii").splitlines()
+        lines = files.read_file(log, checked.LARGEST).decode("ascii").splitlines()
     except OSError:
         return None
     turns = [(int(at), on == "1") for at, on in (line.split() for line in lines)]
@@ -199,6 +204,34 @@ def _turn(folder: Path, host: str, page: mmap.mmap, what: str) -> None:
     _set(folder, host, page, COMMANDED, what == "resume" and not page[ENDED])
 
 
+@dataclass(frozen=True)
+class Holder:
+    """`RUN/control/HOST.json`: the process that records on a node, and where its switch is."""
+
+    file: str
+    pid: int
+
+
+def _holders(run: Path) -> dict[str, Holder]:
+    """By host, of those that say so well."""
+    found = {}
+    for file in sorted((run / FOLDER).glob("*.json")):
+        with contextlib.suppress(OSError, checked.Damaged):
+            found[file.stem] = checked.load(Holder, file)
+    return found
+
+
+def sockets_of(run: Path, host: str) -> Path | None:
+    """The folder of the sockets of a node's session, if it is on this machine and of the user whose run it is."""
+    holder = _holders(run).get(host)
+    if holder is None:
+        return None
+    page = Path(holder.file)
+    if page.name != _PAGE or not _SOCKETS.fullmatch(page.parent.name):
+        return None
+    return page.parent if files.is_private(page.parent, run.stat().st_uid) else None
+
+
 def is_running(run: Path) -> bool:
     """Whether a folder is of a run that is being recorded."""
     return any((run / FOLDER).glob("*.json"))
@@ -206,19 +239,18 @@ def is_running(run: Path) -> bool:
 
 def holders(run: Path) -> list[int]:
     """The processes that record a run, as it says; they remove the note as they end."""
-    found = []
-    for place in (run / FOLDER).glob("*.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            found.append(int(json.loads(place.read_text(encoding="utf-8"))["pid"]))
-    return found
+    return [holder.pid for holder in _holders(run).values()]
 
 
 def state(run: Path) -> str:
     """What a run that is being recorded does, by the switch of this node: recording, paused, stopped (for good), or full
     (--max-size: calls are only counted)."""
-    for place in sorted((run / FOLDER).glob("*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            page = Path(json.loads(place.read_text(encoding="utf-8"))["file"]).read_bytes()
+    for host in _holders(run):
+        sockets = sockets_of(run, host)
+        if sockets is None:
+            continue
+        with contextlib.suppress(OSError, IndexError):
+            page = files.read_file(sockets / _PAGE, SIZE, follow=False)
             if page[ENDED]:
                 return "stopped"
             if not (page[COMMANDED] and page[TIMED]):
@@ -230,21 +262,27 @@ def state(run: Path) -> str:
 def command(run: Path, what: str, host: str) -> Sequence[str]:
     """`pause`, `resume` or `stop` a run that is being recorded, on all its nodes; `host` is this one. Returns the nodes that
     will hear of it within a second or two, where they are others."""
-    places = sorted((run / FOLDER).glob("*.json"))
-    if not places:
+    folder = run / FOLDER
+    hosts = sorted(place.stem for place in folder.glob("*.json"))
+    if not hosts:
         raise SwitchError(f"{run} is not being recorded: there is nothing to {what}")
+    if not files.is_safe_tree(folder):
+        raise SwitchError(f"{folder} belongs to another user, or holds links: only the user who records may {what}")
     others = []
-    for place in places:
-        there = place.stem
+    for there in hosts:
         if there != host:
-            (run / FOLDER / f"{there}.command").write_text(what, encoding="utf-8")
+            with files.open_own(folder / f"{there}.command", "wb") as file:
+                file.write(what.encode())
             others.append(there)
             continue
+        sockets = sockets_of(run, there)
         try:
-            with _mapped(Path(json.loads(place.read_text(encoding="utf-8"))["file"])) as page:
+            if sockets is None:
+                raise FileNotFoundError(folder / f"{there}.json")
+            with _mapped(sockets / _PAGE) as page:
                 if page[ENDED] and what != "stop":
                     raise SwitchError(f"recording of {run} was ended by `occa_prof stop`: there is nothing to {what}")
-                _turn(run / FOLDER, there, page, what)
-        except (OSError, ValueError, KeyError) as error:
+                _turn(folder, there, page, what)
+        except (OSError, ValueError) as error:
             raise SwitchError(f"{run} is not being recorded any more: there is nothing to {what}") from error
     return others

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from occatrace import __version__, captured, disk, halfway, reports, scratch
+from occatrace import __version__, captured, checked, disk, files, halfway, reports, scratch
 from occatrace import model as model_module
 from occatrace.model import Model
-from occatrace.run import RunError, open_run, run_facts
+from occatrace.run import RunError, is_writable, open_run, run_facts
 from occatrace.schema import BY_NAME, CALLS, MOMENTS, SCHEMA_VERSION, TABLES, Table
 from occatrace.sql import name as sql_name
 from occatrace.sql import text as sql_text
 
 if TYPE_CHECKING:
     # What makes tables is loaded where they are made: mostly they are there.
-    from occatrace.ingest import HostTrace, Reader
+    from occatrace.ingest import FirstPass, HostTrace, Reader
     from occatrace.ingest.reading import Batch
     from occatrace.losses import Losses
     from occatrace.ongoing import Moment
@@ -158,8 +158,11 @@ class Store:
         if self._calls is None:
             folder = self.path / "calls"
             if not folder.is_dir():
-                # A private copy of the tables (of somebody else's run) needs no lock.
-                with _locked(self.run) if self.path.parent == self.run else nullcontext():
+                own = self.path.parent != self.run
+                if not own and not is_writable(self.run):
+                    own, folder = True, self._temporary / "calls"
+                # Private copies (of somebody else's run) need no lock.
+                with nullcontext() if own else _locked(self.run):
                     if not folder.is_dir():
                         self._write_calls(folder)
             self._calls = tuple(sorted(p.name for p in folder.iterdir() if p.is_dir()))
@@ -197,11 +200,11 @@ class Store:
             traces = []
         elif not traces:
             raise StoreError(f"{self.run}: the trace is gone, so the single calls cannot be shown; summaries still can")
-        elif (_manifest(self.path) or {}).get("streamed"):
+        elif (made := read_made(self.path)) and made.streamed:
             from occatrace import stream
 
             since = stream.kept_since(self.run)
-        partial = self._temporary / folder.name
+        partial = self._temporary / f"{folder.name}.partial"
         try:
             from occatrace.calls import CallsWriter
 
@@ -240,29 +243,51 @@ def _has_files(trace: Path) -> bool:
 @contextmanager
 def _locked(run: Path) -> Iterator[None]:
     """One writer of a run's tables at a time; it ends with the process, however that ends."""
-    with (run / ".tables.lock").open("w") as lock:
+    with files.open_own(run / ".tables.lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _manifest(path: Path) -> Mapping[str, Any] | None:
+@dataclass(frozen=True)
+class Made:
+    """tables.json: who made the tables, and what was wrong with the trace."""
+
+    schema: int
+    version: str | None = None
+    problems: tuple[str, ...] = ()
+    streamed: bool = False  # these tables cannot be made again
+
+    @property
+    def maker(self) -> str:
+        """For messages."""
+        return f"occatrace {self.version}" if self.version else "an occatrace that does not say its version"
+
+
+def read_made(path: Path) -> Made | None:
+    """Of a folder of tables; None where there are none."""
     try:
-        manifest: Mapping[str, Any] = json.loads((path / "tables.json").read_text(encoding="utf-8"))
-        schema = manifest["schema"] + 0
+        return checked.load(Made, path / "tables.json")
     except FileNotFoundError:
         return None
     except NotADirectoryError:
         raise StoreError(f"{path} is a file, where the tables of the run should be: remove it") from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (OSError, checked.Damaged) as error:
         raise StoreError(f"{path}: tables.json is damaged ({error}); remove {path} to make the tables again") from error
-    return {**manifest, "schema": schema}
+
+
+def write_made(path: Path, made: Made) -> None:
+    """For the tables in a new folder, which are for its owner only."""
+    said = {name: value for name, value in vars(made).items() if name != "streamed" or value}
+    (path / "tables.json").write_text(json.dumps(said, indent=1), encoding="utf-8")
+    for file in path.iterdir():
+        file.chmod(0o600 if file.is_file() else 0o700)
 
 
 def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace = native_reader) -> Store:
     """The tables of a run; made from its trace where they are not there yet, or are those of an older version. Where the run's
     disk has no room for them they are made among temporary files."""
     model = model or model_module.load()
-    apart = not os.access(run, os.W_OK)  # somebody else's run
+    apart = not is_writable(run)  # somebody else's run, too
     try:
         return _open_store(run, model, open_trace, apart)
     except Exception as error:
@@ -324,23 +349,17 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
 
 def _to_be_made(run: Path, path: Path) -> bool:
     """Whether there are no tables, or older ones that can be made again. Raises a StoreError for newer ones."""
-    manifest = _manifest(path)
-    if manifest is None:
+    made = read_made(path)
+    if made is None:
         return True
-    schema = manifest["schema"]
-    if schema > SCHEMA_VERSION:
+    if made.schema > SCHEMA_VERSION:
         raise StoreError(
-            f"{path}: made by {_maker(manifest)} (tables of version {schema}; this one, {__version__}, reads up to"
+            f"{path}: made by {made.maker} (tables of version {made.schema}; this one, {__version__}, reads up to"
             f" {SCHEMA_VERSION}): update occatrace, or remove {path} to make them again from the trace"
         )
-    if manifest.get("streamed"):
+    if made.streamed:
         return False
-    return bool(schema < SCHEMA_VERSION and (run / "trace").is_dir() and any((run / "trace").iterdir()))
-
-
-def _maker(manifest: Mapping[str, Any]) -> str:
-    version = manifest.get("version")
-    return f"occatrace {version}" if version else "an occatrace that does not say its version"
+    return bool(made.schema < SCHEMA_VERSION and (run / "trace").is_dir() and any((run / "trace").iterdir()))
 
 
 def _build(
@@ -373,7 +392,7 @@ def _build(
             raise StoreError(f"{run}: {_why_nothing(run)}")
         from occatrace.ingest import FirstPass
 
-        problems = FirstPass(con, model).run(traces)
+        problems = _first_pass(FirstPass(con, model), traces)
         if moment is None:
             problems = [*problems, *_resized(run, traces, problems)]
         if (run / "samples").is_dir():
@@ -385,10 +404,8 @@ def _build(
         for table in TABLES:
             file = sql_text(str(partial / f"{table.name}.parquet"))
             con.execute(f"COPY {table.name} TO {file} (FORMAT parquet, COMPRESSION zstd)")
-        manifest = {"schema": SCHEMA_VERSION, "version": __version__, "problems": list(problems)}
-        if any(trace.gathered for trace in traces):
-            manifest["streamed"] = True  # these tables cannot be made again
-        (partial / "tables.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        made = Made(SCHEMA_VERSION, __version__, tuple(problems), any(trace.gathered for trace in traces))
+        write_made(partial, made)
         if len(traces) > 1:
             for table in TABLES:
                 con.execute(f"DROP TABLE {table.name}")
@@ -408,6 +425,16 @@ def _resized(run: Path, traces: Sequence[HostTrace], problems: Sequence[str]) ->
     except checksums.Unverified as error:
         return [str(error)]
     return [f"{each.file} {each.what}" for each in found if not any(str(each.file) in line for line in problems)]
+
+
+def _first_pass(reading: FirstPass, traces: Sequence[HostTrace]) -> Sequence[str]:
+    try:
+        return reading.run(traces)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        streamed = ", ".join(trace.host for trace in traces if trace.gathered)
+        if not streamed:
+            raise
+        raise StoreError(f"what --stream kept of {streamed} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _streamed(
@@ -546,7 +573,7 @@ def build_node(run: Path, host: str, path: Path) -> list[str]:
     """The tables of one node of a job, from its own trace alone, and their partial summary; returns what is missing."""
     from occatrace import losses, partial
 
-    temporary = _scratch(run, not os.access(run, os.W_OK))
+    temporary = _scratch(run, not is_writable(run))
     try:
         with connect(temporary) as con:
             problems = _build(run, path, con, model_module.load(), native_reader, host) or ()
@@ -570,8 +597,8 @@ def open_tables(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
 
 def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     """Open the tables that are there; those of an older version, without a trace to make them again, as far as they go."""
-    manifest = _manifest(path) or {}
-    older = manifest.get("schema", 0) < SCHEMA_VERSION
+    made = read_made(path) or Made(0)
+    older = made.schema < SCHEMA_VERSION
     lacking = _views(path, con, older)
     if con.execute("SELECT 1 FROM host_clocks WHERE ahead_ns != 0 OR drift != 0 LIMIT 1").fetchall():
         con.execute(
@@ -583,12 +610,12 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
             if file.exists() and any(c.name == "process" for c in table.columns):
                 rows = _aligned(table, f"({_columns_of(con, table, file)})", con)
                 con.execute(f"CREATE OR REPLACE VIEW {table.name} AS {rows}")
-    problems = list(manifest.get("problems", ()))
+    problems = list(made.problems)
     if older:
         empty = f": nothing is known of {', '.join(lacking)}" if lacking else ""
         problems.append(
-            f"the tables were made by {_maker(manifest)}, of version {manifest.get('schema')} (now {SCHEMA_VERSION}), and the"
-            f" trace is gone{empty}"
+            f"the tables were made by {made.maker}, of version {made.schema} (now {SCHEMA_VERSION}), and the trace is"
+            f" gone{empty}"
         )
     return problems
 

@@ -29,6 +29,7 @@ _TYPES = {
     ".woff2": "font/woff2",
 }
 _TRACE = "trace/"
+_LONGEST = 4096  # of a path
 # Devices would be folded together at first.
 _AT_START = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^(?!System$)"]}]'
 
@@ -62,7 +63,13 @@ class Viewer:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                path = self._path()
+                if len(self.path) > _LONGEST:
+                    self._head(414, 0, "text/plain")
+                    return
+                try:
+                    path = self._path()
+                except (OSError, ValueError):  # no name for a file
+                    path = None
                 if path is None:
                     self._head(404, 0, "text/plain")
                     return

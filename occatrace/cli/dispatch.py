@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from occatrace.checked import printable
 from occatrace.cli import ending
 from occatrace.run import RunError
 
@@ -116,7 +117,7 @@ def complain(text: str) -> None:
     if sys.stderr is None:
         return
     with contextlib.suppress(OSError):  # the terminal may have gone
-        print(f"occa_prof: {text}", file=sys.stderr, flush=True)
+        print(f"occa_prof: {chr(10).join(map(printable, text.split(chr(10))))}", file=sys.stderr, flush=True)
 
 
 def prepare_standard_streams() -> None:

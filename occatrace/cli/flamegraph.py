@@ -6,9 +6,10 @@ import argparse
 import io
 from pathlib import Path
 
+from occatrace import files
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import check_output
-from occatrace.run import open_run, run_facts
+from occatrace.run import open_run, result, run_facts
 
 EPILOG = """\
 FILE.html opens in any browser, without internet: point, click to zoom, search. FILE.speedscope.json opens at
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.weight and form != "folded":
         raise UsageError("--weight is for folded stacks (-o FILE.folded): the other forms have all weights")
     default = {"html": "flamegraph.html", "speedscope": "flamegraph.speedscope.json", "folded": "flamegraph.folded"}
-    output: Path = args.output or folder.path / default[form]
+    output: Path = args.output or result(folder.path, default[form])
     check_output(output, args.force)
     try:
         with open_store(folder.path) as store:
@@ -73,8 +74,7 @@ def run(args: argparse.Namespace) -> int:
             flamegraph.speedscope(found, out)
         else:
             flamegraph.folded(found, out, args.weight or "time")
-        output.touch(mode=0o600)
-        output.write_bytes(out.getvalue().encode("utf-8", "replace"))
+        files.replace(output, out.getvalue().encode("utf-8", "replace"))
     except StoreError as error:
         raise UsageError(str(error)) from None
     except duckdb.Error as error:

@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from occatrace import halfway
+from occatrace import files, halfway
+from occatrace.checked import printable
 from occatrace.cli import choice
-from occatrace.run import RunError, open_run, run_facts
+from occatrace.run import RunError, open_run, result, run_facts
 
 if TYPE_CHECKING:
     from occatrace.render import Document
@@ -135,10 +136,10 @@ def render(document: Document, out: TextIO, fmt: str) -> None:
 
     if fmt in ("csv", "tsv"):
         for line in document.losses.lines():
-            print(f"! {line}", file=sys.stderr)
+            print(f"! {printable(line)}", file=sys.stderr)
         for report in document.reports:
             for note in report.notes:
-                print(f"! {report.name}: {note}", file=sys.stderr)
+                print(f"! {report.name}: {printable(note)}", file=sys.stderr)
     renderer(fmt)(document, out)
 
 
@@ -159,17 +160,17 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
     fmt = args.format if args.format in PICTURES else suffix if suffix in PICTURES else "svg"
     if args.format not in (*PICTURES, "table"):
         raise BadInput(f"a plot is written as {' or '.join(PICTURES)}, not as {args.format}")
-    path: Path = args.output or folder / f"{args.plot}.{fmt}"
+    path: Path = args.output or result(folder, f"{args.plot}.{fmt}")
     with open_store(folder) as store:
         plot = plots.make(plots.source(store, chosen.scoped(store)), args.plot)
     if plot is None:
         raise BadInput(f"{folder} has nothing to draw in the plot {args.plot}: {plots.PLOTS[args.plot].nothing}")
     spec = plot.chart(plots.ALONE)
     content = draw.svg(spec).encode() if fmt == "svg" else draw.png(spec)
-    if path.exists() and not args.force:
+    if os.path.lexists(path) and not args.force:
         raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
     try:
-        path.write_bytes(content)
+        files.replace(path, content, 0o666)
     except OSError as error:
         raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
     print(f"{path}: {plot.title.lower()}, {len(content) / 1000:.0f} kB")
@@ -212,21 +213,20 @@ def _by_dask(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
 def output(path: Path | None, force: bool) -> Iterator[TextIO]:
     """The standard output, or a file that is not overwritten unasked."""
     if path is None:
-        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() not in ("utf-8", "utf8"):
-            # Names are in UTF-8 whatever the locale is; a terminal that does not know a character shows its number.
-            if sys.stdout.isatty():
-                sys.stdout.reconfigure(errors="backslashreplace")
-            else:
-                sys.stdout.reconfigure(encoding="utf-8")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Names are in UTF-8 whatever the locale is; a terminal that does not know a character shows its number, and
+            # words of a program need be no valid text.
+            old = sys.stdout.encoding.lower() not in ("utf-8", "utf8") and not sys.stdout.isatty()
+            sys.stdout.reconfigure(encoding="utf-8" if old else None, errors="backslashreplace")
         yield sys.stdout
         return
-    if path.exists() and not force:
+    if os.path.lexists(path) and not force:
         raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
     # Written beside it first: what fails half-way leaves neither half a file nor none in place of an older one.
     special = path.exists() and not path.is_file()
-    partial = path if special else halfway.add_path(path.with_name(f".{path.name}.{os.getpid()}"))
+    partial = path if special else halfway.add_path(files.partial_name(path))
     try:
-        file = partial.open("w", encoding="utf-8", newline="")
+        file = partial.open("w", encoding="utf-8", errors="backslashreplace", newline="")
     except OSError as error:
         raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
     try:

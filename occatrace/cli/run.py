@@ -355,9 +355,9 @@ def not_measured(args: argparse.Namespace, sampler: Sampler | None) -> list[str]
     return lines
 
 
-def describe(outcome: Outcome) -> dict[str, object]:
+def describe(outcome: Outcome) -> runs.SessionFacts:
     """The session for run.json."""
-    out: dict[str, object] = {"state": outcome.state, "daemon": outcome.daemon}
+    out: runs.SessionFacts = {"state": outcome.state, "daemon": outcome.daemon}
     if outcome.buffers:
         out["buffers"] = {"cpus": outcome.buffers.cpus, "size": outcome.buffers.size, "count": outcome.buffers.count}
     return out

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from occatrace import halfway
 from occatrace.cli.choice import add_names
 from occatrace.cli.dispatch import UsageError, complain
-from occatrace.run import open_run
+from occatrace.run import open_run, result
 from occatrace.units import Range, parse_range
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
         split=parse_split(args.split),
     )
     stem = "timeline" if replace(options, split=None) == Options() else "timeline-part"
-    output: Path = args.output or folder.path / f"{stem}{_SUFFIXES[chosen]}"
+    output: Path = args.output or result(folder.path, f"{stem}{_SUFFIXES[chosen]}")
     earlier = check_output(output, args.force, options.split)
     written = write_timeline(folder.path, output, options, chosen)
     for path in earlier:
@@ -232,7 +232,7 @@ def check_output(path: Path, force: bool, split: int | str | None = None) -> lis
     """Whether a file, or those of --split, may be written there; nothing is overwritten unasked. What is there already."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder: name a file by -o")
-    there = [path] if path.exists() else []
+    there = [path] if os.path.lexists(path) else []
     if split is not None:
         first, dot, rest = path.name.partition(".")
         part = re.compile(re.escape(first) + r"\.(norank|rank\d+|\d{3,})" + re.escape(dot + rest))

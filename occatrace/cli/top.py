@@ -358,7 +358,7 @@ def _fitting(words: Sequence[str], width: int) -> str:
 def _text(text: str, style: str = "") -> Text:
     from rich.text import Text
 
-    from occatrace.render.text import printable
+    from occatrace.checked import printable
 
     return Text(printable(text), style, no_wrap=True)
 

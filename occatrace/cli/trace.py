@@ -23,8 +23,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the calls."""
+    from occatrace.checked import printable
     from occatrace.listing import lines
-    from occatrace.render.text import printable
     from occatrace.tables import open_store
 
     folder = open_run(args.run).path

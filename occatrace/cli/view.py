@@ -14,7 +14,7 @@ from occatrace import halfway
 from occatrace.cli import ending
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import write_timeline
-from occatrace.run import open_run
+from occatrace.run import is_writable, open_run
 
 TIMELINE = "timeline.pftrace"
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             found = open_run(given)
             trace = found.path / TIMELINE
             if not trace.exists():
-                if not os.access(found.path, os.W_OK):
+                if not is_writable(found.path):
                     folder = halfway.make_folder()
                     trace = folder / TIMELINE
                 write_timeline(found.path, trace)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from occatrace.checked import printable
 from occatrace.plots.data import Busy, Distribution, Memory, Shares
-from occatrace.render.text import printable
 from occatrace.units import duration, size
 
 Spec = dict[str, Any]

@@ -15,9 +15,10 @@ from html import escape
 from pathlib import Path
 from typing import Any, TextIO
 
+from occatrace.checked import printable
 from occatrace.losses import Losses
 from occatrace.render import Document, Figure
-from occatrace.render.text import NUMERIC, cell, printable, sections
+from occatrace.render.text import NUMERIC, cell, sections
 from occatrace.reports import Column, Report
 
 ROWS = 200  # of a table; what is beyond is told, with where to get it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from occatrace.checked import printable
 from occatrace.render import Document
 from occatrace.render.text import NUMERIC, cell
 
@@ -14,14 +15,14 @@ _ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>|#~$"} | {"&": "&amp;
 def render(document: Document, out: TextIO) -> None:
     """Write the document."""
     for line in document.losses.lines():
-        out.write(f"> {' '.join(line.split()).translate(_ESCAPES)}\n\n")
+        out.write(f"> {_line(line)}\n\n")
     for number, report in enumerate(document.reports):
         columns = [(place, column) for place, column in enumerate(report.columns) if column.unit != "parent"]
         out.write(("\n" if number else "") + f"### {report.definition.title}\n\n")
         if report.definition.share:
             out.write(f"% is {report.definition.share}\n\n")
         for note in report.notes:
-            out.write(f"{' '.join(note.split()).translate(_ESCAPES)}\n\n")
+            out.write(f"{_line(note)}\n\n")
         if not report.rows:
             out.write(f"{(report.definition.empty or 'nothing recorded').translate(_ESCAPES)}\n")
             continue
@@ -30,3 +31,7 @@ def render(document: Document, out: TextIO) -> None:
         for row in report.rows:
             cells = (cell(row[place], column).translate(_ESCAPES) for place, column in columns)
             out.write("| " + " | ".join(cells) + " |\n")
+
+
+def _line(text: str) -> str:
+    return printable(" ".join(text.split())).translate(_ESCAPES)

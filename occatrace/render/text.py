@@ -12,6 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from occatrace.checked import printable
 from occatrace.render import Document
 from occatrace.reports import Column, Report
 from occatrace.units import SIZES, TIMES, duration, fixed, size
@@ -34,13 +35,6 @@ _FIRST = 4  # columns that are never left out
 _SENTENCES = ("evidence", "advice")  # columns that go on in the next line where the terminal is too narrow
 _GAP = 2
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
-
-
-def printable(text: str) -> str:
-    """Text that cannot move the cursor or break a line."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def cell(value: Any, column: Column) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace import halfway
+from occatrace.files import partial_name
 from occatrace.tables import Store
 from occatrace.timeline.counters import Counters, Series
 from occatrace.timeline.selection import ARGUMENTS, TEXTS, Columns, Options, Part, Selection
@@ -67,7 +67,7 @@ def write(
             raise TooManyParts(f"would make {len(job.parts):,} files, more than {MOST_PARTS:,}; write a longer time")
         for part in job.parts:
             final = part_path(path, options.split, part.number)
-            partials[final] = halfway.add_path(final.with_name(f".{final.name}.partial-{os.getpid()}"))
+            partials[final] = halfway.add_path(partial_name(final))
             job.write(part, partials[final])
         for final, partial in partials.items():
             partial.replace(final)
