@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from occatrace import install
+from occatrace import files, install
 
 LOCK_FILE = Path("/run/occatrace.lock")
 SOCKET_PATH_LIMIT = 107  # of a unix socket
@@ -27,6 +27,7 @@ END_TIMEOUT_S = 20.0
 STALE_AFTER_S = 60.0
 APP_TIMEOUT_S = 30
 RUN_LINK = "run"  # in the folder of sockets: to the run's folder
+RUN_MARK = "run"  # in the folder of buffers: the number of the run's folder in its file system
 
 
 class DaemonError(Exception):
@@ -36,50 +37,69 @@ class DaemonError(Exception):
 def private_folder(run_id: str) -> Path:
     """A folder for sockets, readable by its owner only, in a path short enough for them."""
     prefix = f"occatrace-{os.getuid()}-{run_id}-"
-    for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp", "/dev/shm"):
-        if not base or len(base) + len(prefix) + 10 + LONGEST_SOCKET > SOCKET_PATH_LIMIT:
+    for base in files.shared_places():
+        if len(str(base)) + len(prefix) + 10 + LONGEST_SOCKET > SOCKET_PATH_LIMIT:
             continue
-        folder = Path(base, prefix + os.urandom(4).hex())  # module tempfile takes 5 ms to load
+        folder = base / f"{prefix}{os.urandom(4).hex()}"  # module tempfile takes 5 ms to load
         try:
             folder.mkdir(mode=0o700)
         except OSError:
             continue
-        sweep(Path(base))
+        sweep(base)
         return folder
-    raise DaemonError("no folder for sockets: /tmp cannot be written to and TMPDIR is unset, too long or not writable")
+    raise DaemonError(
+        "no folder for sockets: /tmp cannot be written to, and TMPDIR is unset, too long, not writable, or others may"
+        " replace what is in it"
+    )
+
+
+def mark_buffers(buffers: Path, run: Path) -> None:
+    """Write down of which run a folder of buffers is. Its name alone does not say so: a copy of a run has the same id, and
+    a run of somebody else may have any."""
+    with files.open_own(buffers / RUN_MARK, "xb") as file:
+        file.write(b"%d" % os.stat(run).st_ino)
 
 
 def sweep(base: Path) -> None:
     """Remove what runs have left of which everything was killed at once, keeper and all: nobody listens there. Their last
-    events go into their traces before."""
-    for folder in deserted(base, f"occatrace-{os.getuid()}-*-*", "register", STALE_AFTER_S):
+    events go into their traces before. What belongs to others is left alone, whatever its name."""
+    for folder in deserted(base, f"occatrace-{os.getuid()}-", "[0-9a-z]+-[0-9a-f]{8}", "register", STALE_AFTER_S):
         from occatrace import rescue
 
         with contextlib.suppress(OSError):
-            rescue.rescue((folder / RUN_LINK).resolve())
+            rescue.rescue(Path(os.readlink(folder / RUN_LINK)).resolve())
         shutil.rmtree(folder, ignore_errors=True)
-        for buffers in Path("/dev/shm").glob(folder.name.rpartition("-")[0]):
+        buffers = Path("/dev/shm", folder.name.rpartition("-")[0])
+        if files.is_private(buffers):
             shutil.rmtree(buffers, ignore_errors=True)
 
 
-def deserted(base: Path, pattern: str, name: str, age_s: float) -> Iterator[Path]:
-    """Folders of this age at whose socket of that name nobody listens any more."""
-    begin = pattern.partition("*")[0]
+def deserted(base: Path, prefix: str, rest: str, socket_name: str, age_s: float) -> Iterator[Path]:
+    """Folders of this age, the caller's own, at whose socket of that name nobody listens any more. `rest`: a regular
+    expression of what follows the prefix in their names."""
     try:
         # /tmp may have thousands of entries: Path.glob would take milliseconds.
-        found = [base / entry for entry in os.listdir(base) if entry.startswith(begin) and fnmatchcase(entry, pattern)]
+        found = [entry for entry in os.listdir(base) if entry.startswith(prefix)]
     except OSError:
         return
-    for folder in found:
+    for folder in (base / entry for entry in found if re.fullmatch(rest, entry.removeprefix(prefix))):
         try:
-            if folder.is_symlink() or time.time() - folder.stat().st_mtime < age_s:
-                continue
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-                client.connect(str(folder / name))
-        except (ConnectionRefusedError, FileNotFoundError):
-            yield folder
+            with files.folder_below(folder) as opened:
+                status = opened.stat()
+                if status.st_uid != os.geteuid() or time.time() - status.st_mtime < age_s:
+                    continue
+                if not _answers(opened / socket_name):
+                    yield folder
         except OSError:
             continue
+
+
+def _answers(path: Path) -> bool:
+    try:
+        files.connect(path).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    return True
 
 
 class Lock:

@@ -9,7 +9,6 @@ time. Buffers of other nodes are out of reach: of these there is what LTTng has 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import struct
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occatrace import switch
+from occatrace import files, switch
 from occatrace.run import RunInfo
 from occatrace.stream import Held, pieces
 
@@ -73,7 +72,7 @@ class Buffer:
 
     def __init__(self, file: Path) -> None:
         """Raises an OSError or a struct.error where the file is no buffer (any more)."""
-        self._fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             head = os.pread(self._fd, _HEAD.size, 0)
             magic, _, order, major, minor, word, _, *self._rest = _HEAD.unpack(head)
@@ -389,14 +388,14 @@ class HostWatch:
 def buffers_of(run: Path, info: RunInfo, host: str) -> Path | None:
     """The folder of the buffers of a host, where it is this machine's: beside the switch of that host lie the sockets of
     its session, which is called as they are."""
-    try:
-        place = json.loads((run / switch.FOLDER / f"{host}.json").read_text(encoding="utf-8"))
-        sockets = Path(place["file"]).parent
-    except (OSError, ValueError, KeyError):
+    sockets = switch.sockets_of(run, host)
+    if sockets is None:
         return None
-    folder = Path(str(info.session.get("shm") or "/dev/shm"), sockets.name.rpartition("-")[0], "buffers")
+    folder = Path(info.session.get("shm", "/dev/shm"), sockets.name.rpartition("-")[0])
     # They are not there yet while no process is traced.
-    return folder if sockets.is_dir() and (not folder.exists() or os.access(folder, os.R_OK)) else None
+    if folder.exists() and not (files.is_private(folder, run.stat().st_uid) and os.access(folder, os.R_OK)):
+        return None
+    return folder / "buffers"
 
 
 class Moment:

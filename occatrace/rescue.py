@@ -4,16 +4,19 @@ the buffers of that still hold is brought into its trace by lttng-crash."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from occatrace import checksums, disk, scratch, switch
+from occatrace import checksums, disk, files, scratch, switch
 from occatrace import run as runs
+from occatrace.daemon import RUN_MARK
 from occatrace.job import host_name
 
 PATIENCE_S = 15.0  # for a keeper that is at its work: it saves all there is, and better
@@ -21,6 +24,8 @@ LIMIT_S = 120.0  # for lttng-crash
 SILENCE_S = 60.0  # after which a node of several is taken for dead
 KILLED = "occa_prof was killed before the recording ended: what came after that is missing"
 KEEPER, CONSUMER = "occa_keeper", "lttng-consumerd"
+_NODE = "([0-9a-f]{4})?"  # of a job on several nodes each has its own session
+_SOCKETS = "-[0-9a-f]{8}"  # behind the session in the name of the folder of its sockets
 _PACKET = struct.Struct("<I16sIQQQQQ")  # begin of a packet of LTTng-UST; the last number is its size in bits
 _MAGIC = 0xC1FC1FC1
 
@@ -29,7 +34,7 @@ def is_recorded(run: Path) -> bool:
     """Whether the program of a run is being recorded at this moment."""
     info = _unended(run)
     return info is not None and (
-        any(_answers(path) for path in _places(info, "-*/register")) or _is_recorded_elsewhere(run)
+        any(_answers(folder / "register") for folder in _sockets(run, info.id + _NODE)) or _is_recorded_elsewhere(run)
     )
 
 
@@ -50,20 +55,21 @@ def _is_recorded_elsewhere(run: Path) -> bool:
 def rescue(run: Path) -> None:
     """Bring what the buffers of a killed run still hold into its trace, and note it; nothing where there is nothing to do."""
     info = _unended(run)
-    if not info or is_recorded(run):
+    if info is None or not runs.is_writable(run) or is_recorded(run):
         return
     disk.clear_reserves(run)
     notes = list(info.notes)
-    for buffers in _places(info):
+    trace = _trace_of(run)
+    for buffers in () if trace.is_symlink() else _buffers(run, info):
         if not _wait(buffers, KEEPER, CONSUMER):
             continue
-        notes.append(f"everything was killed at once: {save(buffers, _trace_of(run))}")
+        notes.append(f"everything was killed at once: {save(buffers, trace)}")
         shutil.rmtree(buffers, ignore_errors=True)
-    for sockets in _places(info, "-*/register"):
-        shutil.rmtree(sockets.parent, ignore_errors=True)  # nobody listens there
-    for trace in run.glob("trace/[!.]*/"):
-        if not trace.is_symlink() and not (trace / checksums.FILE).exists():
-            checksums.write(trace)
+        for sockets in _sockets(run, re.escape(buffers.name.rpartition("-")[2])):
+            shutil.rmtree(sockets, ignore_errors=True)  # nobody listens there
+    for each in run.glob("trace/[!.]*/"):
+        if not each.is_symlink() and not (each / checksums.FILE).exists():
+            checksums.write(each)
     if notes == list(info.notes) and not any("was killed" in note for note in notes):
         notes.append(KILLED)
     if notes != list(info.notes):
@@ -101,14 +107,35 @@ def _unended(run: Path) -> runs.RunInfo | None:
     return info if info and info.id and info.ended is None else None
 
 
-def _places(info: runs.RunInfo, below: str = "") -> list[Path]:
-    """Folders of a run: of its buffers, or (`below`) in those of its sockets. A job has one for each node."""
-    shm = Path(str(info.session.get("shm") or "/dev/shm"))
-    bases = [shm] if not below else [os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp", "/dev/shm"]
-    pattern = f"occatrace-{os.getuid()}-{info.id}*{below}"
-    return sorted(
-        {path for base in bases if base for path in Path(base).glob(pattern) if below or (path / "buffers").is_dir()}
-    )
+def _sockets(run: Path, session: str) -> Iterator[Path]:
+    """Folders of the sockets of sessions (a regular expression of their ids), of the user whose run it is."""
+    uid = run.stat().st_uid
+    name = re.compile(f"occatrace-{uid}-{session}{_SOCKETS}")
+    for base in dict.fromkeys(files.shared_places()):
+        yield from (folder for folder in _named(base, name) if files.is_private(folder, uid))
+
+
+def _buffers(run: Path, info: runs.RunInfo) -> Iterator[Path]:
+    """Folders of a run's buffers on this machine: the caller's own, and marked as of this run."""
+    name = re.compile(f"occatrace-{os.geteuid()}-{info.id}{_NODE}")
+    for folder in _named(Path(info.session.get("shm", "/dev/shm")), name):
+        content = folder / "buffers"
+        if files.is_private(folder) and _is_marked(folder, run) and content.is_dir() and not content.is_symlink():
+            yield folder
+
+
+def _named(base: Path, name: re.Pattern[str]) -> list[Path]:
+    try:
+        return sorted(base / entry for entry in os.listdir(base) if name.fullmatch(entry))
+    except OSError:
+        return []
+
+
+def _is_marked(buffers: Path, run: Path) -> bool:
+    try:
+        return int(files.read_file(buffers / RUN_MARK, 64, follow=False)) == run.stat().st_ino
+    except (OSError, ValueError):
+        return False
 
 
 def _answers(path: Path) -> bool:
@@ -142,26 +169,31 @@ def _serves(process: Path, servants: tuple[str, ...], buffers: str) -> bool:
 
 def _trace_of(run: Path) -> Path:
     """The trace of this machine."""
-    there = [path for path in run.glob("trace/*") if path.is_dir()]
+    there = [path for path in run.glob("trace/[!.]*") if path.is_dir() and not path.is_symlink()]
     return there[0] if len(there) == 1 else run / "trace" / host_name()
 
 
 def _append(found: Path, trace: Path) -> int:
-    """Put what was found behind what is there; how many bytes."""
+    """Put what was found behind what is there, whose folders and files may not be links; how many bytes."""
     count = 0
-    for source in sorted(path for path in found.rglob("*") if path.is_file()):
-        target = trace / source.relative_to(found)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.rmtree(target.parent / "index", ignore_errors=True)  # it knows nothing of what is added
-        if source.name == "metadata":
-            shutil.copyfile(source, target)  # all of it, whereas that in the trace may have been cut off
-            continue
-        with source.open("rb") as piece, target.open("ab") as stream:
-            stream.truncate(_whole_packets(target))
-            stream.seek(0, os.SEEK_END)
-            shutil.copyfileobj(piece, stream)
-        count += source.stat().st_size
+    for source in sorted(path for path in found.rglob("*") if path.is_file() and not path.is_symlink()):
+        with files.folder_below(trace.parent, (trace.name, *source.relative_to(found).parent.parts)) as folder:
+            shutil.rmtree(folder / "index", ignore_errors=True)  # it knows nothing of what is added
+            count += _append_file(source, folder / source.name)
     return count
+
+
+def _append_file(source: Path, target: Path) -> int:
+    if source.name == "metadata":
+        # All of it, whereas that in the trace may have been cut off.
+        with source.open("rb") as piece, files.open_own(target, "wb") as stream:
+            shutil.copyfileobj(piece, stream)
+        return 0
+    with source.open("rb") as piece, files.open_own(target, "ab") as stream:
+        stream.truncate(_whole_packets(target))
+        stream.seek(0, os.SEEK_END)
+        shutil.copyfileobj(piece, stream)
+    return source.stat().st_size
 
 
 def _whole_packets(stream: Path) -> int:

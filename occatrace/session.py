@@ -10,7 +10,6 @@ import os
 import selectors
 import shutil
 import socket
-import struct
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from occatrace import disk, events, install, shims
+from occatrace import disk, events, files, install, shims
 from occatrace.choosing import Choosing
-from occatrace.daemon import RUN_LINK, START_TIMEOUT_S, Daemon, DaemonError
+from occatrace.daemon import RUN_LINK, START_TIMEOUT_S, Daemon, DaemonError, mark_buffers
 from occatrace.switch import VARIABLE as SWITCH_VARIABLE
 from occatrace.switch import Switch
 from occatrace.traced import VARIABLE, Traced
@@ -177,10 +176,12 @@ class Session:
         self.outcome.buffers = plan_buffers(possible_cpus(), free, self._shm_base)
         if self.outcome.buffers.note:
             self.outcome.notes.append(self.outcome.buffers.note)
+        run = self.output.parent.parent
         self.shm.mkdir(mode=0o700)
-        (self._daemon.home / RUN_LINK).symlink_to(self.output.parent.parent.absolute())
+        mark_buffers(self.shm, run)
+        (self._daemon.home / RUN_LINK).symlink_to(run.absolute())
         if self._daemon.shared:
-            # Another user's program (su, setuid) may register with root's daemon too; names stay unguessable.
+            # Another user's program (su, setuid) may register with root's daemon too, if it was started below the run.
             self._daemon.home.chmod(0o711)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(str(self.socket_path))
@@ -443,11 +444,11 @@ class Session:
         try:
             words = client.recv(256).split()
             pid, uid = int(words[1]), int(words[2])
-            credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            peer, other = files.peer(client)
         except (OSError, ValueError, IndexError):
             client.close()
             return
-        if words[0] != b"REG" or struct.unpack("3i", credentials)[1] != uid:
+        if words[0] != b"REG" or other != uid or not self._is_of_run(peer, uid):
             client.close()
             return
         who = Registered(pid, uid)
@@ -455,6 +456,25 @@ class Session:
             self._answer(client, who)
         else:
             self._waiting.append((client, who))
+
+    def _is_of_run(self, pid: int, uid: int) -> bool:
+        """Whether a process may be recorded: it is the caller's own or root's, or was started below this run. Every user of
+        the machine reaches the socket of root's runs."""
+        if uid in (0, os.geteuid()):
+            return True
+        variable = f"OCCATRACE_SOCKET={self.socket_path}".encode()
+        while (pid := parent_of(pid)) > 1:
+            if pid == os.getpid():
+                return True
+            try:
+                process = Path(f"/proc/{pid}")
+                if process.stat().st_uid == os.geteuid() and variable in (process / "environ").read_bytes().split(
+                    b"\0"
+                ):
+                    return True
+            except OSError:
+                continue
+        return False
 
     def _answer(self, client: socket.socket, who: Registered) -> None:
         from occatrace import _session
@@ -491,6 +511,15 @@ def forked(run_id: str, buffers: Path) -> set[int]:
         except OSError:
             continue  # it has ended, or is none of ours
     return found
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process; 0 where there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(stat.rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def is_running(pid: int) -> bool:

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
@@ -207,10 +206,43 @@ static void end_daemon(void) {
   }
 }
 
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk) {
-  (void)info, (void)kind, (void)walk;
-  remove(path);
-  return 0;
+static void remove_content(int folder, dev_t device);
+
+static int remove_entry(int folder, const char *name, dev_t device) {
+  if (unlinkat(folder, name, 0) == 0) return 1;
+  const int below = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (below < 0) return 0;
+  struct stat info;
+  if (fstat(below, &info) == 0 && info.st_dev == device) remove_content(below, device);
+  close(below);
+  return unlinkat(folder, name, AT_REMOVEDIR) == 0;
+}
+
+/* Removes a folder's content, step by step through descriptors: no link is followed, no other file system entered. */
+static void remove_content(int folder, dev_t device) {
+  DIR *dir = fdopendir(dup(folder));
+  if (!dir) return;
+  int removed;
+  do { /* once more, as some file systems skip entries when others are removed meanwhile */
+    removed = 0;
+    rewinddir(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+      if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+        removed += remove_entry(folder, entry->d_name, device);
+  } while (removed);
+  closedir(dir);
+}
+
+/* A folder of ours, and nobody else's that has taken its place. */
+static void remove_folder(const char *path) {
+  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return;
+  struct stat info;
+  if (fstat(folder, &info) == 0 && info.st_uid == geteuid()) {
+    remove_content(folder, info.st_dev);
+    rmdir(path);
+  }
+  close(folder);
 }
 
 static int is_mapped(const char *file) {
@@ -301,7 +333,7 @@ int main(int argc, char **argv) {
       wait_for_session();
   }
   end_daemon();
-  for (int i = 0; i < remove_count; i++) nftw(removed[i], remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+  for (int i = 0; i < remove_count; i++) remove_folder(removed[i]);
   if (remove_wait_files) remove_unused_wait_files();
   /* The lock file goes with its last holder, who holds it exclusively: see Lock in session.py. */
   if (lock_fd >= 0 && lock_path && flock(lock_fd, LOCK_EX | LOCK_NB) == 0) unlink(lock_path);
