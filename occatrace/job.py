@@ -15,13 +15,14 @@ import os
 import re
 import shutil
 import socket
-import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from occatrace import checked, files
+from occatrace import run as runs
 from occatrace.ranks import Place
 
 PATIENCE_VARIABLE = "OCCATRACE_PATIENCE"  # seconds to wait for ranks and nodes that say nothing
@@ -105,20 +106,26 @@ class Desk:
 def find_desk(key: str) -> Desk:
     """The node's process of a job, or the duty to start it, which falls to one rank. Raises JobError."""
     name = f"{PREFIX}-{os.getuid()}-{key}-{hashlib.sha256(host_name().encode()).hexdigest()[:6]}"
-    for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp", "/dev/shm"):
-        if not base or len(base) + len(name) > 90:
+    why = "/tmp cannot be written to"
+    for base in files.shared_places():
+        if len(str(base)) + len(name) > 90:
             continue
-        with contextlib.suppress(OSError):
-            return _desk_in(Path(base, name))
-    raise JobError("no folder in which the ranks of this node could meet: /tmp cannot be written to")
+        try:
+            return _desk_in(base / name)
+        except files.ForeignError as error:
+            why = f"{error.filename} {error.strerror}"
+        except OSError:
+            continue
+    raise JobError(f"no folder in which the ranks of this node could meet: {why}")
 
 
 def _desk_in(folder: Path) -> Desk:
     while True:
         folder.mkdir(mode=0o700, exist_ok=True)
-        there = folder.lstat()
-        if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
-            raise PermissionError(f"{folder} is somebody else's")
+        try:
+            files.check_private(folder)
+        except FileNotFoundError:
+            continue  # an earlier job of this name has just been cleared away
         try:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
@@ -130,17 +137,14 @@ def _desk_in(folder: Path) -> Desk:
                     continue
             except FileNotFoundError:
                 continue
-            client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
-                client.connect(str(folder / "node"))
-                return Desk(client, folder)
+                return Desk(files.connect(folder / "node"), folder)
             except (FileNotFoundError, ConnectionRefusedError):
                 (folder / "node").unlink(missing_ok=True)
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             listener.bind(str(folder / "node"))
             listener.listen(4096)
-            client.connect(str(folder / "node"))
-            return Desk(client, folder, listener)
+            return Desk(files.connect(folder / "node"), folder, listener)
         finally:
             os.close(lock)
 
@@ -158,9 +162,9 @@ def clear_desk(folder: Path) -> None:
 
 def clear_lost_desk(folder: Path) -> bool:
     """Remove the node's folder if nobody listens there any more; whether it was still there, which one rank finds."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+    with contextlib.suppress(OSError):
         try:
-            client.connect(str(folder / "node"))
+            files.connect(folder / "node").close()
         except (ConnectionRefusedError, FileNotFoundError):
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -177,12 +181,21 @@ def sweep() -> None:
     """Remove what jobs have left of which everything was killed at once: nobody listens there."""
     from occatrace.daemon import deserted
 
-    for base in {os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp", "/dev/shm"} - {None, ""}:
-        for folder in deserted(Path(str(base)), f"{PREFIX}-{os.getuid()}-*", "node", STALE_AFTER_S):
+    for base in set(files.shared_places()):
+        for folder in deserted(base, f"{PREFIX}-{os.getuid()}-", "[0-9a-f]{12}-[0-9a-f]{6}", "node", STALE_AFTER_S):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---- between nodes ----
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the first node of a job tells the others."""
+
+    folder: str = ""
+    id: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -204,7 +217,7 @@ class Meeting:
                 return True
             except FileExistsError:
                 told = self._read()
-                if told is None or "error" in told or not _is_over(Path(told["folder"])):
+                if told is None or told.error or not _is_over(Path(told.folder)):
                     return False
                 # Of an earlier job: launchers use their names again.
                 self.end()
@@ -215,37 +228,38 @@ class Meeting:
 
     def tell(self, **what: str) -> None:
         """`folder` and `id` of the run, or an `error`."""
-        temporary = self.file.with_name(f"{self.file.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(what), encoding="utf-8")
-        temporary.replace(self.file)
+        files.replace(self.file, json.dumps(what).encode())
 
-    def wait(self, timeout: float) -> Mapping[str, str]:
+    def wait(self, timeout: float) -> Told:
         """What was told. Raises JobError."""
         end = time.monotonic() + timeout
         while (told := self._read()) is None:
             if time.monotonic() > end:
                 raise JobError(f"the first node of this job did not make a folder; remove {self.file} and try again")
             time.sleep(0.02)
-        if "error" in told:
-            raise JobError(told["error"])
+        if told.error:
+            raise JobError(told.error)
         return told
 
     def end(self) -> None:
         """Not needed any more."""
         self.file.unlink(missing_ok=True)
 
-    def _read(self) -> dict[str, str] | None:
+    def _read(self) -> Told | None:
+        """None: nothing is there yet. Raises JobError for a file of another user."""
         try:
-            text = self.file.read_text(encoding="utf-8")
-            return dict(json.loads(text)) if text else None
+            text = files.read_file(self.file, MAX_PACKET, follow=False, uid=os.geteuid())
+            return checked.made(Told, json.loads(text)) if text else None
+        except files.ForeignError as error:
+            raise JobError(f"{self.file} {error.strerror}: choose a folder of your own by -o") from None
         except (OSError, ValueError):
             return None
 
 
 def _is_over(run: Path) -> bool:
     try:
-        return json.loads((run / "run.json").read_text(encoding="utf-8"))["ended"] is not None
-    except (OSError, ValueError, KeyError):
+        return runs.open_run(run).info.ended is not None
+    except runs.RunError:
         return True
 
 
@@ -269,7 +283,7 @@ class NodeState:
     ranks: list[RankState] = field(default_factory=list)
     done: bool = False
     notes: list[str] = field(default_factory=list)
-    session: Mapping[str, Any] = field(default_factory=dict)
+    session: runs.SessionFacts = field(default_factory=runs.SessionFacts)
     processes: list[int] = field(default_factory=list)
     captures: list[tuple[int, int]] | None = None  # when it recorded; None: always
 
@@ -278,9 +292,7 @@ class NodeState:
         folder = run / "nodes"
         folder.mkdir(mode=0o700, exist_ok=True)
         data = vars(self) | {"ranks": [vars(r) for r in self.ranks]}
-        temporary = folder / f".{_file_name(self.host)}"
-        temporary.write_text(json.dumps(data), encoding="utf-8")
-        temporary.replace(folder / f"{_file_name(self.host)}.json")
+        files.replace(folder / f"{_file_name(self.host)}.json", json.dumps(data).encode())
 
 
 def _file_name(host: str) -> str:
@@ -296,11 +308,8 @@ def read_nodes(run: Path) -> list[NodeState]:
     """What the nodes have told so far."""
     out = []
     for file in sorted((run / "nodes").glob("*.json")):
-        try:
-            data = json.loads(file.read_text(encoding="utf-8"))
-            out.append(NodeState(**(data | {"ranks": [RankState(**r) for r in data["ranks"]]})))
-        except (OSError, ValueError, TypeError, KeyError):
-            continue
+        with contextlib.suppress(OSError, checked.Damaged):  # one that says nothing is treated as silent
+            out.append(checked.load(NodeState, file))
     return out
 
 

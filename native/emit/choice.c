@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -104,9 +105,12 @@ void occatrace_choice_start(void) {
   occatrace_choosing = choice.kernels || choice.exclude_kernels || iterations || streams || choice.functions ||
                        choice.exclude_functions || choice.threads || choice.devices || choice.only_tagged;
   const char *path = option("OCCATRACE_CONTROL");
-  const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return;
-  const void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  /* Of a run that has ended another user may have taken the path; a file that is cut short would end the program. */
+  struct stat info;
+  const int ours = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= 4096 && occatrace_trusts_user(info.st_uid);
+  const void *page = ours ? mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
   close(fd);
   if (page != MAP_FAILED) __atomic_store_n(&occatrace_run_switch, (const uint32_t *)page, __ATOMIC_RELEASE);
 }

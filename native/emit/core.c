@@ -215,6 +215,15 @@ void *occatrace_load_library(const char *file) {
 
 /* ---- registration with occa_prof ---- */
 
+int occatrace_trusts_user(unsigned uid) { return uid == 0 || uid == geteuid(); }
+
+/* The path may be another user's by now: a program may outlive its run, whose folder lay in /tmp. */
+static int is_of_our_run(int fd) {
+  struct ucred other;
+  socklen_t size = sizeof other;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && occatrace_trusts_user(other.uid);
+}
+
 int occatrace_register_process(void) {
   const char *path = getenv("OCCATRACE_SOCKET");
   if (path == NULL || *path == '\0') return 1; /* the user's own LTTng session */
@@ -227,6 +236,12 @@ int occatrace_register_process(void) {
   int saved = errno, result = 0, answered = 0;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
+    if (!is_of_our_run(fd)) {
+      occatrace_say("another user listens at OCCATRACE_SOCKET; process %ld runs untraced", (long)getpid());
+      close(fd);
+      errno = saved;
+      return 0;
+    }
     char text[64];
     const int n = snprintf(text, sizeof text, "REG %ld %ld", (long)getpid(), (long)getuid());
     const uint64_t until = occatrace_now() + UINT64_C(30000000000);

@@ -31,6 +31,8 @@ OCCATRACE_HIDDEN void occatrace_lttng_has_threads(int present);
 
 /* Asks occa_prof whether this process is traced, and waits until the session records. 1 = yes. */
 OCCATRACE_HIDDEN int occatrace_register_process(void);
+/* Whether what belongs to this user may be of our run. */
+OCCATRACE_HIDDEN int occatrace_trusts_user(unsigned uid);
 
 /* Reads what was chosen and maps the switch of the run, once. */
 OCCATRACE_HIDDEN void occatrace_choice_start(void);

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occatrace import __version__, job
+from occatrace import __version__, files, job
 from occatrace import run as runs
 from occatrace.cli import choice, program
 from occatrace.cli.dispatch import UsageError
@@ -209,7 +209,7 @@ class Node:
             self.meeting = job.Meeting.of(self.key, folder.parent)
             if not self.meeting.call():
                 told = self.meeting.wait(self.patience)
-                self.run = runs.open_run(Path(told["folder"]))
+                self.run = runs.open_run(Path(told.folder))
                 return
         info = runs.RunInfo(
             program=tuple(self.args.program),
@@ -284,9 +284,10 @@ class Node:
         for key, _ in self.selector.select(timeout):
             if key.data is None:
                 with contextlib.suppress(OSError):
-                    connection, _address = self.listener.accept()
-                    connection.setblocking(False)
-                    self.selector.register(connection, selectors.EVENT_READ, connection)
+                    connection = files.accept(self.listener)
+                    if connection:
+                        connection.setblocking(False)
+                        self.selector.register(connection, selectors.EVENT_READ, connection)
                 continue
             self._hear(key.data)
 

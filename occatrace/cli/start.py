@@ -12,7 +12,7 @@ import socket
 import sys
 from pathlib import Path
 
-from occatrace import halfway
+from occatrace import files, halfway
 from occatrace import run as runs
 from occatrace.cli import choice, options
 from occatrace.cli.dispatch import UsageError, complain
@@ -22,6 +22,7 @@ from occatrace.switch import VARIABLE as SWITCH_VARIABLE
 from occatrace.switch import Switch, is_running
 
 ANSWER_S = 60.0
+_PREFIX = "occatrace_session"
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -44,10 +45,21 @@ def control_path(name: str) -> Path:
     """Where `stop` finds the process that holds the session."""
     if not name or "/" in name or len(name) > 40:
         raise UsageError(f"{name!r} is no name for a session: a word without /, of at most 40 characters")
-    base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
-    if len(base) > 40 or not os.access(base, os.W_OK):
-        base = "/tmp"
-    return Path(base, f"occatrace_session-{os.getuid()}-{name}")
+    places = (base for base in files.shared_places() if len(str(base)) <= 40 and os.access(base, os.W_OK))
+    return next(places, Path("/tmp")) / f"{_PREFIX}-{os.getuid()}-{name}"
+
+
+def sessions() -> list[str]:
+    """Names of the caller's sessions."""
+    place = control_path("x").parent
+    begin = f"{_PREFIX}-{os.getuid()}-"
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        return sorted(
+            entry.name.removeprefix(begin)
+            for entry in entries
+            if entry.name.startswith(begin) and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+        )
+    return []
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,23 +127,31 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _listen(control: Path, name: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for attempt in range(2):
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             listener.bind(str(control))
+            control.chmod(0o600)
             listener.listen(4)
             return listener
         except OSError as error:
-            if attempt or not control.exists():
+            listener.close()
+            if attempt or not os.path.lexists(control):
                 raise UsageError(f"cannot make {control}: {error.strerror}") from None
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
-                try:
-                    other.connect(str(control))
-                except OSError:
-                    control.unlink(missing_ok=True)  # of a session that was killed
-                    continue
-            raise UsageError(f"session {name} is there already: occa_prof stop {name}, or take another name") from None
+        _remove_dead(control, name)
     raise AssertionError("not reached")
+
+
+def _remove_dead(control: Path, name: str) -> None:
+    """Make room where a session was killed. Raises a UsageError for one that goes on, and for what is not ours."""
+    try:
+        files.connect(control).close()
+    except files.ForeignError as error:
+        raise UsageError(f"{control} {error.strerror}: take another name than {name}") from None
+    except OSError:
+        control.unlink(missing_ok=True)
+        return
+    raise UsageError(f"session {name} is there already: occa_prof stop {name}, or take another name")
 
 
 def _hold(
@@ -169,7 +189,8 @@ def _hold(
         teller.send(json.dumps(held.for_ranks()).encode())
         teller.close()
         with contextlib.suppress(SystemExit):  # SIGTERM
-            client, _ = listener.accept()
+            while client is None:
+                client = files.accept(listener)
         outcome = held.stop()
         made.updated(
             ended=runs.now(),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+from occatrace import checked, files
 from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.cli.shell import print_back
-from occatrace.cli.start import control_path
+from occatrace.cli.start import control_path, sessions
 from occatrace.run import again, near, open_run
 
 STOP_TIMEOUT_S = 120.0
@@ -32,6 +33,31 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     choice.add_summary(parser)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What the process that held the session says at its end."""
+
+    run: str
+    state: str
+
+
+def _stopped(name: str) -> Answer:
+    control = control_path(name)
+    try:
+        with files.connect(control) as client:
+            client.settimeout(STOP_TIMEOUT_S)
+            said = client.recv(1 << 16)
+        return checked.made(Answer, json.loads(said or b"{}"))
+    except files.ForeignError as error:
+        raise UsageError(f"{control} {error.strerror}: there is no session {name} of yours") from None
+    except ValueError:
+        raise UsageError(f"the process of session {name} ended without an answer: look for its run's folder") from None
+    except OSError:
+        there = sessions()
+        hint = f"; there are: {', '.join(there)}" if there else ""
+        raise UsageError(f"there is no session {name}{hint}") from None
+
+
 def run(args: argparse.Namespace) -> int:
     """Stop, analyse, print."""
     from occatrace.switch import is_running
@@ -43,21 +69,13 @@ def run(args: argparse.Namespace) -> int:
     from occatrace.cli.run import check_reports
 
     check_reports(args.report)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-        client.settimeout(STOP_TIMEOUT_S)
-        try:
-            client.connect(str(control_path(args.name)))
-            answer = json.loads(client.recv(1 << 16) or b"{}")
-        except OSError:
-            there = sorted(p.name.split("-", 2)[2] for p in control_path("x").parent.glob(control_path("*").name))
-            hint = f"; there are: {', '.join(there)}" if there else ""
-            raise UsageError(f"there is no session {args.name}{hint}") from None
+    answer = _stopped(args.name)
     if not sys.stdout.isatty():
         print_back()
-    folder = Path(answer["run"])
+    folder = Path(answer.run)
     where = near(folder)
     info = open_run(folder).info
-    if answer.get("state") != "recorded":
+    if answer.state != "recorded":
         complain(f"nothing was recorded{': ' + '; '.join(info.notes) if info.notes else ''} ({where})")
         return 0
     if not args.quiet:
