@@ -5,6 +5,7 @@ The path holds a secret, for other users of the machine can reach the port. The 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import secrets
 import shutil
@@ -75,7 +76,8 @@ class Viewer:
                     return
                 with path.open("rb") as file:
                     self._head(200, path.stat().st_size, _TYPES.get(path.suffix, "application/octet-stream"))
-                    shutil.copyfileobj(file, self.wfile, 1 << 20)
+                    with contextlib.suppress(ConnectionError):  # the page was closed
+                        shutil.copyfileobj(file, self.wfile, 1 << 20)
 
             def _path(self) -> Path | None:
                 given = unquote(self.path.partition("?")[0])

@@ -54,3 +54,13 @@ def test_the_pages_of_the_events_are_those_of_the_model(tmp_path: Path) -> None:
     fresh = {p.name: p.read_text() for p in (tmp_path / "events").iterdir()}
     assert len(fresh) >= 4
     assert {p.name: p.read_text() for p in (ROOT / "docs/events").iterdir()} == fresh
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    page = (ROOT / "docs/security.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    assert len(named) > 30
+    assert [f"{file}::{test}" for file, test in named if f"def {test}(" not in (ROOT / file).read_text()] == []
+    # And each line of the tables names one.
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.endswith("| test |")]
+    assert [row for row in rows if "::test_" not in row] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
@@ -84,6 +85,21 @@ def test_addresses_differ(start: Start) -> None:
     first, second = (address(start()).split("/")[2:4] for _ in range(2))
     assert first[0] != second[0] and first[1] != second[1]
     assert len(first[1]) >= 20
+
+
+def test_paths_that_name_no_file(start: Start) -> None:
+    """They are answered, and nothing is said of them on the terminal."""
+    process = start("--no-browser")
+    url = address(process)
+    port, secret = int(url.split("/")[2].partition(":")[2]), url.split("/")[3]
+    for name, wanted in (("%00", 404), ("a%00b", 404), ("x" * 3000, 404), ("x" * 5000, 414), ("%ff%fe", 404)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        connection.request("GET", f"/{secret}/{name}")
+        assert connection.getresponse().status == wanted
+        connection.close()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=300)
+    assert told == "Ctrl+C ends it\n"
 
 
 def test_over_ssh(start: Start) -> None:
