@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from occatrace import disk, events, files, install, shims
+from occatrace import disk, events, files, install, limits, shims
 from occatrace.choosing import Choosing
 from occatrace.daemon import RUN_LINK, START_TIMEOUT_S, Daemon, DaemonError, mark_buffers
 from occatrace.switch import VARIABLE as SWITCH_VARIABLE
@@ -33,6 +33,7 @@ LARGEST_SUBBUFFER = 4 << 20
 SMALLEST_SUBBUFFER = 16 << 10
 COMFORTABLE_SUBBUFFER = 512 << 10  # below this, bursts may be lost: say so
 MOST_MEMORY = 256 << 20
+SPACE_PARTS = 32  # of a limited address space, one is for the buffers
 SHM = Path("/dev/shm")
 DATA_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
@@ -71,9 +72,14 @@ def possible_cpus(text: str | None = None) -> int:
     return max(int(part.split("-")[-1]) for part in text.strip().split(",")) + 1
 
 
-def plan_buffers(cpus: int, free: int, folder: Path = SHM) -> Buffers:
-    """Sub-buffers as large as serves, in at most a quarter of what is free: LTTng says nothing when it is too much."""
+def plan_buffers(cpus: int, free: int, folder: Path = SHM, space: int | None = None) -> Buffers:
+    """Sub-buffers as large as serves, in at most a quarter of what is free: LTTng says nothing when it is too much. Each
+    process maps them all: not more than a part of the address space that it may have."""
     budget = min(MOST_MEMORY, free // 4)
+    why = f"{folder} has {free >> 20} MiB free"
+    if space is not None and space // SPACE_PARTS < budget:
+        budget = space // SPACE_PARTS
+        why = f"a process may map only {space >> 20} MiB (ulimit -v)"
     size = LARGEST_SUBBUFFER
     while size > SMALLEST_SUBBUFFER and cpus * size * (SUBBUFFERS + 1) > budget:
         size //= 2
@@ -89,8 +95,8 @@ def plan_buffers(cpus: int, free: int, folder: Path = SHM) -> Buffers:
     note = None
     if size < COMFORTABLE_SUBBUFFER and budget < MOST_MEMORY:
         note = (
-            f"small trace buffers ({size >> 10} KiB × {count} on each of {cpus} CPUs): {folder} has {free >> 20} MiB"
-            " free; bursts of events may be lost (--shm-path FOLDER uses another place)"
+            f"small trace buffers ({size >> 10} KiB × {count} on each of {cpus} CPUs): {why}; bursts of events may be lost"
+            " (--shm-path FOLDER uses another place)"
         )
     return Buffers(cpus, size, count, folder, note)
 
@@ -172,8 +178,9 @@ class Session:
 
     def start(self) -> None:
         """Start the daemon and the thread that does the rest. Raises DaemonError when there is no tracing to be had."""
+        limits.check(possible_cpus())
         free = shutil.disk_usage(self._shm_base).free
-        self.outcome.buffers = plan_buffers(possible_cpus(), free, self._shm_base)
+        self.outcome.buffers = plan_buffers(possible_cpus(), free, self._shm_base, limits.address_space())
         if self.outcome.buffers.note:
             self.outcome.notes.append(self.outcome.buffers.note)
         run = self.output.parent.parent

@@ -58,6 +58,18 @@ static void close_others(void) {
   closedir(dir);
 }
 
+/* As many as the daemon may need, where that is allowed; more would slow its start, for it closes every possible one. */
+static void limit_descriptors(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (limit.rlim_max < fd_limit) {
+    const struct rlimit more = {fd_limit, fd_limit};
+    if (setrlimit(RLIMIT_NOFILE, &more) == 0) return; /* root */
+  }
+  limit.rlim_cur = limit.rlim_max < fd_limit ? limit.rlim_max : fd_limit;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static pid_t start_daemon(char **argv) {
   pid_t keeper = getpid(), pid = fork();
   if (pid != 0) return pid;
@@ -67,11 +79,7 @@ static pid_t start_daemon(char **argv) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  struct rlimit limit;
-  if (fd_limit && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > fd_limit) {
-    limit.rlim_cur = fd_limit; /* the daemon closes every possible descriptor as it starts */
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
+  if (fd_limit) limit_descriptors();
   if (log_fd >= 0) {
     dup2(log_fd, 1);
     dup2(log_fd, 2);

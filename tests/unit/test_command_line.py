@@ -6,12 +6,17 @@ import argparse
 import json
 import os
 import re
+import resource
+import socket
+import subprocess
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from occatrace import run, traced
+from occatrace import install, limits, run, traced
 from occatrace.cli import choice, dispatch, program
 from occatrace.cli import run as run_command
 from occatrace.cli.dispatch import UsageError
@@ -92,6 +97,61 @@ def test_small_buffers_are_told() -> None:
 def test_no_room_is_an_error() -> None:
     with pytest.raises(DaemonError, match="--shm-path"):
         plan_buffers(256, 8 * MIB)
+
+
+def test_buffers_fit_into_the_address_space_that_a_process_may_have() -> None:
+    assert plan_buffers(2, 32 << 30, space=None).total == 40 * MIB
+    assert plan_buffers(2, 32 << 30, space=1 << 30).total == 20 * MIB
+    assert "ulimit -v" in (plan_buffers(128, 32 << 30, space=1 << 30).note or "")
+
+
+@pytest.mark.parametrize(
+    ("space", "files", "cpus", "message"),
+    [
+        (resource.RLIM_INFINITY, (1024, 4096), 2, None),
+        (768 * MIB, (80, 4096), 2, None),
+        (768 * MIB - 1, (1024, 4096), 2, "may map only 767 MiB .ulimit -v., .* tracing takes up to 256 MiB"),
+        (
+            resource.RLIM_INFINITY,
+            (79, 4096),
+            2,
+            "may open only 79 files .ulimit -n., of which LTTng takes 16: allow 80",
+        ),
+        (resource.RLIM_INFINITY, (100, 100), 2, "only 100 files .ulimit -Hn., LTTng's daemon needs 104 for 2 CPUs"),
+        (resource.RLIM_INFINITY, (512, 1 << 20), 256, "LTTng takes 524: allow 588"),
+        (resource.RLIM_INFINITY, (resource.RLIM_INFINITY, resource.RLIM_INFINITY), 256, None),
+    ],
+)
+def test_limits_that_are_too_low_are_told_before_the_program_starts(
+    monkeypatch: pytest.MonkeyPatch, space: int, files: tuple[int, int], cpus: int, message: str | None
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)  # root's daemon may have more than we
+    monkeypatch.setattr(resource, "getrlimit", {resource.RLIMIT_AS: (space, space), resource.RLIMIT_NOFILE: files}.get)
+    if message is None:
+        limits.check(cpus)
+    else:
+        with pytest.raises(DaemonError, match=message):
+            limits.check(cpus)
+
+
+def test_the_daemon_gets_as_many_descriptors_as_are_allowed() -> None:
+    """Whatever the soft limit is: the keeper raises it, or lowers it, for a daemon closes every possible one as it starts."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for soft, wanted in ((80, 300), (300, 100)):
+        ours, theirs = socket.socketpair()
+        with tempfile.TemporaryFile() as said:
+            keeper = subprocess.Popen(
+                [install.KEEPER, "-c", str(theirs.fileno()), "-n", str(wanted), "/bin/sh", "-c", "ulimit -n >&0"],
+                pass_fds=[theirs.fileno()],
+                stdin=said,
+                preexec_fn=partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard)),
+            )
+            theirs.close()
+            assert ours.recv(1) == b"X"  # it has ended
+            ours.close()
+            assert keeper.wait() == 0
+            said.seek(0)
+            assert said.read() == b"%d\n" % wanted
 
 
 def test_choice_of_apis() -> None:

@@ -244,6 +244,22 @@ def test_no_lttng(user: Person, folder: Path, probe: Path, monkeypatch: pytest.M
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "message"), [("-v 300000", "may map only 292 MiB"), ("-n 64", "may open only 64 files")]
+)
+def test_limits_too_low_for_tracing_are_one_line(
+    user: Person, folder: Path, probe: Path, limit: str, message: str
+) -> None:
+    """The program runs as it does without us, and nothing else writes to its streams."""
+    command = f'ulimit {limit}; exec "$@"'
+    done = user.run(["sh", "-c", command, "sh", *OCCA_PROF, str(probe), "1", "exit", "4"])
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert "runs without being traced" in done.stderr
+    assert message in done.stderr
+    assert list(folder.iterdir()) == []
+
+
 def test_daemon_that_fails_while_the_program_runs(
     user: Person, folder: Path, probe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
