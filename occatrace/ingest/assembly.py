@@ -91,6 +91,7 @@ class Assembly:
                     + [text_of(r.get("job", "")), None]
                 )
             known = {r["slot"]: r for r in host.records.get("thread", ())}
+            named = {r["pid"] for r in known.values()}
             first = host.threads.end - len(host.threads.tids)
             stats = host.stats.columns()
             own = [process for entries in images.values() for _, process in entries]
@@ -108,7 +109,7 @@ class Assembly:
                     process = own[0]
                 else:
                     # Its process record is missing (lost, or the trace was cut): a row of its own.
-                    if record:
+                    if record or pid in named:  # the main thread has the number of its process
                         process = len(rows) + 1
                         images[pid] = [(0, process)]
                         rows.append(

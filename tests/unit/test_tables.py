@@ -253,6 +253,23 @@ def test_missing_records_do_not_lose_calls(tmp_path: Path) -> None:
         assert rows(store, "SELECT count(*) FROM processes") == [(1,)]
 
 
+def test_the_end_of_a_process_is_known_without_its_first_events(tmp_path: Path) -> None:
+    """Its main thread's number is the process's, also where what says so is lost: it did not "end without notice"."""
+    trace = FakeTrace()
+    for pid in (100, 200):
+        main = trace.process(pid)
+        main.event("occatrace_python:line", 3)
+        trace.thread(pid, pid + 1, 5)
+        main.record("exit", 50, reason=0)
+    # The main threads' first events never came.
+    trace.rows = [row for row in trace.rows if row[1]["tid"] % 100 or row[0].endswith((":line", ":exit"))]
+    store = store_of(tmp_path, trace)
+    assert rows(store, "SELECT pid, exit FROM processes ORDER BY pid") == [(100, "exit"), (200, "exit")]
+    assert rows(store, "SELECT tid, pid FROM threads JOIN processes USING (process) ORDER BY tid") == [
+        (tid, tid // 100 * 100) for tid in (100, 101, 200, 201)
+    ]
+
+
 def test_single_calls_with_arguments(tmp_path: Path) -> None:
     trace = demo_trace()
     long = trace.thread(100, 101)
