@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from occatrace import checked
+from occatrace import checked, files
 from occatrace import run as runs
 
 FILE = "checksums.json"
@@ -119,9 +119,10 @@ def verify(run: Path) -> Verdict:
     """Read all files of a run's traces again. Raises an Unverified where there are no checksums."""
     info = runs.open_run(run).info
     traces = [path for path in sorted((run / "trace").glob("[!.]*")) if path.is_dir()]
+    kept = bool(traces) or not info.processes
     traces = [path for path in traces if next(_names(path), None) or (path / FILE).exists()]
     if not traces:
-        why = "its trace is not kept" if info.processes else "nothing was recorded"
+        why = "nothing was recorded" if kept else "its trace is not kept"
         raise Unverified(f"{run} cannot be checked: {why}")
     lacking = [path.name for path in traces if not (path / FILE).exists()]
     if lacking:
@@ -131,17 +132,17 @@ def verify(run: Path) -> Verdict:
             f"{run} has no checksums of {', '.join(lacking)}: it was recorded by an older occatrace, or not by occa_prof;"
             " whether it is damaged cannot be told"
         )
-    files, size, damaged = 0, 0, []
+    count, size, damaged = 0, 0, []
     for trace in traces:
         known = _load(trace)
-        files += len(known)
+        count += len(known)
         size += sum(recorded.bytes for recorded in known.values())
         places = {_place(trace, key): key for key in known}
         for file, found in _sums(list(places)):
             key = places[file]
             if found != known[key]:
                 damaged.append(_damage(trace, key, known[key], found))
-    return Verdict(files, size, sorted(damaged, key=lambda damage: damage.file))
+    return Verdict(count, size, sorted(damaged, key=lambda damage: damage.file))
 
 
 def _damage(trace: Path, key: str, recorded: Sum, found: Sum | OSError | None) -> Damage:
@@ -202,11 +203,8 @@ def _sums(files: Sequence[Path]) -> list[tuple[Path, Sum | OSError]]:
 
 def _save(trace: Path, sums: Mapping[str, Sum]) -> None:
     lines = (f'{json.dumps(k)}: {{"bytes": {s.bytes}, "crc32": "{s.crc32:08x}"}}' for k, s in sorted(sums.items()))
-    files = ",\n  ".join(lines)  # json.dumps with an indent takes longer than the sums
-    temporary = trace / f".{FILE}"
-    with open(temporary, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(f'{{"schema": {SCHEMA}, "files": {{\n  {files}\n}}}}\n')
-    temporary.replace(trace / FILE)
+    listed = ",\n  ".join(lines)  # json.dumps with an indent takes longer than the sums
+    files.replace(trace / FILE, f'{{"schema": {SCHEMA}, "files": {{\n  {listed}\n}}}}\n'.encode("ascii"))
 
 
 def _load(trace: Path) -> Mapping[str, Sum]:

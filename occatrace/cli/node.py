@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from occatrace import __version__, files, job
 from occatrace import run as runs
 from occatrace.cli import choice, program
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.dispatch import UsageError, words_of
 from occatrace.ranks import COMMANDS, Place
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def main(args: argparse.Namespace, desk: job.Desk, key: str, place: Place, launc
     except Exception as error:
         if os.environ.get("OCCATRACE_DEBUG"):
             raise
-        node.say(f"no report: {type(error).__name__}: {error} (a fault of occatrace)")
+        node.say(f"no report: {words_of(error)[0]}")
     finally:
         node.close()
 
@@ -522,7 +522,7 @@ class Node:
             self.say(f"no report: {error}. The run is kept: {runs.again(where)}")
             return
         except Exception as error:
-            self.say(f"no report: {type(error).__name__}: {error} (a fault of occatrace). The run is kept: {where}")
+            self.say(f"no report: {words_of(error)[0]}. The run is kept: {where}")
             return
         if self.args.keep != "none":
             self.say(f"the run is in {where}; again: {runs.again(where)}")
