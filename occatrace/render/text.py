@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import wrap
@@ -80,15 +81,39 @@ def render(document: Document, out: TextIO) -> None:
 def sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
     """One table, or one per value of the column that the report is grouped by."""
     group = report.definition.group
-    if group is None or not report.rows:
-        return [(report.definition.title, list(report.rows))]
+    rows = told_once(report)
+    if group is None or not rows:
+        return [(report.definition.title, rows)]
     at = [column.name for column in report.columns].index(group)
-    groups = itertools.groupby(report.rows, lambda row: row[at])
+    groups = itertools.groupby(rows, lambda row: row[at])
     title = report.definition.title
     return [
         (f"{_API_TITLES[key]} {title.lower()}" if key in _API_TITLES else f"{title}: {key}", list(rows))
         for key, rows in groups
     ]
+
+
+def told_once(report: Report) -> list[tuple[Any, ...]]:
+    """The rows without the only part of a row that has all of its numbers: it says nothing that the row does not say."""
+    parent = next((place for place, column in enumerate(report.columns) if column.unit == "parent"), None)
+    if parent is None:
+        return list(report.rows)
+    numbers = [place for place, column in enumerate(report.columns) if column.unit in NUMERIC]
+    out: list[tuple[Any, ...]] = []
+    whole: tuple[Any, ...] = ()
+    for _, block in itertools.groupby(report.rows, lambda row: row[parent] is None):
+        rows = list(block)
+        if rows[0][parent] is None:
+            whole = rows[-1]
+        elif len(rows) == 1 and whole and all(_alike(rows[0][at], whole[at]) for at in numbers):
+            continue
+        out += rows
+    return out
+
+
+def _alike(one: Any, other: Any) -> bool:
+    floats = isinstance(one, (int, float)) and isinstance(other, (int, float))
+    return math.isclose(one, other, rel_tol=1e-9) if floats else bool(one == other)
 
 
 def _print_table(

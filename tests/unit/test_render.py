@@ -153,3 +153,23 @@ def test_size(count: int, text: str) -> None:
 
 def test_printable() -> None:
     assert printable("a\tb\x7f ü") == "a\\tb\\x7f ü"
+
+
+def test_the_only_part_that_is_all_of_a_row_is_not_told_again() -> None:
+    """Of two parts, and of one with other numbers, each is; formats for programs have all of them."""
+    numbers = (10.0, 500, 2, 200, 1.5, None, 0)
+    rows = [
+        *((*numbers, "alone", None), (*numbers, "_occa_alone_0", "alone")),
+        *((*numbers, "two", None), (*numbers, "_occa_two_0", "two"), (*numbers, "_occa_two_1", "two")),
+        *((*numbers, "other", None), (*numbers[:-1], 1, "_occa_other_0", "other")),
+        (*numbers, "none", None),
+    ]
+    made = Document({"program": ["x"]}, NOTHING, [Report(parse("things", HEAD), rows)])
+    shown = {}
+    for kind in ("text", "html", "csv"):
+        out = io.StringIO()
+        renderer(kind)(made, out)
+        shown[kind] = out.getvalue()
+    names = [row[7] for row in rows]
+    for kind, text in shown.items():
+        assert [name for name in names if name not in text] == ([] if kind == "csv" else ["_occa_alone_0"])
