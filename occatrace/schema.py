@@ -149,8 +149,8 @@ process      UINTEGER  id     process
 id           UINTEGER  id     number of the kernel within the process
 name         VARCHAR   text   name in the source
 mode         VARCHAR   text   OCCA mode in which it really runs
-source       VARCHAR   text   source file
-line         UINTEGER  line   line of the kernel in it; 0: not known
+source       VARCHAR   text   source file; of an inline kernel, that of its caller
+line         UINTEGER  line   line of the kernel (or of the call) in it; 0: not known
 binary       VARCHAR   text   file that was loaded
 """),
     ),

@@ -75,6 +75,29 @@ def resolve(sites: Iterable[Site]) -> dict[Site, Site]:
     return found
 
 
+def outside(sites: Iterable[Site], headers: re.Pattern[str]) -> dict[Site, Site]:
+    """Each as it is, or where it lies in one of these headers, the innermost place into which that was inlined."""
+    found = {site: site for site in sites}
+    program = tool()
+    by_module: dict[str, list[Site]] = {}
+    for site in found:
+        if program and headers.search(site.file):
+            by_module.setdefault(site.module, []).append(site)
+    for module, inlined in by_module.items():
+        # The address of each place, and below it pairs of a function and a line, the innermost first.
+        lines = _run([str(program), "-a", "-i", "-f", "-C", "-e", module], [site.offset for site in inlined])
+        pieces = re.split(r"^0x[0-9a-f]+\n", "".join(f"{line}\n" for line in lines), flags=re.MULTILINE)[1:]
+        for site, piece in zip(inlined, pieces, strict=False):
+            chain = piece.splitlines()
+            for function, place in zip(chain[::2], chain[1::2], strict=False):
+                match = _LINE.match(place)
+                if match and not place.startswith("??") and not headers.search(match["file"]):
+                    file, line = os.path.normpath(match["file"]), int(match["line"])
+                    found[site] = Site(module, site.offset, function_name(function), file, line)
+                    break
+    return found
+
+
 def _look_around(program: str, module: str, known: dict[int, Site]) -> None:
     """What compilers add of their own has line 0: the nearest line in the same function stands for it."""
     without = [site for site in known.values() if site.function and not site.line]
@@ -88,13 +111,13 @@ def _look_around(program: str, module: str, known: dict[int, Site]) -> None:
             known[site.offset] = Site(module, site.offset, site.function, found.file, found.line)
 
 
-def _ask(program: str, module: str, offsets: list[int]) -> dict[int, Site]:
+def _run(command: list[str], offsets: Iterable[int]) -> list[str]:
     # No search on the network for debug information that is not here.
     environment = os.environ | {"LC_ALL": "C", "DEBUGINFOD_URLS": ""}
     asked = "".join(f"{offset:#x}\n" for offset in offsets)
     try:
         done = subprocess.run(
-            [program, "-f", "-C", "-e", module],
+            command,
             input=asked.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -103,8 +126,12 @@ def _ask(program: str, module: str, offsets: list[int]) -> dict[int, Site]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return {}
-    lines = done.stdout.decode("utf-8", "backslashreplace").splitlines()
+        return []
+    return done.stdout.decode("utf-8", "backslashreplace").splitlines()
+
+
+def _ask(program: str, module: str, offsets: list[int]) -> dict[int, Site]:
+    lines = _run([program, "-f", "-C", "-e", module], offsets)
     if len(lines) != 2 * len(offsets):
         return {}
     result = {}

@@ -3,6 +3,7 @@
 // and allocations, and stand in for the API members that a compiler has inlined.
 #include <dlfcn.h>
 #include <elf.h>
+#include <execinfo.h>
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -28,6 +29,7 @@
 #include "occa_errors.h"
 #include "occa_events.h"
 #include "occatrace_core.h"
+#include "site.h"
 
 namespace {
 
@@ -310,8 +312,34 @@ void check_layout(const void *kernel) {
   if (layout.arguments && !(stands(ask.kernel_name, 32) && stands(ask.kernel_source, 64) && stands(ask.kernel_binary, 96))) layout = {};
 }
 
+// What OCCA_JIT, occa::forLoop and occa::array call their kernels, whichever it is. They have no file of the program's either:
+// they are told apart by the place that calls them, the innermost one outside of OCCA and of the tracer.
+const char inline_kernel[] = "_occa_jit_kernel";
+
+const void *caller_of_occa() {
+  const auto library = [](const void *address) {
+    Dl_info info;
+    return dladdr(address, &info) ? info.dli_fbase : nullptr;
+  };
+  const void *const occa = library(reinterpret_cast<const void *>(ask.kernel_name)), *const ours = library(inline_kernel);
+  void *frames[64];
+  const int count = backtrace(frames, 64);
+  for (int i = 0; i < count; i++) {
+    // A return address may be the next line's.
+    const void *const at = static_cast<const char *>(frames[i]) - 1;
+    const void *const in = library(at);
+    if (in && in != occa && in != ours) return at;
+  }
+  return nullptr;
+}
+
 // Announces the kernel and remembers its object. `source` is the name id of the file, `text` what to look for the line in.
 uint32_t remember_kernel(State *state, const void *kernel, const std::string &name, const std::string &label, uint32_t source, const std::string &text) {
+  const void *caller = name == inline_kernel ? caller_of_occa() : nullptr;
+  if (caller) {
+    const std::string site = occatrace::site_text(caller), own = name + " at " + site.substr(site.rfind('/') + 1);
+    return remember_kernel(state, kernel, own, label, intern(site), nothing);
+  }
   check_layout(kernel);
   const std::array<uint32_t, 5> record{intern(label.empty() ? name : label), mode_of(state, ask.kernel_mode, kernel), source, line_of(text, name),
                                        intern(ask_kernel(ask.kernel_binary, kernel))};
@@ -763,6 +791,7 @@ template <class E, Source source> struct Build : Function {
       call.event.source = intern(ask_kernel(ask.kernel_source, result.object));
     call.event.kernel = remember_kernel(call.state, result.object, name, name_by(tag), call.event.source,
                                         source == Source::Text ? given : source == Source::File ? read_file(given) : nothing);
+    if (name == inline_kernel) call.event.function = cached_kernel(call.state, result.object).name;
   }
   static void finish(Event &, Frame &) {}
 };

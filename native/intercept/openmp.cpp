@@ -1,16 +1,16 @@
 // OpenMP: what its events are made of, whichever runtime they come from. See openmp.h for the parts.
 #include "openmp.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <unistd.h>
 
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string>
+
+#include "site.h"
 
 namespace openmp {
 
@@ -138,26 +138,8 @@ uint32_t site_of(State *state, const void *address) {
   const uint32_t generation = __atomic_load_n(&occatrace_unloads, __ATOMIC_ACQUIRE);
   Site &site = site_entry(state, address);
   if (site.address == address && site.generation == generation && site.id) return site.id;
-  Dl_info info;
-  link_map *map = nullptr;
-  uint32_t id = 0;
-  if (dladdr1(address, &info, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP) && map) {
-    char text[PATH_MAX + 32];
-    ssize_t n = -1;
-    if (map->l_name[0] == '\0') n = readlink("/proc/self/exe", text, PATH_MAX);
-    else if (char *real = realpath(info.dli_fname, nullptr)) {
-      n = std::snprintf(text, PATH_MAX, "%s", real);
-      std::free(real);
-    }
-    if (n < 0) n = std::snprintf(text, PATH_MAX, "%s", info.dli_fname ? info.dli_fname : "?");
-    const uint64_t offset = reinterpret_cast<uintptr_t>(address) - map->l_addr;
-    n += std::snprintf(text + n, 32, "+0x%llx", static_cast<unsigned long long>(offset));
-    id = occatrace_intern_n(text, static_cast<size_t>(n));
-  } else {
-    char text[32];
-    const int n = std::snprintf(text, sizeof text, "?+0x%llx", static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(address)));
-    id = occatrace_intern_n(text, static_cast<size_t>(n));
-  }
+  const std::string text = occatrace::site_text(address);
+  const uint32_t id = occatrace_intern_n(text.data(), text.size());
   if (site.address != address || site.generation != generation) site.runtime = nullptr;
   site.address = address;
   site.generation = generation;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ Index = npt.NDArray[np.int64]
 _ALONE = (None, None, None, "", None)  # rank, size, local rank, job, first call
 _DEEPEST = 4  # calls within calls
 _ENCLOSING = 2
+_OCCA_HEADERS = re.compile(r"/occa/(array|core|defines|experimental|functional|loops|types|utils)/[^/]*[.][ht]pp$")
 _STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
 
 
@@ -40,6 +42,7 @@ class Assembly:
         self._names: dict[tuple[int, int], str] = {}
         self._hists: list[tuple[Any, ...]] = []
         self._unfinished: dict[int, int] = {}  # by thread
+        self._places: dict[tuple[int, int], sites.Site] = {}  # by process and name
         self._killed: set[int] = set()  # processes that did not say how they ended
 
     def run(self) -> None:
@@ -153,6 +156,7 @@ class Assembly:
                 "places in the code have no function and line: addr2line (binutils) is missing"
             )
         found = sites.resolve(places.values())
+        self._places = {key: found[place] for key, place in places.items()}
         rows = [
             (*key, s.module, s.offset, s.function, s.file, s.line)
             for key, s in ((k, found[p]) for k, p in places.items())
@@ -173,11 +177,16 @@ class Assembly:
         kernels: dict[tuple[int, int], tuple[Any, ...]] = {}
         devices: dict[tuple[int, int], tuple[Any, ...]] = {}
         queues: dict[tuple[int, int], tuple[Any, ...]] = {}
+        # Of inline kernels the source is the place that calls them. OCCA's headers are no such place.
+        called = {(self._process_of[r["slot"]], r["source"]) for _, r in self._records("kernel")} & self._places.keys()
+        callers = sites.outside((self._places[key] for key in called), _OCCA_HEADERS)
         for _, r in self._records("kernel"):
             p = self._process_of[r["slot"]]
             number = kernels.get((p, r["id"]), (len(kernels) + 1,))[0]
-            texts = [self._name(p, r[name]) for name in ("name", "mode", "source")]
-            kernels[p, r["id"]] = (number, p, r["id"], *texts, r["line"], self._name(p, r["binary"]))
+            name, mode, source = (self._name(p, r[field]) for field in ("name", "mode", "source"))
+            caller = callers.get(self._places[p, r["source"]]) if (p, r["source"]) in called else None
+            place = (caller.file, caller.line) if caller and caller.file else (source, r["line"])
+            kernels[p, r["id"]] = (number, p, r["id"], name, mode, *place, self._name(p, r["binary"]))
         for _, r in self._records("device"):
             p = self._process_of[r["slot"]]
             number = devices.get((p, r["id"]), (len(devices) + 1,))[0]

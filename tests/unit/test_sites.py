@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -73,3 +74,20 @@ def test_without_debug_information_the_function_is_known(tmp_path: Path) -> None
     offset = next(int(line.split()[0], 16) for line in listing.splitlines() if line.endswith(" T one"))
     site = Site(str(library), offset + 4)
     assert sites.resolve([site])[site] == Site(str(library), offset + 4, "one")
+
+
+def test_what_was_inlined_out_of_a_header(tmp_path: Path) -> None:
+    """It stands where it was inlined, where nobody wants to hear of that header."""
+    header, source, library = tmp_path / "occa/inner.hpp", tmp_path / "two.c", tmp_path / "libtwo.so"
+    header.parent.mkdir()
+    header.write_text("static inline __attribute__((always_inline)) int inner(int x) {\n  return x % 13 + 7;\n}\n")
+    source.write_text('#include "occa/inner.hpp"\nint two(int x) {\n  x *= 5;\n  return inner(x);\n}\n')
+    subprocess.run(["gcc", "-g", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    listing = subprocess.run(["nm", "-S", str(library)], text=True, capture_output=True, check=True).stdout
+    start, size = next((int(w[0], 16), int(w[1], 16)) for w in map(str.split, listing.splitlines()) if w[-1] == "two")
+    found = sites.resolve([Site(str(library), offset) for offset in range(start, start + size)]).values()
+    inlined = [site for site in found if site.file == str(header)]
+    assert inlined
+    moved = sites.outside(found, re.compile(r"/occa/[^/]*[.]hpp$"))
+    assert {(moved[site].function, moved[site].file, moved[site].line) for site in inlined} == {("two", str(source), 4)}
+    assert all(moved[site] == site for site in found if site not in inlined)

@@ -66,7 +66,7 @@ template <> INLINE std::string json::get<std::string>(const char *path, const st
 dtype_t::dtype_t(int bytes) : bytes_(bytes) {}
 int dtype_t::bytes() const { return bytes_; }
 namespace dtype {
-const dtype_t byte(1);
+const dtype_t byte(1), float_(4);
 }
 
 // ---- objects of the modes ----
@@ -123,6 +123,18 @@ class modeMemoryPool_t : public modeBuffer_t {
   virtual void memcpy(modeBuffer_t *to, const dim_t to_offset, modeBuffer_t *from, const dim_t from_offset, const udim_t bytes) = 0;
 };
 
+// Name and files stand where OCCA has them, and then no arguments.
+class modeKernel_t : public gc::ringEntry_t {
+ public:
+  modeDevice_t *modeDevice;
+  std::string name, sourceFilename, binaryFilename;
+  char others[512] = {};
+  gc::ring_t<kernel> kernelRing;
+  modeKernel_t(modeDevice_t *device, const std::string &named, const std::string &file);
+  virtual ~modeKernel_t() {}
+  virtual void run() const = 0;
+};
+
 class modeStream_t {};
 
 class modeDevice_t {
@@ -140,6 +152,19 @@ class modeDevice_t {
   virtual modeMemory_t *wrapMemory(const void *pointer, const udim_t bytes, const json &props) = 0;
   virtual modeMemoryPool_t *createMemoryPool(const json &props) = 0;
 };
+
+modeKernel_t::modeKernel_t(modeDevice_t *device, const std::string &named, const std::string &file)
+    : modeDevice(device), name(named), sourceFilename(file), binaryFilename(file + ".binary") {}
+namespace serial {
+class kernel : public modeKernel_t {
+ public:
+  kernel(modeDevice_t *device, const std::string &named, const std::string &file) : modeKernel_t(device, named, file) {}
+  virtual ~kernel();
+  void run() const override;
+};
+kernel::~kernel() {}
+void kernel::run() const {}
+} // namespace serial
 
 modeMemory_t::modeMemory_t(modeBuffer_t *buffer, udim_t bytes, dim_t from)
     : modeBuffer(buffer), ptr(nullptr), dtype_(&dtype::byte), size(bytes), offset(from) {
@@ -320,6 +345,13 @@ MODE(opencl)
   }
 HANDLE(memory, modeMemory, memoryRing)
 HANDLE(memoryPool, modeMemoryPool, memoryPoolRing)
+HANDLE(kernel, modeKernel, kernelRing)
+
+const std::string &kernel::name() { return modeKernel->name; }
+const std::string &kernel::sourceFilename() { return modeKernel->sourceFilename; }
+const std::string &kernel::binaryFilename() { return modeKernel->binaryFilename; }
+const std::string &kernel::mode() const { return modeKernel->modeDevice->mode; }
+void kernel::run() const { modeKernel->run(); }
 
 const std::string &memory::mode() const {
   static const std::string none = "No Mode";
@@ -370,6 +402,7 @@ void memoryPool::setAlignment(const udim_t alignment) {
 }
 
 device::device() : modeDevice(nullptr) {}
+device::device(modeDevice_t *of) : modeDevice(of), keeps(false) {}
 device::device(const std::string &props) : modeDevice(nullptr) { setup(props); }
 device::~device() { free(); }
 void device::setup(const std::string &props) { setup(json(props)); }
@@ -379,7 +412,7 @@ void device::setup(const json &props) {
   else modeDevice = new serial::device(mode);
 }
 void device::free() {
-  if (!modeDevice) return;
+  if (!modeDevice || !keeps) return;
   while (!modeDevice->buffers.empty()) delete *modeDevice->buffers.begin();
   delete modeDevice;
   modeDevice = nullptr;
@@ -402,5 +435,16 @@ memory device::wrapMemory(const void *pointer, const dim_t entries, const dtype_
 }
 memoryPool device::createMemoryPool(const json &props) { return memoryPool(modeDevice->createMemoryPool(props)); }
 stream device::wrapStream(void *, const json &) { return stream(); }
+kernel device::buildKernelFromString(const std::string &content, const std::string &name, const json &) const {
+  return kernel(new serial::kernel(modeDevice, name, "/cache/" + std::to_string(std::hash<std::string>()(content)) + "/string_source.cpp"));
+}
+
+scopeKernelArg::scopeKernelArg(const char *, const memory &of) : value(of) {}
+scope::scope(std::initializer_list<scopeKernelArg> args, const json &of) : first(args.begin()->value), props(of) {}
+kernelBuilder::kernelBuilder(const std::string &from, const std::string &named) : source(from), name(named) {}
+void kernelBuilder::run(const scope &of) {
+  if (!built.modeKernel) built = device(of.first.modeMemory->getModeDevice()).buildKernelFromString("@kernel void " + name + "() " + source, name, of.props);
+  built.run();
+}
 
 } // namespace occa

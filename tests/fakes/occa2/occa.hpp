@@ -1,9 +1,10 @@
 // What the tests' programs use of OCCA 2, as far as tracing sees it: the same names, layouts, virtual members and lifetimes. Written
-// from what OCCA 1.2 to 2.0 do; no kernels, no files. Programs compile against this and against the real one.
+// from what OCCA 1.2 to 2.0 do; no kernels but inline ones, which do nothing; no files. Programs compile against this and against the real one.
 #ifndef FAKE_OCCA2_HPP
 #define FAKE_OCCA2_HPP
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -44,7 +45,7 @@ class dtype_t {
   int bytes_;
 };
 namespace dtype {
-extern const dtype_t byte;
+extern const dtype_t byte, float_;
 }
 
 namespace gc {
@@ -61,6 +62,7 @@ template <class T> struct ring_t {
 } // namespace gc
 
 class modeDevice_t;
+class modeKernel_t;
 class modeMemory_t;
 class modeMemoryPool_t;
 class modeStream_t;
@@ -102,6 +104,22 @@ class memoryPool : public gc::ringEntry_t {
   modeMemoryPool_t *modeMemoryPool;
 };
 
+class kernel : public gc::ringEntry_t {
+ public:
+  kernel();
+  kernel(modeKernel_t *of);
+  kernel(const kernel &other);
+  kernel &operator=(const kernel &other);
+  ~kernel();
+  void set(modeKernel_t *of);
+  const std::string &name();
+  const std::string &sourceFilename();
+  const std::string &binaryFilename();
+  const std::string &mode() const;
+  void run() const;
+  modeKernel_t *modeKernel;
+};
+
 class stream : public gc::ringEntry_t {
  public:
   modeStream_t *modeStream = nullptr;
@@ -110,6 +128,7 @@ class stream : public gc::ringEntry_t {
 class device : public gc::ringEntry_t {
  public:
   device();
+  explicit device(modeDevice_t *of); // does not keep it
   explicit device(const std::string &props);
   device(const device &) = delete;
   ~device();
@@ -124,8 +143,37 @@ class device : public gc::ringEntry_t {
   memory wrapMemory(const void *pointer, const dim_t entries, const dtype_t &dtype, const json &props = json());
   memoryPool createMemoryPool(const json &props = json());
   stream wrapStream(void *pointer, const json &props = json());
+  kernel buildKernelFromString(const std::string &content, const std::string &name, const json &props = json()) const;
   modeDevice_t *modeDevice;
+
+ private:
+  bool keeps = true;
+};
+
+struct scopeKernelArg {
+  scopeKernelArg(const char *name, const memory &value);
+  memory value;
+};
+struct scope {
+  scope(std::initializer_list<scopeKernelArg> args, const json &props = json());
+  memory first;
+  json props;
+};
+class kernelBuilder {
+ public:
+  kernelBuilder(const std::string &source, const std::string &name);
+  void run(const scope &of);
+
+ private:
+  std::string source, name;
+  kernel built;
 };
 
 } // namespace occa
+
+#define OCCA_JIT(SCOPE, SOURCE)                                         \
+  do {                                                                  \
+    static ::occa::kernelBuilder _builder(#SOURCE, "_occa_jit_kernel"); \
+    _builder.run(SCOPE);                                                \
+  } while (false)
 #endif

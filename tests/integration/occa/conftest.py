@@ -222,7 +222,7 @@ def gcc_occa() -> Occa:
 # How the library that behaves like OCCA 2 (tests/fakes/occa2) is built: as most are; bound to itself, where virtual members that
 # the compiler calls directly can't be seen; with its inline functions hidden.
 FAKE_BUILDS = {"plain": (), "symbolic": ("-Wl,-Bsymbolic",), "opaque": ("-DOPAQUE",)}
-FAKE_PROGRAMS = ("outlives", "pools", "kinds")
+FAKE_PROGRAMS = ("outlives", "pools", "kinds", "inline")
 
 
 @pytest.fixture(scope="session")
@@ -242,6 +242,7 @@ def fake_libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Occa]:
             "g++",
             "-std=c++17",
             "-O2",
+            "-g",
             "-fPIC",
             f"-I{source}",
             str(PROGRAMS / f"{program}.cpp"),

@@ -8,7 +8,7 @@ import pytest
 
 import occatrace
 
-from .conftest import MODES, Occa, OccaRun, ProfileOcca
+from .conftest import MODES, PROGRAMS, Occa, OccaRun, ProfileOcca
 
 MEGA = 1 << 20
 FAKES = pytest.mark.parametrize("build", ["plain", "symbolic", "opaque"])
@@ -73,3 +73,32 @@ def test_kinds_of_memory_and_tags(profile: ProfileOcca, fake_libraries: dict[str
 @pytest.mark.parametrize("occa", ["other"], indirect=True)
 def test_kinds_of_memory_of_the_real_one(profile: ProfileOcca, occa: Occa) -> None:
     check_kinds(profile(occa, "kinds", "OpenCL"))
+
+
+def check_inline(profile: ProfileOcca, occa: Occa) -> None:
+    run = profile(occa, "inline", "Serial")
+    assert run.status == 0, run.stderr
+    lines = json.loads(run.stdout)
+    query = (
+        "SELECT name, source, line, count(*) FROM kernels JOIN kernel_runs USING (kernel) GROUP BY ALL ORDER BY line"
+    )
+    (first, second) = run.sql(query)
+    file = str(PROGRAMS / "inline.cpp")
+    assert (first[1:], second[1:]) == ((file, lines["increment"], 3), (file, lines["square"], 2))
+    assert first[0] != second[0]
+    assert all(name.startswith("_occa_jit_kernel at inline+0x") for name in (first[0], second[0]))
+    # That name is what a kernel is chosen by.
+    chosen = profile(occa, "inline", "Serial", OCCATRACE_KERNELS=second[0].replace("+", "[+]"))
+    assert chosen.sql("SELECT name, count(*) FROM kernels JOIN kernel_runs USING (kernel) GROUP BY ALL") == [
+        (second[0], 2)
+    ]
+
+
+@pytest.mark.parametrize("build", ["plain", "symbolic"])
+def test_inline_kernels_are_told_apart(profile: ProfileOcca, fake_libraries: dict[str, Occa], build: str) -> None:
+    check_inline(profile, fake_libraries[build])
+
+
+@pytest.mark.parametrize("occa", ["other"], indirect=True)
+def test_inline_kernels_of_the_real_one(profile: ProfileOcca, occa: Occa) -> None:
+    check_inline(profile, occa)
