@@ -17,8 +17,9 @@ def uncaught(profile: ProfileOcca, occa: Occa, what: str) -> OccaRun:
     plain = execute([occa.programs / "dies", "Serial", what], **occa.environment("Serial"))
     run = profile(occa, "dies", "Serial", what)
     assert run.status == (128 - plain.returncode if plain.returncode < 0 else plain.returncode), run.stderr
-    assert run.stdout == plain.stdout
-    assert what == "noexcept" or "copyFrom" in plain.stdout or "buildKernel" in plain.stdout
+    if what != "noexcept":  # of which the runtime has unwound a part by then
+        assert run.stdout == plain.stdout
+        assert "copyFrom" in plain.stdout or "buildKernel" in plain.stdout
     assert run.lost == 0
     return run
 
