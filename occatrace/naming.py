@@ -21,6 +21,10 @@ _CPLUSPLUS = r"(?s)[\w>]\(|\w<.*>|\boperator\b"
 _CLOSING = {"(": ")", "<": ">", "{": "}", "[": "]"}
 _OPERATOR = r"operator(?:\(\)|\[\]|<=>|<<=|>>=|->\*|->|<<|>>|<=|>=|<|>|\"\" ?\w+|[^\w\s(]+| [\w:]+)?"
 _CLONE = r" \[clone [^\]]*\]"
+# SYCL names a kernel by its type, as the compiler names the type for run-time type information (_ZTS…).
+_SYCL = "typeinfo name for "
+# DPC++ runs a kernel over a plain range inside one of these; its own name is the last template argument.
+_SYCL_WRAPPER = r"sycl::(?:_V\d+::)?detail::(?:RoundedRangeKernel\w*|__pf_kernel_wrapper)(?=<)"
 
 
 # Expressions are compiled when a name is looked at: most runs of occa_prof look at none.
@@ -67,7 +71,7 @@ def demangled(name: str) -> str:
     if not name.startswith(("_Z", "__Z")) or runtime is None or len(name) > _LONGEST:
         return name
     # HIP's kernel descriptors have a suffix that the ABI does not know.
-    return runtime(name.removesuffix(".kd")) or name
+    return (runtime(name.removesuffix(".kd")) or name).removeprefix(_SYCL)
 
 
 @lru_cache(maxsize=4096)
@@ -76,6 +80,8 @@ def short(name: str) -> str:
     full = demangled(name)
     if full == name and name.startswith("_Z"):
         return _beginning(name) or name
+    if wrapper := re.match(_SYCL_WRAPPER, full):
+        return short(_last_argument(full, wrapper.end())) or full
     if not re.search(_CPLUSPLUS, full):
         return full
     return _stripped(re.sub(_CLONE, "", full)) or full
@@ -83,7 +89,7 @@ def short(name: str) -> str:
 
 def _beginning(mangled: str) -> str:
     """The names up to the first template arguments: GCC's runtime does not unfold more than 1024 bytes."""
-    match = re.match(r"_Z(?:N[rVKRO]*)?(St)?", mangled)
+    match = re.match(r"_Z(?:TS)?(?:N[rVKRO]*)?(St)?", mangled)
     assert match
     out, at = ["std"] if match[1] else [], match.end()
     while length := re.compile(r"[1-9]\d{0,6}").match(mangled, at):
@@ -142,6 +148,20 @@ def _closing(text: str, at: int) -> int:
             waiting.append(_CLOSING[char])
         at += 1
     return at
+
+
+def _last_argument(text: str, at: int) -> str:
+    """The last of the template arguments whose bracket is at `at`."""
+    begin = at = at + 1
+    end = _closing(text, at - 1) - 1
+    while at < end:
+        if text[at] in "({[<":
+            at = _closing(text, at)
+            continue
+        if text[at] == ",":
+            begin = at + 1
+        at += 1
+    return text[begin:end].strip()
 
 
 def regex(text: str, option: str = "--filter-name") -> re.Pattern[str]:
