@@ -1136,4 +1136,17 @@ OCCATRACE_EXPORT cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_di
   return CL_SUCCESS;
 }
 
+// The only entry point that Khronos' loader takes since v2026.05.29. Declared here, because older headers lack it.
+OCCATRACE_EXPORT cl_int CL_API_CALL clInitLayerWithProperties(cl_uint entries, const cl_icd_dispatch *target,
+                                                              cl_uint *entries_ret, const cl_icd_dispatch **layer_ret,
+                                                              const cl_properties *) {
+  return clInitLayer(entries, target, entries_ret, layer_ret);
+}
+
+// Such a loader unloads the drivers right after this call: nothing of theirs may be called any more.
+OCCATRACE_EXPORT cl_int CL_API_CALL clDeinitLayer(void) {
+  occatrace::device::Engine::instance().close();
+  return CL_SUCCESS;
+}
+
 }  // extern "C"
