@@ -121,7 +121,16 @@ void release(void *event) {
 }
 
 template <int I>
-inline const device::Vendor vendor{poll<I>, release<I>};
+void retain(void *event) {
+  real<I>().clRetainEvent(static_cast<cl_event>(event));
+}
+
+// With what hooks need that do not know the queue's loader.
+struct Loader : device::Vendor {
+  void (*retain)(void *event);
+};
+template <int I>
+inline const Loader vendor{{poll<I>, release<I>}, retain<I>};
 
 template <class Get, class Object, class Name>
 std::string text_of(Get get, Object object, Name name) {
@@ -341,6 +350,26 @@ void describe(const Args_clEnqueueSVMFree &a, Work &work) {
     shared_memory().remove(a.svm_pointers[at]);
   }
 }
+template <int I>
+void describe(const Args_clEnqueueMemsetINTEL &a, Work &work) {
+  work.kind = OCCATRACE_FILL;
+  work.bytes = a.size;
+}
+template <int I>
+void describe(const Args_clEnqueueMemFillINTEL &a, Work &work) {
+  work.kind = OCCATRACE_FILL;
+  work.bytes = a.size;
+}
+template <int I>
+void describe(const Args_clEnqueueMemcpyINTEL &a, Work &work) {
+  work.kind = device::copy_kind(shared_memory().holds(a.src_ptr), shared_memory().holds(a.dst_ptr));
+  work.bytes = a.size;
+}
+template <int I>
+void describe(const Args_clEnqueueMigrateMemINTEL &a, Work &work) {
+  work.kind = OCCATRACE_MIGRATE;
+  work.bytes = a.size;
+}
 // Sharing with OpenGL and EGL: a place on the queue, no bytes.
 template <int I, class Args>
 void describe(const Args &, Work &work) {
@@ -466,7 +495,7 @@ struct Enqueue {
       return;
     }
     Work work = device::work_of(call, *a.event);
-    if (!ours) real<I>().clRetainEvent(*a.event);
+    if (!ours) static_cast<const Loader &>(queue->vendor).retain(*a.event);
     if (queue->wants_bracket()) work.after = occatrace_now();
     describe<I>(a, work);
     queue->push(work);
@@ -479,6 +508,8 @@ struct Enqueue {
   static bool blocking(const Args &a) {
     if constexpr (std::is_same_v<Args, Args_clEnqueueSVMMemcpy>) {
       return a.blocking_copy != CL_FALSE;
+    } else if constexpr (std::is_same_v<Args, Args_clEnqueueMemcpyINTEL>) {
+      return a.blocking != CL_FALSE;
     } else {
       return blocking_flag(a, 0);
     }
@@ -538,6 +569,11 @@ OCCATRACE_ENQUEUE(clEnqueueAcquireGLObjects);
 OCCATRACE_ENQUEUE(clEnqueueReleaseGLObjects);
 OCCATRACE_ENQUEUE(clEnqueueAcquireEGLObjectsKHR);
 OCCATRACE_ENQUEUE(clEnqueueReleaseEGLObjectsKHR);
+OCCATRACE_ENQUEUE(clEnqueueMemsetINTEL);
+OCCATRACE_ENQUEUE(clEnqueueMemFillINTEL);
+OCCATRACE_ENQUEUE(clEnqueueMemcpyINTEL);
+OCCATRACE_ENQUEUE(clEnqueueMigrateMemINTEL);
+OCCATRACE_ENQUEUE(clEnqueueMemAdviseINTEL);
 #undef OCCATRACE_ENQUEUE
 // Without an event this call is an error, and stays one.
 template <>
@@ -967,6 +1003,44 @@ struct Hook<OCCATRACE_OPENCL_clSVMFree> : Always {
   }
 };
 
+// ---- Intel's unified memory ----
+
+namespace {
+
+// What a device works on with its own memory or with memory that moves to it; memory of the host is a copy's other end.
+struct OnDevice : Always {
+  template <int I, class Args>
+  static void after(Call &, Args &a) {
+    if (a.ret != nullptr) shared_memory().add(a.ret, a.size);
+  }
+};
+struct FreesUnified : Always {
+  template <int I, class Args>
+  static void before(Call &, Args &a) {
+    if (Engine::instance().busy()) Engine::instance().harvest_all();
+    shared_memory().remove(a.ptr);
+  }
+};
+
+}  // namespace
+
+template <>
+struct Hook<OCCATRACE_OPENCL_clDeviceMemAllocINTEL> : OnDevice {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clSharedMemAllocINTEL> : OnDevice {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clMemFreeINTEL> : FreesUnified {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clMemBlockingFreeINTEL> : FreesUnified {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clSetKernelArgMemPointerINTEL> : NoHook {
+  template <int I>
+  static void after(Call &, Args_clSetKernelArgMemPointerINTEL &a) {
+    if (!occatrace_uses_wanted() || a.ret != CL_SUCCESS) return;
+    Arguments::instance().set(a.kernel, a.arg_index, reinterpret_cast<uint64_t>(a.arg_value));
+  }
+};
+
 // ---- functions asked for by name ----
 
 namespace {
@@ -975,7 +1049,7 @@ Dispatch tables[kLoaders];
 
 using CreateQueueKHR = cl_command_queue(CL_API_CALL *)(cl_context, cl_device_id, const cl_queue_properties *, cl_int *);
 constexpr size_t kKhrPlatforms = 8;
-std::mutex khr_mutex;
+std::mutex asked_mutex;
 CreateQueueKHR khr_real[kKhrPlatforms];
 
 // An extension's function has an address per platform, and nothing in its arguments that names the platform.
@@ -996,7 +1070,7 @@ cl_command_queue CL_API_CALL create_queue_khr(cl_context context, cl_device_id d
 template <int I, size_t... Which>
 void *wrap_khr(void *address, std::index_sequence<Which...>) {
   static constexpr CreateQueueKHR wrappers[] = {create_queue_khr<I, Which>...};
-  std::lock_guard<std::mutex> guard(khr_mutex);
+  std::lock_guard<std::mutex> guard(asked_mutex);
   for (size_t at = 0; at < kKhrPlatforms; ++at) {
     if (khr_real[at] == nullptr) khr_real[at] = reinterpret_cast<CreateQueueKHR>(address);
     if (khr_real[at] == reinterpret_cast<CreateQueueKHR>(address)) return reinterpret_cast<void *>(wrappers[at]);
@@ -1016,7 +1090,16 @@ void *wrapped(const char *name, void *address) {
     std::memcpy(&ours, reinterpret_cast<const char *>(&tables[I]) + place.offset, sizeof ours);
     return ours != nullptr ? ours : address;
   }
-  return address;
+  void *ours = nullptr;
+  {
+    const std::lock_guard<std::mutex> guard(asked_mutex);
+    ours = wrapped_extension(name, address, std::make_integer_sequence<int, kPlatforms>());
+  }
+  static std::atomic<bool> said{false};
+  if (ours == nullptr && !said.exchange(true)) {
+    occatrace_say("more than %d OpenCL platforms have %s; the calls to the others are not traced", kPlatforms, name);
+  }
+  return ours != nullptr ? ours : address;
 }
 
 }  // namespace
@@ -1048,7 +1131,7 @@ void after_fork_child() {
   kernel_names.unlock_after_fork();
   mapped_bytes.unlock_after_fork();
   shared_memory().unlock_after_fork();
-  new (&khr_mutex) std::mutex;
+  new (&asked_mutex) std::mutex;
 }
 
 occatrace_backend backend{"opencl", harvest, after_fork_child, nullptr};

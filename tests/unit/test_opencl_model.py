@@ -18,9 +18,10 @@ def test_every_slot_of_the_dispatch_table_is_in_the_model() -> None:
     body = text[text.index("struct _cl_icd_dispatch") : text.index("} cl_icd_dispatch;")]
     table = re.findall(r"cl_api_\w+\s+(\w+)\s*;", body)
     functions = yaml.safe_load((ROOT / "tracepoints" / "opencl.yaml").read_text())["functions"]
-    assert [function["name"] for function in functions] == table[: len(functions)]
-    assert [function["slot"] for function in functions] == list(range(len(functions)))
-    assert len(functions) >= 149
+    slots = [function for function in functions if not function.get("extension")]
+    assert [function["name"] for function in slots] == table[: len(slots)]
+    assert [function["slot"] for function in slots] == list(range(len(slots)))
+    assert len(slots) >= 149
 
 
 def test_every_enqueue_has_its_kind_of_work_and_every_call_a_way_to_fail() -> None:

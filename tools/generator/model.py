@@ -170,6 +170,7 @@ class Function:
     kind: str = ""  # its class: functions of one class have the same fields
     shape: str = ""
     parameters: tuple[Parameter, ...] = ()
+    extension: bool = False  # not in the dispatch table: programs ask a platform for its address by name
 
     @property
     def loglevel(self) -> str:
@@ -247,6 +248,16 @@ class Api:
     def models(self) -> tuple[Function, ...]:
         """A function of each class."""
         return tuple(next(f for f in self.functions if f.kind == kind) for kind in self.kinds)
+
+    @property
+    def table(self) -> tuple[Function, ...]:
+        """Functions of the dispatch table."""
+        return tuple(f for f in self.functions if not f.extension)
+
+    @property
+    def extensions(self) -> tuple[Function, ...]:
+        """Functions that are asked for by name."""
+        return tuple(f for f in self.functions if f.extension)
 
     @property
     def plain(self) -> tuple[Function, ...]:

@@ -352,6 +352,7 @@ class _ApiParser:
                 "condition",
                 "doc",
                 "slot",
+                "extension",
                 "extra",
                 "class",
                 "shape",
@@ -436,6 +437,7 @@ class _ApiParser:
             body.get("class", ""),
             body.get("shape", ""),
             self.parameters(body.get("parameters", "")),
+            bool(body.get("extension", False)),
         )
 
     def of_class(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
