@@ -14,6 +14,8 @@ VARIABLE = "OCCATRACE_TRACE"
 ALWAYS = ("process", "device", "papi")
 # One API to the analysis, several to those who write programs.
 PARTS = {"annotation": ("nvtx", "roctx", "itt")}
+# Marks of libraries that nobody but their makers wants unasked: the part whose interface they come by.
+ON_TOP = {"tbb": "itt"}
 # Runtimes above a driver are meant with it.
 TOGETHER = {"cuda": ("cudart",), "hip": ("hiprtc",)}
 DEFAULT, NONE = "default", "none"
@@ -54,7 +56,8 @@ def read_model() -> dict[str, Any]:
 def all_of(model: Mapping[str, Any]) -> tuple[str, ...]:
     """Every name that --trace takes, but for its two words."""
     apis = [api for api in model["apis"] if api not in ALWAYS]
-    return tuple(sorted({*apis, *(part for api in apis for part in PARTS.get(api, ()))}))
+    parts = {part for api in apis for part in PARTS.get(api, ())}
+    return tuple(sorted({*apis, *parts, *(name for name, part in ON_TOP.items() if part in parts)}))
 
 
 def on_request(model: Mapping[str, Any]) -> frozenset[str]:
@@ -82,6 +85,8 @@ def _expanded(words: Iterable[str], model: Mapping[str, Any]) -> Iterable[str]:
     for word in words:
         for name in usual if word == DEFAULT else () if word == NONE else (word,):
             yield name
+            if name in ON_TOP:
+                yield from _expanded([ON_TOP[name]], model)
             yield from PARTS.get(name, ())
             yield from (other for other in TOGETHER.get(name, ()) if other in apis)
             yield from (api for api, parts in PARTS.items() if name in parts)

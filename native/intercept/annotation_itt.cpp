@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -175,12 +176,18 @@ int event_end(int event) {
 
 const char *kept(const char *text) { return strdup(text ? text : ""); }
 
+// oneTBB marks each of its algorithms and tasks, for its own use: several marks for a small loop, and 3 µs each.
+bool wanted(std::string_view domain) {
+  static const bool tbb = std::getenv("OCCATRACE_TRACE") != nullptr && occatrace_chosen("tbb") != 0;
+  return tbb || (domain != "tbb" && domain.substr(0, 4) != "tbb.");
+}
+
 // Programs look at `flags` before each call.
 Domain *domain_create(const char *name) {
   if (!name) return nullptr;
   const std::lock_guard<std::mutex> guard(state->lock);
   Domain *&domain = state->domains[name];
-  if (!domain) domain = new Domain{1, kept(name), nullptr, 0, nullptr, nullptr};
+  if (!domain) domain = new Domain{wanted(name) ? 1 : 0, kept(name), nullptr, 0, nullptr, nullptr};
   return domain;
 }
 String *string_create(const char *text) {

@@ -168,7 +168,8 @@ def test_choice_of_apis() -> None:
     assert chosen("CL, nvtx") == "annotation,cl,nvtx"
     assert chosen("default,blas") == "annotation,blas,cl,itt,mpi,nvtx,roctx"
     assert chosen("none") == "none"
-    names = "there are: annotation, blas, cl, itt, mpi, nvtx, roctx, default, none"
+    assert chosen("cl,tbb") == "annotation,cl,itt,tbb"
+    names = "there are: annotation, blas, cl, itt, mpi, nvtx, roctx, tbb, default, none"
     for wrong in ("cl,x", "process", "", "none,cl"):
         with pytest.raises(traced.UnknownName, match=names):
             traced.parse(wrong, model)

@@ -149,6 +149,17 @@ def test_an_absent_roctx_stays_absent(build: Build, profile: Profile) -> None:
     assert profile(build("weak.c")).stdout == "0 0\n"
 
 
+def test_marks_of_onetbb_where_they_are_asked_for(build: Build, profile: Profile) -> None:
+    run = profile("--trace", "tbb", build("itt.c", "-Wno-cast-function-type"))
+    assert (run.status, run.stdout) == (0, "right\n"), run.stderr
+    assert {domain: n for (_, domain, _, name), n in run.counts.items() if name == "work"} == {
+        "engine": 6,
+        "tbb": 1,
+        "tbb.flow": 1,
+        "tbby": 1,
+    }
+
+
 def test_itt(build: Build, profile: Profile) -> None:
     program = build("itt.c", "-Wno-cast-function-type")
     assert subprocess.run([program], text=True, capture_output=True).stdout == "no tool\n"
@@ -161,9 +172,12 @@ def test_itt(build: Build, profile: Profile) -> None:
         ("itt", "engine", "start", "phase"): 1,
         ("itt", "engine", "mark", "here"): 2,
         ("itt", "", "start", "old event"): 1,
+        # Not oneTBB's own marks.
+        ("itt", "tbby", "push", "work"): 1,
     }
     assert all(r["end_ns"] is not None for r in run.ranges)
-    for frame, task in zip(run.named("frame"), run.named("work"), strict=True):
+    tasks = [r for r in run.named("work") if r["domain"] == "engine"]
+    for frame, task in zip(run.named("frame"), tasks, strict=True):
         assert frame["start_ns"] < task["start_ns"] < task["end_ns"] < frame["end_ns"]
     counters = run.rows("SELECT name, value FROM counters ORDER BY time_ns")
     assert [(c["name"], c["value"]) for c in counters] == [
