@@ -574,6 +574,8 @@ def program_environment(
     if traced is not None:
         env[VARIABLE] = traced.variable
     env["LTTNG_UST_REGISTER_TIMEOUT"] = str(REGISTER_TIMEOUT_MS)
+    # The library of gcc's address sanitizer refuses to start behind a preloaded one. For all: children may be built with it.
+    env["ASAN_OPTIONS"] = ":".join(filter(None, ["verify_asan_link_order=0", inherited.get("ASAN_OPTIONS")]))
     env.update(shimmed)
     return env
 

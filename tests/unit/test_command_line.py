@@ -198,6 +198,9 @@ def test_environment_keeps_what_was_there(tmp_path: Path) -> None:
     assert re.fullmatch(r"[^:]*/liboccatrace\.so(:[^:]*/liboccatrace_\w+\.so)*:theirs\.so", env["LD_PRELOAD"])
     assert env["OPENCL_LAYERS"].startswith("layer.so")
     assert (env["X"], env["OCCATRACE_MODE"]) == ("y", "full")
+    assert env["ASAN_OPTIONS"] == "verify_asan_link_order=0"
+    theirs = program_environment({"ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=1"}, "full", tmp_path)
+    assert theirs["ASAN_OPTIONS"] == "verify_asan_link_order=0:detect_leaks=0:verify_asan_link_order=1"
 
 
 def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

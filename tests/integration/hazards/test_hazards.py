@@ -4,6 +4,7 @@ what had been written counts. The traced program knows its own truth (tests/prog
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -132,3 +133,33 @@ def test_nothing_is_left_behind(hazard: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert profile(run, hazard, "exit3").returncode == 3
     nothing_left(json.loads((run / "run.json").read_text(encoding="utf-8"))["id"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("run",)], ids=["nothing traced", "OpenCL"])
+def test_programs_with_the_address_sanitizer_of_gcc(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Its library refuses to start behind any preloaded one, unless it is told that this is meant."""
+    program = tmp_path / "sanitized"
+    source = tmp_path / "sanitized.c"
+    source.write_text(
+        """#include <dlfcn.h>
+        int main(int count, char **words) {
+          (void)words;
+          if (count == 1) return 3;
+          void *loader = dlopen("libOpenCL.so.1", RTLD_NOW);
+          int (*get)(unsigned, void *, unsigned *) = dlsym(loader, "clGetPlatformIDs");
+          unsigned platforms = 0;
+          return get(0, 0, &platforms) == 0 && platforms > 0 ? 3 : 4;
+        }"""
+    )
+    built = subprocess.run(["gcc", "-fsanitize=address", "-o", program, source, "-ldl"], capture_output=True)
+    if built.returncode != 0 or subprocess.run([program], capture_output=True).returncode != 3:
+        pytest.skip("needs gcc's address sanitizer")
+    # What the user asks of the sanitizer stays: drivers leak.
+    environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}
+    done = profile(tmp_path / "run", program, *arguments, env=environment)
+    assert done.returncode == 3, done.stderr
+    if arguments:
+        calls = {r["name"]: r["calls"] for r in rows(report(tmp_path / "run", "api_sum"), "api_sum")}
+        assert calls == {"clGetPlatformIDs": 1}
+    else:
+        assert "it made no call of an API that is traced" in done.stderr
