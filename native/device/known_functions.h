@@ -1,7 +1,9 @@
-// Ours for functions of a vendor's library, by their addresses: for programs that ask the library for a function by name.
+// Ours for functions of a vendor's library, by their addresses: for programs that ask the library for a function by name. And
+// whether a library has what device time needs.
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,23 @@ namespace occatrace::device {
 // A function that the model lacks works, and the run says that its calls are not there (occatrace/losses.py reads it).
 inline void untraced(const char *api, const char *symbol) {
   occatrace_intern(("untraced function " + std::string(api) + " " + symbol).c_str());
+}
+
+// A function that device time needs, and whether the library has it.
+struct Needed {
+  const char *name;
+  bool there;
+};
+#define OCCATRACE_NEEDED(table, function) {#function, (table).function != nullptr}
+
+// False, with a line that says so: the calls of such a library are recorded, and its device work is not.
+inline bool can_be_timed(const char *api, std::initializer_list<Needed> functions) {
+  for (const Needed &function : functions) {
+    if (function.there) continue;
+    occatrace_say("device work is not recorded: the library of %s has no %s", api, function.name);
+    return false;
+  }
+  return true;
 }
 
 class KnownFunctions {

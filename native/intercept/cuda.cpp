@@ -165,6 +165,7 @@ struct Driver {
   static void synchronize_all() { real<0>().cuCtxSynchronize(); }
   static bool capturing(CUstream stream) {
     CUstreamCaptureStatus status = 0;
+    if (real<0>().cuStreamIsCapturing == nullptr) return true;
     return real<0>().cuStreamIsCapturing(stream, &status) != 0 || status != 0;
   }
 };
@@ -379,7 +380,8 @@ struct Managed : Always {
   template <int I, class Args>
   static void after(Call &, Args &a) {
     int devices = 0;
-    if (a.ret != 0 || !device::tickets::on() || real<0>().cuDeviceGetCount(&devices) != 0) return;
+    if (a.ret != 0 || !device::tickets::on() || real<0>().cuDeviceGetCount == nullptr) return;
+    if (real<0>().cuDeviceGetCount(&devices) != 0) return;
     cupti::record_managed(devices, device_number, occatrace_mode_of("cuda") == OCCATRACE_FULL);
   }
 
@@ -536,6 +538,7 @@ struct LeavesPrimary : Always {
   static void after(Call &, Args &a) {
     unsigned flags = 0;
     int active = 1;
+    if (real<0>().cuDevicePrimaryCtxGetState == nullptr || real<0>().cuCtxGetApiVersion == nullptr) return;
     if (real<0>().cuDevicePrimaryCtxGetState(a.dev, &flags, &active) != 0 || active != 0) return;
     for (Context *context : Pairs::all()) {
       unsigned version = 0;
@@ -625,10 +628,21 @@ void after_fork_child() {
   event_queues.unlock_after_fork();
 }
 
+bool able() {
+  const Dispatch &d = real<0>();
+  return device::can_be_timed(
+      "CUDA", {OCCATRACE_NEEDED(d, cuCtxGetCurrent), OCCATRACE_NEEDED(d, cuCtxPushCurrent_v2), OCCATRACE_NEEDED(d, cuCtxPopCurrent_v2),
+               OCCATRACE_NEEDED(d, cuCtxGetDevice), OCCATRACE_NEEDED(d, cuDeviceGetName), OCCATRACE_NEEDED(d, cuStreamCreate),
+               OCCATRACE_NEEDED(d, cuEventCreate), OCCATRACE_NEEDED(d, cuEventRecord), OCCATRACE_NEEDED(d, cuEventSynchronize),
+               OCCATRACE_NEEDED(d, cuEventQuery),
+               {"cuEventElapsedTime", d.cuEventElapsedTime != nullptr || d.cuEventElapsedTime_v2 != nullptr},
+               OCCATRACE_NEEDED(d, cuCtxSynchronize), OCCATRACE_NEEDED(d, cuPointerGetAttribute)});
+}
+
 // False: this process is not traced.
 bool start(occatrace_backend &backend) {
   if (!load_events()) return false;
-  Pairs::wanted = occatrace_mode_of("cuda") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF;
+  Pairs::wanted = occatrace_mode_of("cuda") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF && able();
   occatrace_backend_register(&backend);
   return true;
 }

@@ -754,19 +754,25 @@ void after_fork_child() {
 
 occatrace_backend backend{"hip", Timing::harvest, after_fork_child, nullptr};
 
+bool able(const Dispatch &d) {
+  return device::can_be_timed(
+      "HIP", {OCCATRACE_NEEDED(d, hipGetDevice), OCCATRACE_NEEDED(d, hipSetDevice), OCCATRACE_NEEDED(d, hipDeviceGetName),
+              OCCATRACE_NEEDED(d, hipStreamCreateWithFlags), OCCATRACE_NEEDED(d, hipEventCreateWithFlags),
+              OCCATRACE_NEEDED(d, hipEventRecord), OCCATRACE_NEEDED(d, hipEventQuery), OCCATRACE_NEEDED(d, hipEventSynchronize),
+              OCCATRACE_NEEDED(d, hipEventElapsedTime), OCCATRACE_NEEDED(d, hipDeviceSynchronize),
+              OCCATRACE_NEEDED(d, hipPeekAtLastError), OCCATRACE_NEEDED(d, hipGetLastError),
+              OCCATRACE_NEEDED(d, hipPointerGetAttributes)});
+}
+
 }  // namespace
 
 extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines *t) {
   if (!load_events()) return;
   bind_slots(t, targets, [](void *original, void *ours) { device::KnownFunctions::instance().add(original, ours); });
   device::KnownFunctions::instance().sort();
-  // A runtime so old that it lacks what events need keeps its calls; they are then recorded without device time.
   const Dispatch &d = real<0>();
-  const bool able = d.hipGetDevice && d.hipSetDevice && d.hipDeviceGetName && d.hipStreamCreateWithFlags && d.hipEventCreateWithFlags &&
-                    d.hipEventRecord && d.hipEventQuery && d.hipEventSynchronize && d.hipEventElapsedTime && d.hipDeviceSynchronize &&
-                    d.hipPeekAtLastError && d.hipGetLastError && d.hipPointerGetAttributes;
   const auto by = occatrace_device_time();
-  Pairs::wanted = able && occatrace_mode_of("hip") != OCCATRACE_TALLIES && by != OCCATRACE_TIME_OFF;
+  Pairs::wanted = occatrace_mode_of("hip") != OCCATRACE_TALLIES && by != OCCATRACE_TIME_OFF && able(d);
   unsettled.store(Pairs::wanted && by != OCCATRACE_TIME_EVENTS, std::memory_order_release);
   if (Pairs::wanted && (by == OCCATRACE_TIME_AUTO || by == OCCATRACE_TIME_ROCPROFILER))
     rocprofiler::prepare(reinterpret_cast<const void *>(d.hipGetDevice));

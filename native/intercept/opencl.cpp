@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "engine.h"
+#include "known_functions.h"
 #include "occatrace_core.h"
 
 namespace occatrace::opencl {
@@ -135,7 +136,7 @@ inline const Loader vendor{{poll<I>, release<I>}, retain<I>};
 template <class Get, class Object, class Name>
 std::string text_of(Get get, Object object, Name name) {
   size_t size = 0;
-  if (get(object, name, 0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
+  if (get == nullptr || get(object, name, 0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
   std::string text(size, '\0');
   if (get(object, name, size, text.data(), nullptr) != CL_SUCCESS) return {};
   text.resize(std::strlen(text.c_str()));
@@ -165,6 +166,7 @@ Queue &adopt_queue(cl_command_queue queue, cl_context context, cl_device_id devi
 
 template <int I>
 Queue *queue_of_event(cl_event event) {
+  if (!device_time) return nullptr;
   cl_command_queue queue = nullptr;
   if (real<I>().clGetEventInfo(event, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, nullptr) != CL_SUCCESS) return nullptr;
   return queue == nullptr ? nullptr : Engine::instance().queue(queue);
@@ -179,6 +181,7 @@ size_t volume(const size_t *region) { return region == nullptr ? 0 : region[0] *
 template <int I>
 size_t image_bytes(cl_mem image, const size_t *region) {
   size_t element = 0;
+  if (real<I>().clGetImageInfo == nullptr) return 0;
   real<I>().clGetImageInfo(image, CL_IMAGE_ELEMENT_SIZE, sizeof element, &element, nullptr);
   return element * volume(region);
 }
@@ -297,7 +300,7 @@ void describe(const Args_clEnqueueUnmapMemObject &a, Work &work) {
 template <int I>
 void describe(const Args_clEnqueueMigrateMemObjects &a, Work &work) {
   work.kind = OCCATRACE_MIGRATE;
-  for (cl_uint at = 0; at < a.num_mem_objects; ++at) {
+  for (cl_uint at = 0; real<I>().clGetMemObjectInfo != nullptr && at < a.num_mem_objects; ++at) {
     size_t size = 0;
     real<I>().clGetMemObjectInfo(a.mem_objects[at], CL_MEM_SIZE, sizeof size, &size, nullptr);
     work.bytes += size;
@@ -885,7 +888,7 @@ struct MemoryObject : Always {
 struct Image : MemoryObject {
   template <int I, class Args>
   static void result(Call &call, Args &a) {
-    if (call.level != OCCATRACE_EVENT || a.ret == nullptr) return;
+    if (call.level != OCCATRACE_EVENT || a.ret == nullptr || real<I>().clGetMemObjectInfo == nullptr) return;
     real<I>().clGetMemObjectInfo(a.ret, CL_MEM_SIZE, sizeof a.bytes, &a.bytes, nullptr);
   }
 };
@@ -1153,9 +1156,17 @@ bool start() {
   return started;
 }
 
+bool able(const Dispatch &d) {
+  return device::can_be_timed(
+      "OpenCL", {OCCATRACE_NEEDED(d, clGetEventProfilingInfo), OCCATRACE_NEEDED(d, clGetEventInfo), OCCATRACE_NEEDED(d, clRetainEvent),
+                 OCCATRACE_NEEDED(d, clReleaseEvent), OCCATRACE_NEEDED(d, clGetDeviceInfo), OCCATRACE_NEEDED(d, clGetPlatformInfo)});
+}
+
 template <int I>
 const Dispatch *install(const Dispatch *target, size_t slots) {
   std::memcpy(static_cast<void *>(&targets[I]), target, slots * sizeof(void *));
+  // One answer for all loaders: a queue that is timed may meet calls of any of them.
+  device_time = device_time && able(targets[I]);
   tables[I] = targets[I];
   fill<I>(tables[I]);
   return &tables[I];

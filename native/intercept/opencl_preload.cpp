@@ -32,7 +32,11 @@ void *find(const char *name, const void *caller) {
   link_map *map = nullptr;
   if (!dladdr1(caller, &info, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP) || map == nullptr) return nullptr;
   void *object = dlopen(map->l_name[0] == '\0' ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
-  return object == nullptr ? nullptr : dlsym(object, name);
+  void *found = object == nullptr ? nullptr : dlsym(object, name);
+  // The program's own search order begins with us: then the loader has no such function.
+  Dl_info ours, theirs;
+  if (found != nullptr && dladdr(&real_table, &ours) && dladdr(found, &theirs) && ours.dli_fbase == theirs.dli_fbase) return nullptr;
+  return found;
 }
 
 using InitLayer = decltype(&clInitLayer);

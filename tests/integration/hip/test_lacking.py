@@ -1,0 +1,19 @@
+"""A runtime without a function that device time needs: calls are recorded, device work is not, and one line says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.libraries import without
+
+from .conftest import Run
+
+
+def test_a_runtime_that_cannot_be_timed(cases: Path, runtime: Path, traced: Run, tmp_path: Path) -> None:
+    folder = without(runtime / "libamdhip64.so.5", tmp_path / "lacking", "hipEventElapsedTime").parent
+    run = traced(cases, "series", "5", env={"LD_LIBRARY_PATH": str(folder)})
+    assert run.status == 0, run.stderr
+    said = [line for line in run.stderr.splitlines() if "device work is not recorded" in line]
+    assert said == ["occatrace: device work is not recorded: the library of HIP has no hipEventElapsedTime"]
+    assert run.sql("select count(*) from activities") == [(0,)]
+    assert run.sql("select sum(calls), sum(failed) from call_stats where function = 'hipLaunchKernel'") == [(5, 0)]
