@@ -54,6 +54,7 @@ class Losses:
     untraced: Sequence[
         tuple[str, Sequence[str]]
     ] = ()  # functions by API, handed to the program and unknown to the model
+    untimed: Sequence[tuple[str, int]] = ()  # by device: commands without times when their process ended
     captured: tuple[int, int] | None = None  # ns that were recorded, of how many; None: all
     excluded: Mapping[str, tuple[int, int]] = field(
         default_factory=dict
@@ -98,6 +99,11 @@ class Losses:
             out.append(f"{self.clamped:,} device times were moved to fit between enqueue and completion, {worst}")
         if self.failed_activities:
             out.append(f"{self.failed_activities:,} device operations failed")
+        for device, commands in self.untimed:
+            what = "command" if commands == 1 else "commands"
+            out.append(
+                f"{commands:,} {what} on {device} had not finished at the end of the process: not among the device work below"
+            )
         for api, names in self.untraced:
             some = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
             one = len(names) == 1
@@ -123,6 +129,7 @@ class Losses:
             "missing": list(self.missing),
             "problems": list(self.problems),
             "notes": list(self.notes),
+            "untimed": dict(self.untimed),
             "untraced": {api: list(names) for api, names in self.untraced},
             "captured_ns": self.captured[0] if self.captured else None,
             "excluded": {reason: counts[0] for reason, counts in self.excluded.items()},
@@ -144,6 +151,13 @@ _REASONS = {
     "queue": "in queues",
 }
 
+
+# As native/device/engine.cpp writes it.
+_UNTIMED = """
+    SELECT told.device, sum(told.commands::BIGINT)::BIGINT
+    FROM (SELECT regexp_extract(text, '^unfinished device work ([0-9]+) (.*)$', ['commands', 'device']) AS told FROM names
+          WHERE text.starts_with('unfinished device work '))
+    GROUP BY ALL ORDER BY ALL"""
 
 _EXCLUDED = """
     SELECT reason, sum(count), count(DISTINCT nullif(name, '')) FROM excluded
@@ -212,6 +226,7 @@ def read(
         "SELECT word[3] AS api, list_sort(list(DISTINCT word[4])) FROM (SELECT string_split(text, ' ') AS word FROM names"
         " WHERE text.starts_with('untraced function ')) GROUP BY api ORDER BY api"
     ).fetchall()
+    untimed = con.execute(_UNTIMED).fetchall()
     there = {row[0] for row in con.execute("SELECT DISTINCT pid FROM processes").fetchall()}
     losses = [ThreadLoss(*row) for row in threads]
     return Losses(
@@ -227,6 +242,7 @@ def read(
         missing=[pid for pid in facts.get("processes", ()) if pid not in there],
         problems=problems,
         notes=list(facts.get("notes", ())),
+        untimed=[(device, int(commands)) for device, commands in untimed],
         untraced=[(api, names) for api, names in untraced],
         captured=_captured(con, facts),
         partial=partial,

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <new>
+#include <string>
 
 namespace occatrace::device {
 
@@ -196,7 +198,7 @@ void Queue::place(const Work *done, const Times *times, const int32_t *status, s
 
 void Queue::harvest(bool gently) {
   const uint32_t pending = pending_.load(std::memory_order_relaxed);
-  if (pending == 0 || Engine::instance().closed_.load(std::memory_order_relaxed)) return;
+  if (pending == 0) return;
   const uint64_t now = occatrace_now();
   if (gently && pending < kGentle && now - harvested_at_.load(std::memory_order_relaxed) < kGentleAge) return;
   harvested_at_.store(now, std::memory_order_relaxed);
@@ -285,7 +287,7 @@ std::vector<Queue *> Engine::snapshot() {
 }
 
 void Engine::harvest_all() {
-  if (!busy_.exchange(false)) return;
+  if (closed() || !busy_.exchange(false)) return;
   bool left = false;
   for (Queue *queue : snapshot()) {
     queue->harvest();
@@ -295,6 +297,7 @@ void Engine::harvest_all() {
 }
 
 void Engine::harvest_context(const void *context) {
+  if (closed()) return;
   for (Queue *queue : snapshot()) {
     if (queue->context == context) queue->harvest();
   }
@@ -334,15 +337,30 @@ void Engine::collect(bool last) {
   }
 }
 
-void Engine::harvest(bool final) {
+void Engine::take_all(bool final) {
   if (final || busy()) collect(final);
   if (final) busy_.store(true);
   harvest_all();
   record_clocks(final);
 }
 
+void Engine::harvest(bool final) {
+  if (!closed()) take_all(final);
+  if (final) tell_unfinished();
+}
+
+void Engine::tell_unfinished() {
+  std::map<const Device *, uint64_t> left;
+  for (const Queue *queue : snapshot()) {
+    if (const uint32_t pending = queue->pending_.load(std::memory_order_relaxed)) left[&queue->device] += pending;
+  }
+  for (const auto &[device, commands] : left) {
+    occatrace_intern(("unfinished device work " + std::to_string(commands) + " " + device->name).c_str());
+  }
+}
+
 void Engine::close() {
-  if (closed_.load()) return;
+  if (closed()) return;
   const uint64_t begin = occatrace_now();
   for (uint64_t now = begin, worked = begin; now - begin < kLastWait && now - worked < kLastPause;) {
     busy_.store(true);
@@ -356,7 +374,7 @@ void Engine::close() {
     const timespec moment{0, 500'000};
     nanosleep(&moment, nullptr);
   }
-  harvest(true);
+  take_all(true);
   closed_.store(true);
 }
 

@@ -194,8 +194,10 @@ class Engine {
   void harvest(bool final);
   // The process exits. Waits a moment for what devices are at: it belongs into the run, and a driver may well crash in its
   // threads when its own state is taken down around them, for which our part of the exit would give it the time (PoCL).
-  // From then on the drivers may be gone: nothing of theirs is called any more.
+  // From then on the drivers may be gone. The program may still use one in exit handlers and static destructors: then its
+  // queue is harvested in its own calls, where the driver stands, and nowhere else. What is left is counted at the end.
   void close();
+  bool closed() const { return closed_.load(std::memory_order_relaxed); }
   // The last harvest has to run before any exit handler of a driver or of its compiler: afterwards their objects are gone.
   // Handlers run in reverse order, and drivers register some late, so ours is registered again after each step that may
   // have brought new ones; the first to run does the work.
@@ -210,6 +212,9 @@ class Engine {
   std::vector<Queue *> snapshot();
   void collect(bool last);
   void record_clocks(bool last);
+  void take_all(bool final);
+  // Commands whose times will never be known, by device, as a text of the run.
+  void tell_unfinished();
 
   std::mutex mutex_;
   std::vector<Device *> all_devices_;

@@ -248,7 +248,7 @@ class EventPairs {
   static void harvest(int final) {
     if (final) {
       ending_.store(true, std::memory_order_relaxed);
-    } else {
+    } else if (!Engine::instance().closed()) {
       const uint64_t now = occatrace_now();
       for (Context *context : all()) {
         if (!Engine::instance().busy() || now - context->calibrated.load(std::memory_order_relaxed) < kCalibrateEvery) continue;

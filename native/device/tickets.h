@@ -114,7 +114,7 @@ struct Timing {
   }
 
   static void harvest(int final) {
-    if (tickets::on()) {
+    if (tickets::on() && !Engine::instance().closed()) {
       for (Context *context : Pairs::all()) calibrate(*context);
     }
     Pairs::harvest(final);
