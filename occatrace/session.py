@@ -6,6 +6,7 @@ through OCCATRACE_SOCKET before they load LTTng ("REG pid uid") and go on when t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import shutil
@@ -109,6 +110,15 @@ class Registered:
     uid: int
 
 
+@dataclass(frozen=True)
+class Unseen:
+    """A process that used an API past us, as it says itself at its end (native/emit/unseen.c)."""
+
+    pid: int
+    why: str  # layer: the loader never started ours; variable: OPENCL_LAYERS no longer named it
+    loader: str
+
+
 @dataclass
 class Outcome:
     """What became of the session."""
@@ -120,6 +130,7 @@ class Outcome:
     buffers: Buffers | None = None
     daemon: str = "none"  # own, machine
     captures: list[tuple[int, int]] | None = None  # when the run recorded; None: always
+    unseen: list[Unseen] = field(default_factory=list)
 
 
 class Session:
@@ -267,6 +278,7 @@ class Session:
                 )
         self._reserve.release()
         self._daemon.release(self._destroyed)
+        self.outcome.notes += unseen_lines(self.outcome.unseen)
         if self.outcome.problem:
             self.outcome.state = "failed"
         elif self.outcome.processes:
@@ -449,14 +461,17 @@ class Session:
 
     def _hear(self, client: socket.socket) -> None:
         try:
-            words = client.recv(256).split()
+            words = client.recv(256).split(maxsplit=5)
             pid, uid = int(words[1]), int(words[2])
             peer, other = files.peer(client)
         except (OSError, ValueError, IndexError):
             client.close()
             return
-        if words[0] != b"REG" or other != uid or not self._is_of_run(peer, uid):
+        if words[0] not in (b"REG", b"UNSEEN") or other != uid or not self._is_of_run(peer, uid):
             client.close()
+            return
+        if words[0] == b"UNSEEN":
+            self._note_unseen(client, pid, [os.fsdecode(word) for word in words[3:]])
             return
         who = Registered(pid, uid)
         if self._settled.is_set():
@@ -482,6 +497,12 @@ class Session:
             except OSError:
                 continue
         return False
+
+    def _note_unseen(self, client: socket.socket, pid: int, words: Sequence[str]) -> None:
+        if len(words) == 3 and words[0] == "opencl":
+            self.outcome.unseen.append(Unseen(pid, words[1], words[2]))
+        with contextlib.suppress(OSError), client:
+            client.send(b"OK")
 
     def _answer(self, client: socket.socket, who: Registered) -> None:
         from occatrace import _session
@@ -527,6 +548,20 @@ def parent_of(pid: int) -> int:
         return int(stat.rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def unseen_lines(unseen: Sequence[Unseen]) -> list[str]:
+    """A line for each loader and reason."""
+    lines = []
+    for loader, why in dict.fromkeys((u.loader, u.why) for u in unseen):
+        pids = [u.pid for u in unseen if (u.loader, u.why) == (loader, why)]
+        who = f"process {', '.join(map(str, pids[:8]))}{' …' if len(pids) > 8 else ''}"
+        reason = {
+            "layer": f"its loader {loader} did not start occatrace's layer (`occa_prof doctor` tries the loader)",
+            "variable": "OPENCL_LAYERS did not name occatrace's layer any more when it ended",
+        }.get(why, why)
+        lines.append(f"OpenCL was used and is not recorded in {who}: {reason}")
+    return lines
 
 
 def is_running(pid: int) -> bool:

@@ -218,7 +218,7 @@ void *occatrace_load_library(const char *file) {
 int occatrace_trusts_user(unsigned uid) { return uid == 0 || uid == geteuid(); }
 
 /* The path may be another user's by now: a program may outlive its run, whose folder lay in /tmp. */
-static int is_of_our_run(int fd) {
+int occatrace_is_of_our_run(int fd) {
   struct ucred other;
   socklen_t size = sizeof other;
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && occatrace_trusts_user(other.uid);
@@ -236,7 +236,7 @@ int occatrace_register_process(void) {
   int saved = errno, result = 0, answered = 0;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
-    if (!is_of_our_run(fd)) {
+    if (!occatrace_is_of_our_run(fd)) {
       occatrace_say("another user listens at OCCATRACE_SOCKET; process %ld runs untraced", (long)getpid());
       close(fd);
       errno = saved;
@@ -543,6 +543,7 @@ static void after_fork_child(void) {
 __attribute__((constructor)) static void follow_fork(void) { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
 
 const void *occatrace_load_provider(const char *api) {
+  occatrace_served(api);
   if (!occatrace_chosen(api) || !occatrace_start()) return NULL;
   occatrace_counting_start();
   return occatrace_provider(api);

@@ -34,6 +34,11 @@ OCCATRACE_HIDDEN int occatrace_register_process(void);
 /* Whether what belongs to this user may be of our run. */
 OCCATRACE_HIDDEN int occatrace_trusts_user(unsigned uid);
 
+/* Whether who listens at the other end of OCCATRACE_SOCKET may be occa_prof. */
+OCCATRACE_HIDDEN int occatrace_is_of_our_run(int fd);
+/* A call of an API has reached us, whether it is recorded or not. */
+OCCATRACE_HIDDEN void occatrace_served(const char *api);
+
 /* Reads what was chosen and maps the switch of the run, once. */
 OCCATRACE_HIDDEN void occatrace_choice_start(void);
 OCCATRACE_HIDDEN void occatrace_choice_after_fork(void);

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -221,16 +222,8 @@ def opencl() -> Iterator[Finding]:
             "only programs that bring their own OpenCL loader can use OpenCL",
             "apt install ocl-icd-libopencl1",
         )
-    elif install.loader_has_layers(loader):
-        yield Finding(OK, "OpenCL loader", f"{loader}, with layers")
     else:
-        yield Finding(
-            NOTE,
-            "OpenCL loader",
-            f"{loader}, without layers",
-            "calls are caught by preloading, which misses programs that load OpenCL by dlopen",
-            "use a loader with layers: ocl-icd 2.3 or later",
-        )
+        yield try_loader(loader)
     vendors = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")
     names = sorted(p.stem for p in vendors.glob("*.icd")) if os.path.isdir(vendors) else []
     if names:
@@ -243,6 +236,90 @@ def opencl() -> Iterator[Finding]:
             "OpenCL programs find no device",
             "apt install pocl-opencl-icd (runs OpenCL on the CPU)",
         )
+
+
+# A program that makes one OpenCL call: through what is preloaded where a loader has no layers, else as dlopen finds it.
+_ONE_CALL = """
+import ctypes, os
+loader = ctypes.CDLL("libOpenCL.so.1", mode=ctypes.RTLD_GLOBAL)
+functions = ctypes.CDLL(None) if "opencl_preload" in os.environ["LD_PRELOAD"] else loader
+functions.clGetPlatformIDs(0, None, ctypes.byref(ctypes.c_uint()))
+"""
+
+
+def try_loader(loader: Path) -> Finding:
+    """Whether an OpenCL call of a child process reaches us by this loader."""
+    layered = install.loader_has_layers(loader)
+    what, how = "OpenCL loader", "with layers" if layered else "without layers"
+    folder = halfway.make_folder(name="occatrace-doctor-")
+    try:
+        seen, said = make_one_call(folder)
+    finally:
+        halfway.remove_path(folder)
+    if seen and layered:
+        return Finding(OK, what, f"{loader}, {how}: a call of a child process was seen")
+    if seen:
+        return Finding(
+            NOTE,
+            what,
+            f"{loader}, {how}: a call of a child process was seen",
+            "calls are caught by preloading, which misses programs that load OpenCL by dlopen",
+            "use a loader with layers: ocl-icd 2.3 or later",
+        )
+    return Finding(
+        MISSING,
+        what,
+        f"{loader}, {how}: a call of a child process was not seen" + (f" ({said})" if said else ""),
+        "calls and device work of OpenCL are not recorded",
+        "put another loader first in LD_LIBRARY_PATH, as ocl-icd 2.3 or later, and look whether OPENCL_LAYERS is kept",
+    )
+
+
+_CALL_TIMEOUT_S = 60.0
+
+
+def make_one_call(folder: Path) -> tuple[bool, str]:
+    """Whether the OpenCL call of a child process reaches us, and the last line that the child said."""
+    from occatrace.session import program_environment
+    from occatrace.traced import Traced
+
+    # A process asks to be traced when its first call of a chosen API reaches us: then the call was seen.
+    address = str(folder / "register")
+    environment = program_environment(os.environ, "default", folder, Traced(frozenset({"opencl"})))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(address)
+        listener.listen()
+        child = subprocess.Popen(
+            [sys.executable, "-c", _ONE_CALL],
+            env=environment | {"OCCATRACE_SOCKET": address},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return wait_for_call(child, listener)
+
+
+def wait_for_call(child: subprocess.Popen[str], listener: socket.socket) -> tuple[bool, str]:
+    """Until the child asks to be traced, or has ended: whether it did, and the last line that it said."""
+    seen = False
+    listener.settimeout(0.02)
+    end = time.monotonic() + _CALL_TIMEOUT_S
+    while not seen and time.monotonic() < end:
+        ended = child.poll() is not None  # looked at first: it may ask and end at once
+        try:
+            client, _ = listener.accept()
+        except TimeoutError:
+            if ended:
+                break
+            continue
+        with client:
+            seen = client.recv(256).startswith(b"REG ")
+            client.send(b"NO this only looks")
+    if not seen:
+        child.kill()
+    said = child.communicate()[1] or ""
+    return seen, next(reversed(said.strip().splitlines()), "")
 
 
 def occa() -> Iterator[Finding]:

@@ -244,7 +244,8 @@ class Recording:
             complain(f"the program ran without being traced: {outcome.problem}. `occa_prof doctor` says what to do")
             notes.append(f"not traced: {outcome.problem}")
         elif outcome.state == "unused":
-            why = program.cannot_be_traced(path) or "it made no call of an API that is traced"
+            used = "no call reached occatrace" if outcome.unseen else "it made no call of an API that is traced"
+            why = program.cannot_be_traced(path) or used
             if self.args.trace:
                 why += f" (--trace {self.args.trace})"
             notes.append(f"nothing was recorded: {why}")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from occatrace import install
+from occatrace.cli import doctor
 
 from .conftest import PROGRAMS, ROOT, Profile, native
 
@@ -72,3 +73,42 @@ def test_unified_memory(unified: Path, profile: Profile, new_loader: Mapping[str
     }
     allocated = run.sql("select kind, bytes, free_call_ns is null from allocations where api = 'opencl' order by bytes")
     assert allocated == [("host", 4096, False), ("device", 8192, False), ("managed", 12288, True)]
+
+
+def unseen(stderr: str) -> list[str]:
+    return [line for line in stderr.splitlines() if "OpenCL was used and is not recorded" in line]
+
+
+def test_a_loader_that_refuses_the_layer_is_named(cases: Path, profile: Profile, new_loader: Mapping[str, str]) -> None:
+    folder = new_loader["LD_LIBRARY_PATH"]
+    run = profile(cases, "copies", LD_LIBRARY_PATH=folder)
+    assert run.truth == native(cases, "copies", LD_LIBRARY_PATH=folder).truth
+    (line,) = unseen(run.stderr)
+    assert f"its loader {folder}/libOpenCL.so.1 did not start occatrace's layer" in line
+    assert "made no call" not in run.stderr
+    (line,) = unseen(profile("env", "-u", "OPENCL_LAYERS", cases, "copies").stderr)
+    assert line.endswith("OPENCL_LAYERS did not name occatrace's layer any more when it ended")
+
+
+def test_a_loader_that_is_not_called_is_not_named(
+    profile: Profile, new_loader: Mapping[str, str], tmp_path: Path
+) -> None:
+    source = tmp_path / "linked.c"
+    source.write_text("int main(void) { return 0; }")
+    program = tmp_path / "linked"
+    subprocess.run(["gcc", "-o", program, source, "-Wl,--no-as-needed", "-lOpenCL"], check=True)
+    run = profile(program, LD_LIBRARY_PATH=new_loader["LD_LIBRARY_PATH"])
+    assert run.status == 0
+    assert unseen(run.stderr) == [] and "it made no call of an API that is traced" in run.stderr
+
+
+def test_the_doctor_tries_the_loader(new_loader: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", new_loader["LD_LIBRARY_PATH"])
+    loader = install.opencl_loader()
+    assert loader is not None and str(loader.parent) == new_loader["LD_LIBRARY_PATH"]
+    # From outside it looks as if it took layers of ours, and it takes none.
+    refused = doctor.try_loader(loader)
+    assert (refused.state, "was not seen" in refused.detail) == (doctor.MISSING, True)
+    assert "not recorded" in refused.cost
+    monkeypatch.setenv("OPENCL_LAYER2", new_loader["OPENCL_LAYER2"])
+    assert doctor.try_loader(loader).state == doctor.OK
