@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import numpy.typing as npt
 
-from occatrace import losses, reports
+from occatrace import losses, reasons, reports
 from occatrace.naming import NAMES
 from occatrace.reports import Report
 from occatrace.reports.scope import KEYS, Scope, Scoped
@@ -158,7 +158,7 @@ def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.D
             store.functions()
             return con.execute(query, list(parameters))
     except duckdb.Error as error:
-        raise QueryError(" ".join(str(error).split())) from error
+        raise QueryError(reasons.of_query(error)) from error
 
 
 def _check_that_it_reads(con: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> None:

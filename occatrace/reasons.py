@@ -27,15 +27,32 @@ def reason(error: BaseException, tables: Path | None = None) -> str | None:
 
 def of_duckdb(error: BaseException, tables: Path | None = None) -> str:
     """The same of an error of DuckDB, without its own advice, which is for those who can set its options."""
-    text = " ".join(str(error).partition("\n\n")[0].split())
+    text = _text(error)
     kind = type(error).__name__
-    if disk.is_full(error):
-        return f"{disk.WORDS}: {text}; free some space there, and try again"
-    if kind == "OutOfMemoryException" or "bad_alloc" in text or "Cannot allocate memory" in text:
-        return _too_little_memory(text)
+    if reason := _of_system(error):
+        return reason
     if kind in ("CatalogException", "BinderException", "ParserException"):
         return f"cannot be made of these tables ({text})"
     return f"a table cannot be read ({text}); remove {tables or '`tables` in the run'} to make the tables again from the trace"
+
+
+def of_query(error: BaseException) -> str:
+    """The same where the query is the user's own."""
+    return _of_system(error) or " ".join(str(error).split())
+
+
+def _of_system(error: BaseException) -> str | None:
+    text = _text(error)
+    if disk.is_full(error):
+        return f"{disk.WORDS}: {text}; free some space there, and try again"
+    if type(error).__name__ == "OutOfMemoryException" or "bad_alloc" in text or "Cannot allocate memory" in text:
+        return _too_little_memory(text)
+    return None
+
+
+def _text(error: BaseException) -> str:
+    """Without the advice that DuckDB adds."""
+    return " ".join(str(error).partition("\n\n")[0].split())
 
 
 def internal(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from occatrace.cli.report import FORMATS, add_output, output, render
+from occatrace.cli.report import FORMATS, add_output, output, say_losses
 from occatrace.run import open_run
 
 _LIST = (
@@ -29,9 +29,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer the query."""
-    from occatrace.api import select
+    import duckdb
+
+    from occatrace import reasons
+    from occatrace.api import QueryError, select
     from occatrace.losses import Losses
-    from occatrace.render import Document
+    from occatrace.render import Document, stream
     from occatrace.reports import of_query
     from occatrace.tables import open_store
 
@@ -39,7 +42,12 @@ def run(args: argparse.Namespace) -> int:
     with open_store(folder) as store:
         if not args.sql:
             store.functions()
-        result = of_query(select(store, args.sql or _LIST))
+        result = select(store, args.sql or _LIST)
+        document = Document({}, replace(Losses.none(), partial=store.partial), [of_query(result)])
         with output(args.output, args.force) as out:
-            render(Document({}, replace(Losses.none(), partial=store.partial), [result]), out, args.format)
+            say_losses(document, args.format)
+            try:
+                stream.render(document, stream.blocks(result), out, args.format)
+            except duckdb.Error as error:
+                raise QueryError(reasons.of_query(error)) from error
     return 0

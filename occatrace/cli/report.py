@@ -134,13 +134,18 @@ def render(document: Document, out: TextIO, fmt: str) -> None:
     """Write a document; what a format has no place for goes to standard error."""
     from occatrace.render import renderer
 
+    say_losses(document, fmt)
+    renderer(fmt)(document, out)
+
+
+def say_losses(document: Document, fmt: str) -> None:
+    """Say what a format has no place for."""
     if fmt in ("csv", "tsv"):
         for line in document.losses.lines():
             print(f"! {printable(line)}", file=sys.stderr)
         for report in document.reports:
             for note in report.notes:
                 print(f"! {report.name}: {printable(note)}", file=sys.stderr)
-    renderer(fmt)(document, out)
 
 
 NOTHING = "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"

@@ -4,6 +4,7 @@ a report has "notes" where something must be said beside it. "partial": true whe
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import TextIO
 
 from occatrace.render import Document
@@ -13,6 +14,11 @@ SCHEMA = 1
 
 def render(document: Document, out: TextIO) -> None:
     """Write the document."""
+    out.write(dumps(document) + "\n")
+
+
+def dumps(document: Document) -> str:
+    """The document as text."""
     reports = []
     for report in document.reports:
         names = [column.name for column in report.columns]
@@ -32,5 +38,16 @@ def render(document: Document, out: TextIO) -> None:
         "losses": document.losses.as_json(),
         "reports": reports,
     }
-    json.dump(content, out, indent=1, ensure_ascii=False)
-    out.write("\n")
+    return text_of(content)
+
+
+def text_of(content: object) -> str:
+    """JSON as it stands in the documents."""
+    return json.dumps(content, indent=1, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> object:
+    """What SQL has and JSON has not: decimal numbers, which become numbers, and dates, bytes and the like."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)

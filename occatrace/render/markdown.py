@@ -7,6 +7,7 @@ from typing import TextIO
 from occatrace.checked import printable
 from occatrace.render import Document
 from occatrace.render.text import NUMERIC, cell
+from occatrace.reports import Report
 
 # What Markdown or the HTML in it would take for its own.
 _ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>|#~$"} | {"&": "&amp;"})
@@ -28,9 +29,15 @@ def render(document: Document, out: TextIO) -> None:
             continue
         out.write("| " + " | ".join(column.title for _, column in columns) + " |\n")
         out.write("|" + "|".join("--:" if column.unit in NUMERIC else "---" for _, column in columns) + "|\n")
-        for row in report.rows:
-            cells = (cell(row[place], column).translate(_ESCAPES) for place, column in columns)
-            out.write("| " + " | ".join(cells) + " |\n")
+        write_rows(report, out)
+
+
+def write_rows(report: Report, out: TextIO) -> None:
+    """The rows of a table whose head has been written."""
+    columns = [(place, column) for place, column in enumerate(report.columns) if column.unit != "parent"]
+    for row in report.rows:
+        cells = (cell(row[place], column).translate(_ESCAPES) for place, column in columns)
+        out.write("| " + " | ".join(cells) + " |\n")
 
 
 def _line(text: str) -> str:

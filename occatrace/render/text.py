@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from textwrap import wrap
 from typing import Any, TextIO
@@ -76,6 +76,28 @@ def render(document: Document, out: TextIO) -> None:
             console.print()
             shown = replace(report, notes=()) if number else report
             _print_table(console, shown, title, rows, console.width if terminal else None)
+
+
+def render_stream(document: Document, following: Iterator[Sequence[tuple[Any, ...]]], out: TextIO) -> None:
+    """Write the result of a query of which more rows follow. Columns are as wide as the first rows want them; of what is
+    wider, text is cut on a terminal, and nothing else."""
+    (report,) = document.reports
+    width = _Console(file=out).width if out.isatty() else None
+    cells = {c.name: [cell(row[at], c) for row in report.rows] for at, c in enumerate(report.columns)}
+    columns, left_out = _fit(report.columns, cells, width)
+    widths = _widths(columns, cells, width)
+    render(replace(document, reports=()), out)
+    out.write(f"\n{report.definition.title} ({report.name})\n")
+    out.write(_line(columns, widths, {c.name: c.title for c in columns}) + "\n")
+    for rows in itertools.chain([report.rows], following):
+        for row in rows:
+            values = {c.name: cell(value, c) for c, value in zip(report.columns, row, strict=True)}
+            wanted = {c.name: cell_len(values[c.name]) for c in columns if width is None or not _may_be_cut(c)}
+            own = {**widths, **{name: max(widths[name], length) for name, length in wanted.items()}}
+            out.write("".join(f"{line}\n" for line in _lines(columns, own, values)))
+        out.flush()
+    if left_out:
+        out.write(f"  (no room for: {', '.join(c.title for c in left_out)})\n")
 
 
 def sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 from occatrace.render import Document
@@ -16,8 +17,13 @@ def render(document: Document, out: TextIO) -> None:
         if several:
             out.write(("\n" if number else "") + f"# {report.name}\n")
         out.write("\t".join(column.name for column in report.columns) + "\n")
-        for row in report.rows:
-            out.write("\t".join(map(_field, row)) + "\n")
+        write_rows(report.rows, out)
+
+
+def write_rows(rows: Iterable[Sequence[Any]], out: TextIO) -> None:
+    """A line for each row."""
+    for row in rows:
+        out.write("\t".join(map(_field, row)) + "\n")
 
 
 def _field(value: Any) -> str:

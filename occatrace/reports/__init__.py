@@ -371,12 +371,12 @@ def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
 
 
 def of_query(result: duckdb.DuckDBPyConnection) -> Report:
-    """The result of somebody's own query in the form of a report."""
+    """The columns of somebody's own query in the form of a report, without the rows."""
     columns = tuple(
         Column(name, "text" if "VARCHAR" in str(kind) else "number", name, "")
         for name, kind, *_ in result.description or ()
     )
-    return Report(Definition("query", "Query", "the result of a query", "", None, True, columns, ""), result.fetchall())
+    return Report(Definition("query", "Query", "the result of a query", "", None, True, columns, ""), ())
 
 
 def _plain(value: Any, column: Column) -> Any:

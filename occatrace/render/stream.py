@@ -1,0 +1,114 @@
+"""The result of a query as it comes: in bounded memory, the first rows at once, whatever follows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Protocol, TextIO
+
+from occatrace.render import Document, csv, renderer, tsv
+from occatrace.render import json as json_format
+from occatrace.render import markdown as markdown_format
+from occatrace.render import text as text_format
+from occatrace.run import RunError
+
+MOST_ROWS = 1000  # at a time; the widths of a table's columns are those of the first ones
+MOMENT_S = 0.1
+PAGE_ROWS = 100_000
+
+Block = Sequence[tuple[Any, ...]]
+
+
+class Cursor(Protocol):
+    """What gives rows one by one, and None at the end."""
+
+    def fetchone(self) -> tuple[Any, ...] | None: ...
+
+
+class TooManyRows(RunError):
+    """A format that needs all rows at once does not take that many."""
+
+
+def blocks(cursor: Cursor) -> Iterator[tuple[Block, bool]]:
+    """Rows of a result, as many as come in a moment, and whether they are the last."""
+    ended = False
+    while not ended:
+        rows: list[tuple[Any, ...]] = []
+        end = time.monotonic() + MOMENT_S
+        while len(rows) < MOST_ROWS and (not rows or time.monotonic() < end):
+            row = cursor.fetchone()
+            if row is None:
+                ended = True
+                break
+            rows.append(row)
+        yield rows, ended
+
+
+def render(document: Document, come: Iterator[tuple[Block, bool]], out: TextIO, fmt: str) -> None:
+    """Write a document whose one report has the rows that come. Nothing is written before there are some."""
+    (report,) = document.reports
+    first, ended = next(come)
+    started = replace(document, reports=[replace(report, rows=first)])
+    if ended:
+        renderer(fmt)(started, out)
+    else:
+        _FORMATS[fmt](started, (rows for rows, _ in come), out)
+
+
+def _csv(document: Document, following: Iterator[Block], out: TextIO) -> None:
+    csv.render(document, out)
+    writer = csv.rows_to(out)
+    for rows in following:
+        out.flush()
+        writer.writerows(rows)
+
+
+def _tsv(document: Document, following: Iterator[Block], out: TextIO) -> None:
+    tsv.render(document, out)
+    for rows in following:
+        out.flush()
+        tsv.write_rows(rows, out)
+
+
+def _json(document: Document, following: Iterator[Block], out: TextIO) -> None:
+    (report,) = document.reports
+    mark = '"rows": []'  # escaped within any text
+    head, _, tail = json_format.dumps(replace(document, reports=[replace(report, rows=())])).rpartition(mark)
+    names = [column.name for column in report.columns]
+    out.write(f'{head}"rows": [')
+    separator = "\n"
+    for rows in chain([report.rows], following):
+        for row in rows:
+            value = json_format.text_of(dict(zip(names, row, strict=True)))
+            out.write(f"{separator}    " + value.replace("\n", "\n    "))
+            separator = ",\n"
+        out.flush()
+    out.write(f"\n   ]{tail}\n")
+
+
+def _markdown(document: Document, following: Iterator[Block], out: TextIO) -> None:
+    markdown_format.render(document, out)
+    for rows in following:
+        out.flush()
+        markdown_format.write_rows(replace(document.reports[0], rows=rows), out)
+
+
+def _text(document: Document, following: Iterator[Block], out: TextIO) -> None:
+    text_format.render_stream(document, following, out)
+
+
+def _html(document: Document, following: Iterator[Block], out: TextIO) -> None:
+    (report,) = document.reports
+    rows = list(report.rows)
+    for block in following:
+        rows += block
+        if len(rows) > PAGE_ROWS:
+            raise TooManyRows(
+                f"a page has room for {PAGE_ROWS:,} rows: take another --format, or add LIMIT to the query"
+            )
+    renderer("html")(replace(document, reports=[replace(report, rows=rows)]), out)
+
+
+_FORMATS = {"csv": _csv, "tsv": _tsv, "json": _json, "markdown": _markdown, "table": _text, "html": _html}
