@@ -307,6 +307,26 @@ def test_program_that_outlives_its_parent_is_told(user: Person, folder: Path, pr
     nothing_left(run_id)
 
 
+def test_a_child_of_fork_that_goes_on_is_told_though_it_recorded_nothing(user: Person, folder: Path) -> None:
+    program = folder / "program.py"
+    program.write_text(
+        "import ctypes, os, signal\n"
+        "assert ctypes.CDLL(None).occatrace_start()\n"
+        "if (child := os.fork()) == 0:\n"
+        "    null = os.open(os.devnull, os.O_RDWR)\n"
+        "    for fd in range(3): os.dup2(null, fd)\n"
+        "    signal.pause()\n"
+        "print(child, flush=True)\n"
+    )
+    done = profile(user, "-o", "run", PYTHON, program)
+    child = int(done.stdout)
+    os.kill(child, signal.SIGKILL)
+    assert done.returncode == 0
+    assert f"still running when the program ended, and not recorded from then on: process {child}\n" in done.stderr
+    assert child not in info(folder / "run")["processes"]
+    nothing_left(info(folder / "run")["id"])
+
+
 def test_no_control_library(user: Person, folder: Path, probe: Path) -> None:
     """As where liblttng-ctl is not installed: the module cannot be imported."""
     broken = "import sys; sys.modules['occatrace._session'] = None; from occatrace.entry import main; sys.exit(main())"
