@@ -151,7 +151,8 @@ def again(path: str | Path) -> str:
     """The command that prints a run's summary again, as a shell takes it."""
     import shlex
 
-    return f"occa_prof report {shlex.quote(str(path))}"
+    name = str(path)
+    return f"occa_prof report {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
 
 
 def is_run(path: Path) -> bool:

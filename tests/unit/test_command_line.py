@@ -285,3 +285,22 @@ def test_older_runs_open(tmp_path: Path) -> None:
     opened = run.open_run(tmp_path)
     assert opened.info.program == ("x",)
     assert opened.info.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "static"),
+    [("a", (1,), True), ("pie", (1, 2), True), ("b", (3, 1, 2), False), ("ld-linux.so.2", (1, 2), False)],
+)
+def test_static_programs_are_known(tmp_path: Path, name: str, kinds: tuple[int, ...], static: bool) -> None:
+    """Also those that are position-independent (gcc -static-pie): they have dynamic entries and no loader."""
+    head = bytearray(64)
+    head[:5] = b"\x7fELF\x02"
+    head[32:40] = (64).to_bytes(8, "little")
+    head[54:58] = (56).to_bytes(2, "little") + len(kinds).to_bytes(2, "little")
+    (tmp_path / name).write_bytes(bytes(head) + b"".join(kind.to_bytes(4, "little") + bytes(52) for kind in kinds))
+    assert bool(program.cannot_be_traced(tmp_path / name)) == static
+
+
+def test_the_command_that_is_suggested_can_be_used() -> None:
+    assert run.again("--x y") == "occa_prof report './--x y'"
+    assert run.again("x") == "occa_prof report x"
