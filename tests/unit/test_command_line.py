@@ -258,7 +258,7 @@ def test_default_folder_is_a_plain_name() -> None:
     [
         (None, "is not a run"),
         ("{", "damaged"),
-        ("[]", "no schema number"),
+        ("[]", "damaged: it is not an object"),
         ('{"schema": 99}', "newer occatrace"),
     ],
 )
