@@ -103,10 +103,10 @@ def leave_untraced(path: Path, words: Sequence[str]) -> int:
 def _environment(args: argparse.Namespace, answer: dict[str, str]) -> dict[str, str]:
     from occatrace.session import program_environment
 
-    environment = program_environment(
-        choice.with_device_time(os.environ, args.device_time), args.mode, Path(answer["home"]), args.traced
+    inherited = choice.with_device_time(os.environ, args.device_time)
+    environment: dict[str, str] = args.choosing.environment(
+        program_environment(inherited, args.mode, Path(answer["home"]), args.traced)
     )
-    environment |= args.choosing.values
     if answer.get("switch"):
         environment[SWITCH_VARIABLE] = answer["switch"]
     environment["OCCATRACE_SOCKET"] = answer["socket"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from occatrace.choosing import OPTIONS, ChoiceError, Choosing
-from occatrace.cli import options, run
+from occatrace.cli import options, rank, run
 from occatrace.cli.dispatch import main
 from occatrace.sampling import Sampling
 from occatrace.switch import Plan
@@ -103,6 +103,24 @@ def test_the_parser_has_every_option_and_each_has_a_variable() -> None:
     run.prepare_parser(parser)
     names = {options.name_of(a): options.variable_of(a) for a in parser._actions}
     assert {o.name: o.variable for o in OPTIONS}.items() <= names.items()
+
+
+def test_a_rank_is_given_what_was_chosen_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As a single program is: a variable of an option is not handed on as it was inherited."""
+    for name, value in {
+        "OCCATRACE_ONLY_TAGGED": "0",
+        "OCCATRACE_LABELS": "",
+        "OCCATRACE_SAMPLE": "all",
+        "X": "y",
+    }.items():
+        monkeypatch.setenv(name, value)
+    args = argparse.Namespace(
+        device_time=None, mode="default", traced=None, choosing=Choosing.of({"only_tagged": False, "kernels": "dot"})
+    )
+    answer = {"home": str(tmp_path), "socket": "s", "run": "r", "job": "j"}
+    environment = rank._environment(args, answer)
+    assert {name for name in environment if name in {o.variable for o in OPTIONS}} == {"OCCATRACE_KERNELS"}
+    assert (environment["OCCATRACE_KERNELS"], environment["X"]) == ("dot", "y")
 
 
 # ---- command line before environment before file ----
