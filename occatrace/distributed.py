@@ -31,7 +31,7 @@ def part(path: str, processes: Sequence[int]) -> partial.Part:
                 con.execute(
                     f"CREATE TEMP VIEW {table.name} AS SELECT * FROM memory.main.{table.name} WHERE process IN ({wanted})"
                 )
-        reports.macros(con)
+        reports.prepare(con)
         partial.make(con)
         return partial.columns(con)
 

@@ -26,7 +26,8 @@ KEY = "what, name, mode, source, parent"
 Part = Mapping[str, Mapping[str, Any]]
 """The three relations as columns."""
 
-# `what`: occa (kernels of OCCA), backend (those that they launched), gpu (kernels of devices), memory, size, api, cause.
+# `what`: occa (kernels of OCCA), backend (those that they launched), gpu (kernels of devices), memory, size, api, cause, balance
+# (what each rank spends; its kind in `mode`).
 _SAMPLES = """
 CREATE OR REPLACE TEMP TABLE samples AS
 WITH named AS (
@@ -91,6 +92,8 @@ WHERE c.calls > 0 GROUP BY p.rank, c.api, c.function, m.mean
 UNION ALL
 SELECT p.rank, 'cause', function, api, error, '', count(*)::UBIGINT, 0, 0, 0, 0, 0, NULL, NULL, 0
 FROM failures f JOIN processes p USING (process) GROUP BY ALL
+UNION ALL
+SELECT rank, 'balance', name, what, '', '', 1, 1, 0, ns::DOUBLE, ns::DOUBLE, 0, ns::DOUBLE, ns::DOUBLE, 0 FROM rank_work
 """
 _HIST = f"""
 SELECT {KEY}, bucket_middle(bucket(v)) AS value, count(*)::UBIGINT AS n, rank FROM samples WHERE v IS NOT NULL GROUP BY ALL
@@ -121,7 +124,7 @@ SELECT {KEY}, n, nv, failed, total, mean, m2, low, high, bytes, CASE WHEN rank I
 
 
 def make(con: duckdb.DuckDBPyConnection) -> None:
-    """The partial summary of the open tables, as temporary tables `state`, `hist` and `busy`."""
+    """The partial summary of the open tables, as temporary tables `state`, `hist` and `busy`. (After `reports.prepare`.)"""
     make_by_rank(con)
     _merge_tables(con, "raw_")
 
@@ -280,12 +283,10 @@ _REPORTS: Mapping[str, tuple[str, str]] = {
     ),
 }
 _BALANCE = """
-WITH every AS (SELECT *, ranks = $ranks AS of_all FROM state WHERE ranks > 0 AND what IN ('occa', 'gpu', 'memory', 'api')),
-rows AS (
-    SELECT CASE what WHEN 'memory' THEN 'Memory' WHEN 'api' THEN 'Calls' ELSE 'Kernels' END AS what, name, ranks, total,
-           total / $ranks AS mean, CASE WHEN of_all THEN least ELSE 0 END AS low,
-           CASE WHEN of_all THEN least_rank END AS low_rank, most AS high, most_rank AS high_rank
-    FROM every WHERE what != 'gpu' OR NOT EXISTS (SELECT 1 FROM state WHERE what = 'occa')
+WITH rows AS (
+    SELECT mode AS what, name, ranks, total, total / $ranks AS mean, CASE WHEN ranks = $ranks THEN least ELSE 0 END AS low,
+           CASE WHEN ranks = $ranks THEN least_rank END AS low_rank, most AS high, most_rank AS high_rank
+    FROM state WHERE what = 'balance' AND ranks > 0
 )
 SELECT CASE WHEN mean > 0 THEN 100.0 * (high / mean - 1) ELSE 0.0 END AS imbalance, high - mean AS excess_ns, total AS total_ns,
        mean AS avg_ns, low AS min_ns, low_rank AS min_rank, high AS max_ns, high_rank AS max_rank, ranks, what, name
@@ -315,7 +316,7 @@ def summary(con: duckdb.DuckDBPyConnection, ranks: int = 0) -> list[reports.Repo
     if not made[0].rows:
         made[0] = report(con, reports.WITHOUT_OCCA)
     if ranks > 1:
-        made.append(reports.Selection(rows=reports.BALANCE_ROWS).apply(report(con, "rank_balance", ranks)))
+        made.append(reports.BALANCE.apply(report(con, "rank_balance", ranks)))
     return [entry for entry in made if entry.rows]
 
 

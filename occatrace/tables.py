@@ -578,7 +578,7 @@ def build_node(run: Path, host: str, path: Path) -> list[str]:
         with connect(temporary) as con:
             problems = _build(run, path, con, model_module.load(), native_reader, host) or ()
             lines = losses.read(con, problems, {}).lines()
-            reports.macros(con)
+            reports.prepare(con)
             partial.make(con)
             partial.write(con, path / "summary")
         return lines

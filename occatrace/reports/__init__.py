@@ -28,7 +28,7 @@ SUMMARY = ("occa_kern_sum", "openmp_sum", "openmp_target_sum", "gpu_mem_time_sum
 WITHOUT_OCCA = "gpu_kern_sum"  # in place of the first one
 # Of a parallel job, the summary ends with its ranks, where they are few, and with what is unbalanced most.
 RANKS_SHOWN = 32
-BALANCE_ROWS = 12
+BALANCE_ROWS = 5  # of kernels, of memory operations and of calls
 ANNOTATED = ("range_sum", "range_gpu_proj_sum")  # where the program has marked something
 PYTHON_ROWS = 12  # of what Python did
 # By the table that has rows where --python was asked for it.
@@ -181,6 +181,7 @@ class Selection:
     rows: int | None = None  # of a report that is split and not sorted: of each part
     sort: str | None = None  # `column`, `column:asc`, `column:desc`, several with commas
     name: str | None = None
+    each: str | None = None  # `rows` of each value of this column
 
     def apply(self, report: Report) -> Report:
         """The report with these rows. A part stays with the row that it belongs to."""
@@ -222,16 +223,20 @@ class Selection:
 
     def _first(self, report: Report, blocks: list[list[tuple[Any, ...]]]) -> list[list[tuple[Any, ...]]]:
         limit = max(self.rows or 0, 0)
-        if report.split is None or self.sort is not None:
+        split = report.split if self.each is None else [c.name for c in report.columns].index(self.each)
+        if split is None or self.sort is not None:
             return blocks[:limit]
         counts: dict[Any, int] = {}
         out = []
         for block in blocks:
-            key = block[0][report.split]
+            key = block[0][split]
             counts[key] = counts.get(key, 0) + 1
             if counts[key] <= limit:
                 out.append(block)
         return out
+
+
+BALANCE = Selection(rows=BALANCE_ROWS, each="what")
 
 
 class NoColumn(RunError):
@@ -355,7 +360,7 @@ def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
     if ranks > 1:
         if ranks <= RANKS_SHOWN:
             made.append(make(store, "rank_sum", scoped))
-        made.append(Selection(rows=BALANCE_ROWS).apply(make(store, "rank_balance", scoped)))
+        made.append(BALANCE.apply(make(store, "rank_balance", scoped)))
     if store.con.execute("SELECT count(*) FROM ranges").fetchall() != [(0,)]:
         made += [make(store, name, scoped) for name in ANNOTATED]
     if store.con.execute("SELECT count(*) FROM python_calls").fetchall() != [(0,)]:

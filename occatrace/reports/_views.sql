@@ -52,3 +52,22 @@ CREATE OR REPLACE TEMP VIEW api_rows AS
     FROM sums JOIN functions f USING (key) LEFT JOIN medians(hist) USING (key) LEFT JOIN between_threads USING (key)
     LEFT JOIN causes USING (key)
     ORDER BY sum(total) OVER (PARTITION BY f.api) DESC, f.api, total DESC, f.function;
+
+-- What each rank spends, by what it is spent on: for the balance of ranks, from tables and from partial summaries alike.
+CREATE OR REPLACE TEMP VIEW rank_work AS
+    WITH work AS (
+        SELECT a.process, 'Kernels' AS what, coalesce(k.name, a.name, '(unknown kernel)') AS name, span(a.start_ns, a.end_ns) AS ns
+        FROM activities a LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel'
+        UNION ALL
+        SELECT r.process, 'Kernels', k.name, span(r.start_ns, r.end_ns)
+        FROM kernel_runs r JOIN kernels k USING (kernel) WHERE host_mode(k.mode)
+        UNION ALL
+        SELECT a.process, 'Memory', memory_operation(a.kind, a.source, a.target, d.api), span(a.start_ns, a.end_ns)
+        FROM activities a LEFT JOIN devices d USING (device)
+        WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')
+        UNION ALL
+        SELECT process, 'Memory', kind, span(start_ns, end_ns) FROM occa_copies WHERE host_mode(mode)
+        UNION ALL
+        SELECT process, 'Calls', function, total_ns FROM call_stats WHERE calls > 0
+    )
+    SELECT rank, what, name, sum(ns) AS ns FROM work JOIN processes USING (process) WHERE rank IS NOT NULL GROUP BY ALL;

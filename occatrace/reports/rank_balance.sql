@@ -15,27 +15,10 @@
 -- column: what text Kind
 -- column: name text Name
 WITH ranks AS (SELECT DISTINCT rank FROM processes WHERE rank IS NOT NULL),
-work AS (
-    SELECT p.rank, 'Kernels' AS what, coalesce(k.name, a.name) AS name, span(a.start_ns, a.end_ns) AS ns
-    FROM activities a JOIN processes p USING (process) LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel'
-    UNION ALL
-    SELECT p.rank, 'Kernels', k.name, span(r.start_ns, r.end_ns)
-    FROM kernel_runs r JOIN kernels k USING (kernel) JOIN processes p ON p.process = r.process WHERE host_mode(k.mode)
-    UNION ALL
-    SELECT p.rank, 'Memory', a.kind, span(a.start_ns, a.end_ns)
-    FROM activities a JOIN processes p USING (process)
-    WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'fill', 'map', 'unmap', 'migrate')
-    UNION ALL
-    SELECT p.rank, 'Memory', c.kind, span(c.start_ns, c.end_ns)
-    FROM occa_copies c JOIN processes p USING (process) WHERE host_mode(c.mode)
-    UNION ALL
-    SELECT p.rank, 'Calls', s.function, s.total_ns FROM call_stats s JOIN processes p USING (process) WHERE s.calls > 0
-),
-of_rank AS (SELECT rank, what, name, sum(ns) AS ns FROM work WHERE rank IS NOT NULL GROUP BY ALL),
-things AS (SELECT DISTINCT what, name FROM of_rank),
+things AS (SELECT DISTINCT what, name FROM rank_work),
 every AS (
     SELECT t.what, t.name, r.rank, coalesce(o.ns, 0) AS ns, o.ns IS NOT NULL AS has
-    FROM things t CROSS JOIN ranks r LEFT JOIN of_rank o ON o.what = t.what AND o.name IS NOT DISTINCT FROM t.name AND o.rank = r.rank
+    FROM things t CROSS JOIN ranks r LEFT JOIN rank_work o ON o.what = t.what AND o.name IS NOT DISTINCT FROM t.name AND o.rank = r.rank
 ),
 sums AS (
     SELECT what, name, sum(ns) AS total, avg(ns) AS mean, min(ns) AS low, arg_min(rank, (ns, rank)) AS low_rank, max(ns) AS high,

@@ -90,6 +90,34 @@ def test_parts_make_the_whole(tmp_path: Path) -> None:
         ]
 
 
+def test_one_balance_of_ranks(tmp_path: Path) -> None:
+    """Copies of a special memory, and kernels beside those of OCCA: what tables say is what partial summaries say."""
+    with job(tmp_path / "run", [0, 1], 2) as store:
+        con = store.con
+        for table in ("activities", "devices"):
+            con.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM memory.main.{table} LIMIT 0")
+        con.execute("INSERT INTO devices BY NAME SELECT 1 AS device, 'CUDA' AS api")
+        con.execute(
+            "INSERT INTO activities BY NAME SELECT process, 1 AS device, 1000 AS start_ns, 1000 + (rank + 1) * ns AS end_ns, 64 AS"
+            " bytes, 0 AS status, kind, name, source, target FROM processes, (VALUES ('HtoD', 100, NULL, 'pageable', 'device'),"
+            " ('DtoH', 40, NULL, 'device', 'pinned'), ('kernel', 500, 'not of OCCA', NULL, NULL)) v(kind, ns, name, source, target)"
+        )
+        reports.prepare(con)
+        entry = reports.definition("rank_balance")
+        expected = [reports.plain(row, entry) for row in con.execute(entry.sql).fetchall()]
+        partial.make(con)
+        same(list(partial.report(con, "rank_balance", 2).rows), expected)
+        at = [c.name for c in entry.columns].index("what")
+        made = partial.summary(con, 2)[-1]
+        shown: dict[str, set[str]] = {}
+        for row in made.rows:
+            shown.setdefault(row[at], set()).add(row[at + 1])
+    # However unbalanced the calls are, kernels and memory are in the summary.
+    assert shown["Kernels"] == {"one", "two", "not of OCCA"}
+    assert shown["Memory"] == {"HtoD (pageable)", "DtoH (pinned)"}
+    assert shown["Calls"] == {"occa::kernel::run", "clFinish", "clRetainMemObject"}
+
+
 def test_overlaps_are_counted_once(tmp_path: Path) -> None:
     with job(tmp_path / "run", [0], 1) as store:
         store.con.execute(
