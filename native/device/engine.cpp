@@ -28,6 +28,39 @@ constexpr uint64_t kLastPause = 5'000'000;
 
 }  // namespace
 
+void Work::consists_of(std::vector<Part> of) {
+  bytes = 0;
+  for (const Part &part : of) bytes += part.bytes;
+  if (of.empty()) return;
+  kind = of.front().kind;
+  parts = new std::vector<Part>(std::move(of));
+}
+
+namespace {
+
+// Of the copies of one command only the time of all is known.
+void record(struct occatrace_activity &activity, const std::vector<Part> *parts) {
+  if (parts == nullptr) {
+    ::occatrace_activity(&activity);
+    return;
+  }
+  const uint64_t begin = activity.start;
+  const auto length = static_cast<double>(activity.end - begin);
+  const auto whole = static_cast<double>(std::max<uint64_t>(activity.bytes, 1));
+  uint64_t copied = 0;
+  for (const Part &part : *parts) {
+    activity.kind = part.kind;
+    activity.bytes = part.bytes;
+    copied += part.bytes;
+    activity.end = begin + static_cast<uint64_t>(length * (static_cast<double>(copied) / whole));
+    ::occatrace_activity(&activity);
+    activity.start = activity.end;
+  }
+  delete parts;
+}
+
+}  // namespace
+
 Queue::Queue(const Vendor &functions, Device &on, const void *number, const void *of, uint32_t flags)
     : vendor(functions),
       device(on),
@@ -219,7 +252,7 @@ void Queue::harvest(bool gently) {
         place(done, times, status, count, activities);
       }
     }
-    for (size_t at = 0; at < count; ++at) ::occatrace_activity(&activities[at]);
+    for (size_t at = 0; at < count; ++at) record(activities[at], done[at].parts);
     for (size_t at = 0; at < count; ++at) vendor.release(done[at].event);
     if (count < kBatch) return;
   }

@@ -41,6 +41,12 @@ struct Vendor {
   void (*collect)(bool last) = nullptr;
 };
 
+// One of the copies that a single command makes.
+struct Part {
+  uint8_t kind;
+  uint64_t bytes;
+};
+
 // One enqueued command.
 struct Work {
   void *event = nullptr;
@@ -54,6 +60,11 @@ struct Work {
   uint32_t grid[3] = {0, 0, 0};
   uint32_t block[3] = {0, 0, 0};
   uint8_t kind = OCCATRACE_OTHER;
+  // Of a command that makes several copies: each is recorded, with a share of the time by its bytes. Owned.
+  const std::vector<Part> *parts = nullptr;
+
+  // The command makes these copies.
+  void consists_of(std::vector<Part> of);
 };
 
 // The work of a call in flight, as generated wrappers have it.

@@ -90,6 +90,7 @@ struct Timing {
     const bool moves = work.kind != OCCATRACE_KERNEL && work.kind != OCCATRACE_OTHER;
     if (!succeeded || context == nullptr || (moves && work.bytes == 0)) {
       tickets::drop(ticket);
+      delete work.parts;
       return;
     }
     Pairs::queue_of(*context, stream, call.self)->push(work);

@@ -30,6 +30,12 @@ inline size_t array_bytes_of(const ArrayDescriptor &a) {
 inline size_t array_bytes_of(const Array3DDescriptor &a) {
   return array_bytes_of(a.width, a.height, a.depth, element_bytes(a.format, a.channels));
 }
+// Bytes of all the copies or ranges that one call is given.
+inline size_t sum_of(const size_t *sizes, size_t count) {
+  size_t sum = 0;
+  for (size_t at = 0; sizes != nullptr && at < count; ++at) sum += sizes[at];
+  return sum;
+}
 // Of an API's own type of the same layout; 0 where there is none.
 template <class Descriptor, class Given>
 size_t array_bytes_as(const Given *given) {

@@ -67,6 +67,27 @@ struct Copy3DPeer {
   size_t width, height, depth;
 };
 
+// An end of a copy of cuMemcpy3DBatchAsync: an address, or an array.
+struct CopyEndBatch {
+  unsigned type;
+  union {
+    struct {
+      CUdeviceptr device;
+      size_t row, layer;
+      int location[2];
+    } pointer;
+    struct {
+      CUarray handle;
+      size_t x, y, z;
+    } array;
+  };
+};
+struct CopyOfBatch {
+  CopyEndBatch from, to;
+  size_t width, height, depth;
+  unsigned order, flags;
+};
+
 enum MemoryType : unsigned { kHost = 1, kDevice = 2, kArray = 3, kUnified = 4 };
 
 // What the model asks of arguments.
@@ -212,6 +233,60 @@ void copy_of(const Copy *copy, size_t depth, Work &work) {
   work.bytes = copy->width * copy->height * depth;
 }
 
+// Several copies by one call. `at(i)` is one of them.
+template <class At>
+void copies_of(size_t count, Work &work, At at) {
+  std::vector<device::Part> parts;
+  parts.reserve(count);
+  for (size_t i = 0; i < count; ++i) parts.push_back(at(i));
+  work.consists_of(std::move(parts));
+}
+
+constexpr unsigned kPointerOfBatch = 1;
+
+bool on_device(const CopyEndBatch &end) { return end.type != kPointerOfBatch || on_device(end.pointer.device); }
+
+// Bytes of what the extents of such a copy count: elements of an array, where one takes part.
+size_t element_of(const CopyEndBatch &end) {
+  if (end.type == kPointerOfBatch || real<0>().cuArray3DGetDescriptor_v2 == nullptr) return 0;
+  Array3DDescriptor array = {};
+  auto *given = reinterpret_cast<CUDA_ARRAY3D_DESCRIPTOR *>(&array);
+  return real<0>().cuArray3DGetDescriptor_v2(given, end.array.handle) == 0 ? element_bytes(array.format, array.channels) : 0;
+}
+
+device::Part copy_of_batch(const CopyOfBatch &copy) {
+  const size_t element = std::max<size_t>({element_of(copy.from), element_of(copy.to), 1});
+  return {copy_kind(on_device(copy.from), on_device(copy.to)), copy.width * copy.height * copy.depth * element};
+}
+
+template <class Args>
+void copies(const Args &a, Work &work) {
+  copies_of(a.count, work, [&a](size_t at) {
+    return device::Part{copy_kind(on_device(a.srcs[at]), on_device(a.dsts[at])), a.sizes[at]};
+  });
+}
+template <class Args>
+void copies_3d(const Args &a, Work &work) {
+  const auto *list = reinterpret_cast<const CopyOfBatch *>(a.opList);
+  copies_of(a.numOps, work, [list](size_t at) { return copy_of_batch(list[at]); });
+}
+template <class Args>
+void migrations(const Args &a, Work &work) {
+  copies_of(a.count, work, [&a](size_t at) { return device::Part{OCCATRACE_MIGRATE, a.sizes[at]}; });
+}
+
+// What the launches of old take from the function: its blocks.
+HandleMap block_shapes;
+constexpr int kShapeBits = 16;
+
+void launch_of_old(Work &work, CUfunction function, int width, int height) {
+  const uint64_t shape = block_shapes.get(function);
+  const auto side = [shape](int at) { return std::max(1u, static_cast<unsigned>(shape >> (at * kShapeBits)) & 0xffffu); };
+  const unsigned grid[] = {static_cast<unsigned>(width), static_cast<unsigned>(height), 1};
+  const unsigned block[] = {side(0), side(1), side(2)};
+  launch(work, function, grid, block);
+}
+
 template <class Args>
 void describe(const Args &a, Work &work);
 
@@ -229,7 +304,7 @@ CUstream stream_of(const Args &, long) {
 }
 
 // Surrounds a command by two events.
-template <bool Waits>
+template <bool Waits, bool Pieces = false>
 struct Enqueue : Always {
   template <int I, class Args>
   static bool chosen(Args &a) {
@@ -237,7 +312,7 @@ struct Enqueue : Always {
   }
   template <int I, class Args>
   static void before(Call &call, Args &a) {
-    Timing::begin(call, Pairs::meant<I>(stream_of(a, 0)), false);
+    Timing::begin(call, Pairs::meant<I>(stream_of(a, 0)), Pieces);
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
@@ -258,15 +333,19 @@ struct Enqueue : Always {
 
 }  // namespace
 
-#define OCCATRACE_COMMAND(function, waits, ...)               \
-  template <>                                                 \
-  struct Hook<OCCATRACE_CUDA_##function> : Enqueue<waits> {}; \
-  namespace {                                                 \
-  template <>                                                 \
-  void describe(const Args_##function &a, Work &work) {       \
-    __VA_ARGS__;                                              \
-  }                                                           \
+#define OCCATRACE_COMMAND_AS(function, how, ...)        \
+  template <>                                           \
+  struct Hook<OCCATRACE_CUDA_##function> : how {};      \
+  namespace {                                           \
+  template <>                                           \
+  void describe(const Args_##function &a, Work &work) { \
+    __VA_ARGS__;                                        \
+  }                                                     \
   }
+#define OCCATRACE_COMMAND(function, waits, ...) OCCATRACE_COMMAND_AS(function, Enqueue<waits>, __VA_ARGS__)
+// Several copies by one call, of which CUPTI tells one by one.
+using EnqueueBatch = Enqueue<false, true>;
+#define OCCATRACE_BATCH(function, ...) OCCATRACE_COMMAND_AS(function, EnqueueBatch, __VA_ARGS__)
 #define OCCATRACE_COPY(function, waits, what) \
   OCCATRACE_COMMAND(function, waits, work.kind = what; work.bytes = a.ByteCount)
 
@@ -285,6 +364,9 @@ OCCATRACE_COMMAND(cuLaunchKernelEx, false, {
   const auto *config = reinterpret_cast<const LaunchConfig *>(a.config);
   launch(work, a.f, config->grid, config->block);
 })
+OCCATRACE_COMMAND(cuLaunch, false, launch_of_old(work, a.f, 1, 1))
+OCCATRACE_COMMAND(cuLaunchGrid, false, launch_of_old(work, a.f, a.grid_width, a.grid_height))
+OCCATRACE_COMMAND(cuLaunchGridAsync, false, launch_of_old(work, a.f, a.grid_width, a.grid_height))
 OCCATRACE_COMMAND(cuGraphLaunch, false, work.kind = OCCATRACE_OTHER; work.name = occatrace_intern("graph"))
 
 OCCATRACE_COPY(cuMemcpyHtoD_v2, true, OCCATRACE_HTOD)
@@ -293,6 +375,11 @@ OCCATRACE_COPY(cuMemcpyDtoH_v2, true, OCCATRACE_DTOH)
 OCCATRACE_COPY(cuMemcpyDtoHAsync_v2, false, OCCATRACE_DTOH)
 OCCATRACE_COPY(cuMemcpyDtoD_v2, false, OCCATRACE_DTOD)
 OCCATRACE_COPY(cuMemcpyDtoDAsync_v2, false, OCCATRACE_DTOD)
+OCCATRACE_COPY(cuMemcpyHtoA, true, OCCATRACE_HTOD)
+OCCATRACE_COPY(cuMemcpyHtoAAsync, false, OCCATRACE_HTOD)
+OCCATRACE_COPY(cuMemcpyAtoH, true, OCCATRACE_DTOH)
+OCCATRACE_COPY(cuMemcpyAtoHAsync, false, OCCATRACE_DTOH)
+OCCATRACE_COPY(cuMemcpyAtoA, false, OCCATRACE_DTOD)
 OCCATRACE_COPY(cuMemcpyHtoA_v2, true, OCCATRACE_HTOD)
 OCCATRACE_COPY(cuMemcpyHtoAAsync_v2, false, OCCATRACE_HTOD)
 OCCATRACE_COPY(cuMemcpyAtoH_v2, true, OCCATRACE_DTOH)
@@ -342,6 +429,21 @@ OCCATRACE_FILL_2D(cuMemsetD2D16Async, 2)
 OCCATRACE_FILL_2D(cuMemsetD2D32Async, 4)
 OCCATRACE_COMMAND(cuMemPrefetchAsync, false, work.kind = OCCATRACE_MIGRATE; work.bytes = a.count)
 OCCATRACE_COMMAND(cuMemPrefetchAsync_v2, false, work.kind = OCCATRACE_MIGRATE; work.bytes = a.count)
+OCCATRACE_BATCH(cuMemcpyBatchAsync, copies(a, work))
+OCCATRACE_BATCH(cuMemcpyBatchAsync_v2, copies(a, work))
+OCCATRACE_BATCH(cuMemcpy3DBatchAsync, copies_3d(a, work))
+OCCATRACE_BATCH(cuMemcpy3DBatchAsync_v2, copies_3d(a, work))
+OCCATRACE_BATCH(cuMemPrefetchBatchAsync, migrations(a, work))
+OCCATRACE_BATCH(cuMemDiscardAndPrefetchBatchAsync, migrations(a, work))
+
+template <>
+struct Hook<OCCATRACE_CUDA_cuFuncSetBlockShape> : Always {
+  template <int I>
+  static void after(Call &, Args_cuFuncSetBlockShape &a) {
+    const auto side = [](int extent, int at) { return static_cast<uint64_t>(extent & 0xffff) << (at * kShapeBits); };
+    if (a.ret == 0) block_shapes.set(a.hfunc, side(a.x, 0) | side(a.y, 1) | side(a.z, 2));
+  }
+};
 
 // ---- what CUPTI tells besides: waits, managed memory ----
 
@@ -625,6 +727,7 @@ void after_fork_child() {
   cupti::after_fork_child();
   Timing::after_fork_child();
   kernel_names.unlock_after_fork();
+  block_shapes.unlock_after_fork();
   event_queues.unlock_after_fork();
 }
 

@@ -41,14 +41,15 @@ _ACTIVITY = (
     (r"cuMemcpyHto[DA]", "HtoD"),
     (r"cuMemcpy[DA]toH", "DtoH"),
     (r"cuMemcpy[DA]to[DA]|cuMemcpy(3D)?Peer", "DtoD"),
-    (r"cuMemcpy(Async|2D|3D|$)", "copy"),
+    (r"cuMemcpy(Async|BatchAsync|2D|3D|$)", "copy"),
     (r"cuMemset", "fill"),
-    (r"cuMemPrefetchAsync", "migrate"),
+    (r"cuMem(DiscardAnd)?Prefetch(Batch)?Async", "migrate"),
     (r"cuGraphLaunch", "other"),
 )
 _BYTES = ("ByteCount", "bytesize", "count", "size")
 _MOVES = re.compile(
-    r"cu(Memcpy(?!2D|3D)|MemAlloc|MemHostAlloc|MemHostRegister|MemCreate|MemPrefetch|MemAdvise|MemMap$|MemAddressReserve)"
+    r"cu(Memcpy(?!2D|3D)|MemAlloc|MemHostAlloc|MemHostRegister|MemCreate|Mem(DiscardAnd)?Prefetch|MemAdvise|MemMap$"
+    r"|MemAddressReserve)"
 )
 _ARRAYS = re.compile(r"(s|List|_out|Array|dependencies|options|values|nodes|from|to|edgeData|paramsArray)$")
 _COUNTS = (
@@ -138,9 +139,19 @@ _FLAGS = {
 _MAPPED = {"CUmemhostalloc_flags": "CU_MEMHOSTALLOC_DEVICEMAP"}
 
 
+def is_batch(f: Declaration) -> bool:
+    """Whether a call is given many sizes, whose number is no number of bytes."""
+    return {"sizes", "count"} <= {p.name for p in f.parameters}
+
+
+TOTAL = '- {name: total, type: size_t, value: "sum_of(sizes, count)", doc: "bytes of all"}'
+
+
 def _memory(f: Declaration) -> list[str]:
     base = _shown(f.name)
     lines, extra = [], []
+    if _bytes(f) == "total":
+        extra += [TOTAL]
     if base in _FREES:
         lines += [f"frees: {{handle: {_FREES[base]}}}"]
     if base in _ALLOCATES:
@@ -202,6 +213,8 @@ def _bytes(f: Declaration) -> str | None:
     if not _MOVES.match(f.name):
         return None
     names = {p.name for p in f.parameters if "*" not in p.spelled}
+    if is_batch(f):
+        return "total"
     return next((name for name in _BYTES if name in names), None)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .clang import Declaration, Headers, Parameter, read
+from .cuda import TOTAL, is_batch
 from .writer import Rules
 
 # The last lines declare what compiled programs call and no header does: the launch that
@@ -68,6 +69,8 @@ def _bytes(f: Declaration) -> str | None:
     if not re.match(r"cuda(Memcpy|Memset|Malloc|HostAlloc|HostRegister|MemPrefetchAsync)", f.name):
         return None
     names = {p.name for p in f.parameters if "*" not in p.spelled and p.canonical != "VersionDependent"}
+    if is_batch(f):
+        return "total"
     if {"width", "height"} <= names and "depth" not in names and re.match("cuda(Memcpy|Memset)2D", f.name):
         return "area"
     return next((name for name in ("count", "size") if name in names), None)
@@ -77,6 +80,8 @@ def _extra(f: Declaration) -> list[str]:
     lines = []
     if _bytes(f) == "area":
         lines += ['- {name: area, type: size_t, value: "width * height", doc: "bytes of all rows"}']
+    if _bytes(f) == "total":
+        lines += [TOTAL]
     if _shown(f.name) in _LAUNCHES:
         lines += ['- {name: name, type: KernelName, value: "0", doc: "of the kernel"}']
     return ["extra:", *lines] if lines else []

@@ -528,6 +528,21 @@ static CUresult copy_rows(const CUDA_MEMCPY2D &c, CUstream on, bool per_thread) 
     for (size_t row = 0; row < c.Height; ++row) std::memmove(to + row * c.dstPitch, from + row * c.srcPitch, c.WidthInBytes);
   }, false));
 }
+static CUresult copy_batch(CUdeviceptr *to, CUdeviceptr *from, const size_t *sizes, size_t count, CUstream on, bool per_thread) {
+  CUresult done = count == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  for (size_t i = 0; i < count && done == CUDA_SUCCESS; ++i)
+    done = copy_command(at_address(to[i]), at_address(from[i]), sizes[i], on, per_thread, false);
+  return done;
+}
+// Of addresses and extents in bytes, without gaps between rows.
+static CUresult copy_blocks(const CUDA_MEMCPY3D_BATCH_OP *all, size_t count, CUstream on, bool per_thread) {
+  CUresult done = CUDA_SUCCESS;
+  for (size_t i = 0; i < count && done == CUDA_SUCCESS; ++i) {
+    const CUextent3D &e = all[i].extent;
+    done = copy_command(at_address(all[i].dst.op.ptr.ptr), at_address(all[i].src.op.ptr.ptr), e.width * e.height * e.depth, on, per_thread, false);
+  }
+  return done;
+}
 // Pages move in blocks of 64 KiB, the first of which a fault brings where the device wants them.
 static CUresult prefetch(void *at, size_t bytes, CUdevice device, CUstream on, bool per_thread) {
   NEED_CONTEXT;
@@ -545,6 +560,11 @@ static CUresult prefetch(void *at, size_t bytes, CUdevice device, CUstream on, b
       o->managed(to_host ? fake::kPagesToHost : fake::kPagesToDevice, to_host ? from : device, block, std::min<size_t>(65536, bytes - done), start, end);
     }
   }, false, fake::kCopyKind));
+}
+static CUresult prefetch_batch(CUdeviceptr *all, const size_t *sizes, size_t count, CUstream on, bool per_thread) {
+  CUresult done = CUDA_SUCCESS;
+  for (size_t i = 0; i < count && done == CUDA_SUCCESS; ++i) done = prefetch(at_address(all[i]), sizes[i], 0, on, per_thread);
+  return done;
 }
 template <class T>
 static CUresult fill_command(CUdeviceptr at, T value, size_t count, CUstream on, bool per_thread) {
@@ -579,6 +599,11 @@ ASYNC(cuMemsetD32Async, (CUdeviceptr to, unsigned v, size_t n, CUstream s), fill
 ASYNC(cuMemPrefetchAsync, (CUdeviceptr at, size_t n, CUdevice d, CUstream s), prefetch(at_address(at), n, d, s, per_thread))
 ASYNC(cuMemPrefetchAsync_v2, (CUdeviceptr at, size_t n, CUmemLocation to, unsigned, CUstream s),
       prefetch(at_address(at), n, to.type == CU_MEM_LOCATION_TYPE_DEVICE ? to.id : CU_DEVICE_CPU, s, per_thread))
+ASYNC(cuMemcpyBatchAsync_v2, (CUdeviceptr *to, CUdeviceptr *from, size_t *n, size_t count, CUmemcpyAttributes *, size_t *, size_t, CUstream s),
+      copy_batch(to, from, n, count, s, per_thread))
+ASYNC(cuMemcpy3DBatchAsync_v2, (size_t count, CUDA_MEMCPY3D_BATCH_OP *all, unsigned long long, CUstream s), copy_blocks(all, count, s, per_thread))
+ASYNC(cuMemPrefetchBatchAsync, (CUdeviceptr *all, size_t *n, size_t count, CUmemLocation *, size_t *, size_t, unsigned long long, CUstream s),
+      prefetch_batch(all, n, count, s, per_thread))
 ASYNC(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t n, CUstream s), copy_command(at_address(to), at_address(from), n, s, per_thread, false))
 BLOCKING(cuMemcpyPeer, (CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t n), copy_command(at_address(to), at_address(from), n, nullptr, per_thread, false))
 ASYNC(cuMemAllocFromPoolAsync, (CUdeviceptr *at, size_t n, CUmemoryPool, CUstream s), alloc_async(at, n, s, per_thread))
@@ -594,6 +619,10 @@ ASYNC(cuStreamIsCapturing, (CUstream s, CUstreamCaptureStatus *c), is_capturing(
 ASYNC(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode m), begin_capture(s, m, per_thread))
 ASYNC(cuStreamEndCapture, (CUstream s, CUgraph *g), end_capture(s, g, per_thread))
 ASYNC(cuGraphLaunch, (CUgraphExec g, CUstream s), graph_launch(g, s, per_thread))
+
+API cuLaunch(CUfunction f) { return launch_kernel(f, nullptr, nullptr, false); }
+API cuLaunchGrid(CUfunction f, int, int) { return launch_kernel(f, nullptr, nullptr, false); }
+API cuLaunchGridAsync(CUfunction f, int, int, CUstream s) { return launch_kernel(f, s, nullptr, false); }
 
 API cuProfilerStart(void) { return CUDA_SUCCESS; }
 API cuProfilerStop(void) { return CUDA_SUCCESS; }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cuda.conftest import ROOT, Traced, compiled
+from tests.integration.cuda.test_truth import check_batches
 
 Run = Callable[..., Traced]
 MS = 1_000_000
@@ -55,6 +56,14 @@ def test_the_same_work_as_by_events(timed: Run, linked: Path) -> None:
         assert found[0] == found[1]
     # None of our events is in the program's streams.
     assert timed(linked, "many", "500").stdout.splitlines()[0] == "0 0"
+
+
+def test_several_copies_by_one_call(timed: Run, linked: Path) -> None:
+    """Of each of them comes a record."""
+    run = timed(linked, "batches")
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+    assert run.sql(PLATFORM) == [("CUDA, device times by CUPTI 28",)]
+    check_batches(run)
 
 
 def test_many_and_none_is_lost(timed: Run, linked: Path) -> None:

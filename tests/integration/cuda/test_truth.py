@@ -72,6 +72,46 @@ def test_bytes_and_kinds_of_copies(traced: Run, cases: Path) -> None:
     assert run.sql("SELECT count(*) FROM activities WHERE kind != 'fill' AND end_ns - start_ns < 2000") == [(0,)]
 
 
+def test_several_copies_by_one_call(traced: Run, cases: Path) -> None:
+    run = traced(cases, "batches")
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+    check_batches(run)
+    assert run.sql("SELECT sum(end_ns - start_ns) > 0 FROM activities WHERE kind = 'DtoH'") == [(True,)]
+
+
+def check_batches(run: Traced) -> None:
+    """Bytes, direction and order of each; the launches of old with the blocks that their function was given."""
+    found = run.sql(
+        "SELECT c.function, a.kind, a.bytes FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq"
+        " WHERE a.kind <> 'kernel' ORDER BY c.seq, a.start_ns, a.end_ns"
+    )
+    assert sorted(found) == sorted(
+        [
+            ("cuMemcpyBatchAsync", "HtoD", 1000),
+            ("cuMemcpyBatchAsync", "DtoH", 20000),
+            ("cuMemcpyBatchAsync", "DtoD", 300),
+            ("cuMemcpyBatchAsync", "HtoH", 4),
+            ("cuMemcpy3DBatchAsync", "HtoD", 6000),
+            ("cuMemcpy3DBatchAsync", "DtoH", 7),
+            ("cuMemPrefetchBatchAsync", "migrate", 111),
+            ("cuMemPrefetchBatchAsync", "migrate", 222),
+        ]
+    )
+    # They share the time of their call, one after another.
+    overlaps = run.sql(
+        "SELECT count(*) FROM activities a JOIN activities b ON a.thread = b.thread AND a.seq = b.seq"
+        " AND a.start_ns < b.start_ns AND a.end_ns > b.start_ns"
+    )
+    assert overlaps == [(0,)]
+    bytes_of = dict(
+        run.sql("SELECT function, sum(bytes)::BIGINT FROM call_stats WHERE function LIKE '%BatchAsync' GROUP BY 1")
+    )
+    assert (bytes_of["cuMemcpyBatchAsync"], bytes_of["cuMemPrefetchBatchAsync"]) == (21304, 333)
+    launches = run.sql("SELECT gx, gy, lx, ly, lz FROM activities WHERE kind = 'kernel' ORDER BY gx")
+    assert launches == [(8, 4, 8, 4, 2), (24, 20, 8, 4, 2), (48, 28, 8, 4, 2)]
+    assert run.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
 def test_memory_in_use_and_never_freed(traced: Run, linked: Path) -> None:
     run = traced(linked, "copies")
     assert run.sql("SELECT kind, bytes, function, free_function FROM allocations ORDER BY start_ns") == [

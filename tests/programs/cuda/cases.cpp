@@ -338,6 +338,49 @@ static void managed() {
   OK(CU(cuCtxSynchronize)());
 }
 
+// Several copies, blocks and prefetches by one call each, in sizes of their own.
+static void batches() {
+  begin();
+  const CUstream s = stream();
+  const size_t n = 1 << 20;
+  CUdeviceptr x, y, managed;
+  OK(CU(cuMemAlloc)(&x, n));
+  OK(CU(cuMemAlloc)(&y, n));
+  OK(CU(cuMemAllocManaged)(&managed, n, CU_MEM_ATTACH_GLOBAL));
+  void *pinned;
+  OK(CU(cuMemHostAlloc)(&pinned, n, 0));
+  const auto host = reinterpret_cast<CUdeviceptr>(pinned);
+  CUdeviceptr to[] = {x, host, y, host + 5000}, from[] = {host, x, x, host};
+  size_t sizes[] = {1000, 20000, 300, 4};
+  CUmemcpyAttributes how = {};
+  how.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  size_t first = 0;
+  OK(CU(cuMemcpyBatchAsync)(to, from, sizes, 4, &how, &first, 1, s));
+  CUDA_MEMCPY3D_BATCH_OP blocks[2] = {};
+  for (CUDA_MEMCPY3D_BATCH_OP &block : blocks) {
+    block.src.type = block.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    block.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    block.src.op.ptr.ptr = host;
+    block.dst.op.ptr.ptr = x;
+    block.extent = {10, 20, 30};
+  }
+  blocks[1].src.op.ptr.ptr = x;
+  blocks[1].dst.op.ptr.ptr = host;
+  blocks[1].extent = {7, 1, 1};
+  OK(CU(cuMemcpy3DBatchAsync)(2, blocks, 0, s));
+  CUdeviceptr moved[] = {managed, managed + 500000};
+  size_t ranges[] = {111, 222};
+  CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  OK(CU(cuMemPrefetchBatchAsync)(moved, ranges, 2, &where, &first, 1, 0, s));
+  // One that fails moves nothing.
+  if (CU(cuMemcpyBatchAsync)(to, from, sizes, 0, &how, &first, 1, s) == CUDA_SUCCESS) exit(6);
+  OK(CU(cuFuncSetBlockShape)(tick, 8, 4, 2));
+  OK(CU(cuLaunch)(tick));
+  OK(CU(cuLaunchGrid)(tick, 3, 5));
+  OK(CU(cuLaunchGridAsync)(tick, 6, 7, s));
+  OK(CU(cuCtxSynchronize)());
+}
+
 static void crash() {
   begin();
   const CUstream s = stream();
@@ -363,6 +406,7 @@ int main(int argc, char **argv) {
   else if (name == "devices") devices();
   else if (name == "contexts") contexts();
   else if (name == "managed") managed();
+  else if (name == "batches") batches();
   else if (name == "crash") crash();
   else return 2;
   puts("done");
