@@ -31,6 +31,7 @@ RANKS_SHOWN = 32
 BALANCE_ROWS = 5  # of kernels, of memory operations and of calls
 ANNOTATED = ("range_sum", "range_gpu_proj_sum")  # where the program has marked something
 PYTHON_ROWS = 12  # of what Python did
+OF_FREES = ("mem_leaks", "mem_churn", "mem_usage")  # what they say rests on the frees that were recorded
 # By the table that has rows where --python was asked for it.
 PYTHON_ASKED = {"python_samples": "python_time_sum", "python_lines": "python_line_sum", "messages": "log_sum"}
 
@@ -289,10 +290,23 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
             if entry.of and not entry.of & store.filled:
                 return Report(entry, [])
             parts = any(column.unit == "parent" for column in entry.columns)
-            return Report(entry, _rows(store.con, entry, None if parts else rows))
-        return _scoped(entry, scoped)
+            return Report(entry, _rows(store.con, entry, None if parts else rows), _frees_left_out(store, entry))
+        report = _scoped(entry, scoped)
+        return replace(report, notes=[*report.notes, *_frees_left_out(store, entry)])
     except duckdb.Error as error:
         raise RunError(f"{name}: {reasons.of_duckdb(error, store.path)}") from error
+
+
+def _frees_left_out(store: Store, entry: Definition) -> Sequence[str]:
+    """What is to be said of memory where calls were left out: a free may have been one of them."""
+    if entry.name not in OF_FREES:
+        return ()
+    rows = store.con.execute(
+        "SELECT coalesce(sum(count), 0)::BIGINT FROM excluded WHERE reason = 'function'"
+    ).fetchall()
+    count = rows[0][0]
+    said = "calls left out by --functions or --exclude-functions: memory that these freed seems never to be freed"
+    return (f"{count:,} {said}",) if count else ()
 
 
 def _rows(con: duckdb.DuckDBPyConnection, entry: Definition, rows: int | None = None) -> list[tuple[Any, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from occatrace import reports
 from occatrace.tables import open_store
 from tests.support.fake import MODEL, FakeThread, FakeTrace, run_folder
 
@@ -89,3 +90,21 @@ def test_parts_and_several_frees_in_one_call(tmp_path: Path) -> None:
         (3, "device", None, None, None),
         (30, "slice", 3, None, None),
     ]
+
+
+def test_frees_that_were_left_out_are_told_of(tmp_path: Path) -> None:
+    trace = FakeTrace()
+    t = trace.process(1)
+    create(t, 100, 7, 10)
+    t.record("exit", 1000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        leaks = reports.make(store, "mem_leaks")
+        assert (len(leaks.rows), list(leaks.notes)) == (1, [])
+        store.con.execute(
+            "CREATE TEMP TABLE excluded AS SELECT 1 AS process, reason, '' AS name, n AS count"
+            " FROM (VALUES ('function', 1500), ('kernel', 7)) v(reason, n)"
+        )
+        said = "1,500 calls left out by --functions or --exclude-functions: memory that these freed seems never to be freed"
+        for name in reports.OF_FREES:
+            assert list(reports.make(store, name).notes) == [said]
+        assert list(reports.make(store, "api_sum").notes) == []
