@@ -7,10 +7,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 
-    from occatrace._live import live
-    from occatrace.annotations import annotate, capture, capture_start, capture_stop, counter, mark
     from occatrace.api import Run
-    from occatrace.run import RunError
+    from occatrace.errors import RunError
+    from occatrace.inprocess.annotations import annotate, capture, capture_start, capture_stop, counter, mark
+    from occatrace.inprocess.live import live
 
     start = capture_start
     stop = capture_stop
@@ -35,16 +35,16 @@ __all__ = [
 # without.
 _PLACES = {
     "Run": "api:Run",
-    "RunError": "run:RunError",
-    "annotate": "annotations:annotate",
-    "capture": "annotations:capture",
-    "capture_start": "annotations:capture_start",
-    "capture_stop": "annotations:capture_stop",
-    "counter": "annotations:counter",
-    "live": "_live:live",
-    "mark": "annotations:mark",
-    "start": "annotations:capture_start",
-    "stop": "annotations:capture_stop",
+    "RunError": "errors:RunError",
+    "annotate": "inprocess.annotations:annotate",
+    "capture": "inprocess.annotations:capture",
+    "capture_start": "inprocess.annotations:capture_start",
+    "capture_stop": "inprocess.annotations:capture_stop",
+    "counter": "inprocess.annotations:counter",
+    "live": "inprocess.live:live",
+    "mark": "inprocess.annotations:mark",
+    "start": "inprocess.annotations:capture_start",
+    "stop": "inprocess.annotations:capture_stop",
 }
 
 

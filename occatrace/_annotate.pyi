@@ -1,6 +1,6 @@
 """Types of the native module: occatrace.h for Python."""
 
-from occatrace._live import _Found
+from occatrace.inprocess.live import _Found
 
 def present() -> bool: ...
 def push(name: str, argb: int, values: str | None, /) -> None: ...

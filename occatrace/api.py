@@ -14,16 +14,19 @@ from typing import Any
 import duckdb
 import numpy.typing as npt
 
-from occatrace import losses, reasons, reports
-from occatrace.naming import NAMES
+from occatrace import reports
+from occatrace.core import reasons
+from occatrace.core.naming import NAMES
+from occatrace.core.schema import CALLS, TABLES
+from occatrace.core.sql import name as sql_name
+from occatrace.core.units import Moment, Range, parse_range, parse_units
+from occatrace.errors import RunError, StoreError
 from occatrace.reports import Report
 from occatrace.reports.scope import KEYS, Scope, Scoped
-from occatrace.rows import Rows, Summary
-from occatrace.run import RunError, open_run
-from occatrace.schema import CALLS, TABLES
-from occatrace.sql import name as sql_name
-from occatrace.tables import Store, StoreError, open_store
-from occatrace.units import Moment, Range, parse_range, parse_units
+from occatrace.run.opening import open_run
+from occatrace.store import losses
+from occatrace.store.tables import Store, open_store
+from occatrace.views.rows import Rows, Summary
 
 
 class QueryError(RunError):

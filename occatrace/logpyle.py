@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise ImportError("occatrace.logpyle needs logpyle: pip install logpyle") from error
 
-from occatrace._live import Live, Work, read
+from occatrace.inprocess.live import Live, Work, read
 
 __all__ = [
     "LiveQuantity",

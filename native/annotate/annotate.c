@@ -1,4 +1,4 @@
-/* Python's way to occatrace.h. The decisions are in occatrace/annotations.py; here is what has to be quick. */
+/* Python's way to occatrace.h. The decisions are in occatrace/inprocess/annotations.py; here is what has to be quick. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -11,7 +11,7 @@
 
 namespace occatrace::device {
 
-// A function that the model lacks works, and the run says that its calls are not there (occatrace/losses.py reads it).
+// A function that the model lacks works, and the run says that its calls are not there (occatrace/store/losses.py reads it).
 inline void untraced(const char *api, const char *symbol) {
   occatrace_intern(("untraced function " + std::string(api) + " " + symbol).c_str());
 }

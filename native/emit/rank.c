@@ -1,4 +1,4 @@
-/* Which rank of which job this process is, by the variables of its launcher. The list is occatrace/ranks.py. */
+/* Which rank of which job this process is, by the variables of its launcher. The list is occatrace/run/ranks.py. */
 #include "rank.h"
 
 #include <stdio.h>

@@ -284,7 +284,7 @@ void python_watch(void) {
   py.PySys_AddAuditHook(audit, &watching);
 }
 
-/* ---- what the Python part of ours calls (occatrace/_inside.py) ---- */
+/* ---- what the Python part of ours calls (occatrace/inprocess/python_hooks.py) ---- */
 
 /* A function begins. 0: it is none of those wanted. */
 static int function_begins(const void *code, enum python_kind kind) {
@@ -442,13 +442,13 @@ static void put_methods(PyObject *into, struct python_method *methods, PyObject 
   }
 }
 
-/* Runs a function of occatrace/_inside.py, which lies beside the folder of the libraries; `options` as in OCCATRACE_PYTHON. */
+/* Runs a function of occatrace/inprocess/python_hooks.py, which lies beside the folder of the libraries; `options` as in OCCATRACE_PYTHON. */
 static void run_inside(const char *options) {
   Dl_info info;
   char path[4096];
   if (!dladdr((const void *)python_ready, &info) || info.dli_fname == NULL) return;
   const char *slash = strrchr(info.dli_fname, '/');
-  snprintf(path, sizeof path, "%.*s/../_inside.py", slash != NULL ? (int)(slash - info.dli_fname) : 1,
+  snprintf(path, sizeof path, "%.*s/../inprocess/python_hooks.py", slash != NULL ? (int)(slash - info.dli_fname) : 1,
            slash != NULL ? info.dli_fname : ".");
   FILE *file = fopen(path, "re");
   char *source = file != NULL ? calloc(1, 1 << 16) : NULL;

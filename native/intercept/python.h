@@ -145,7 +145,7 @@ struct python_method {
   int flags; /* METH_FASTCALL is 0x80 */
   const char *doc;
 };
-/* Of memory pools and builds, for occatrace/_inside_pools.py. */
+/* Of memory pools and builds, for occatrace/inprocess/python_pools.py. */
 extern __attribute__((visibility("hidden"))) struct python_method python_pool_methods[];
 __attribute__((visibility("hidden"))) void python_pools_forked(void);
 /* Which functions --python functions wants: patterns, or the program's own, which are not below these folders. */

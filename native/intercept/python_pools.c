@@ -1,4 +1,4 @@
-/* Memory pools and builds of pyopencl and pycuda, as the Python part of ours tells of them (occatrace/_inside_pools.py): numbers,
+/* Memory pools and builds of pyopencl and pycuda, as the Python part of ours tells of them (occatrace/inprocess/python_pools.py): numbers,
  * the records, and the end of a block, which is seen because what was hung onto it ends with it. */
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * Only the thread's own stack is read, which nobody else changes, so this needs no GIL: many calls that matter most (blocking
  * copies) are made after it was given up. CPython's functions would make a frame object for each frame. Where the layout is
- * not one that is known, and confirmed by a look at a known stack (occatrace/_inside.py), nothing is read. */
+ * not one that is known, and confirmed by a look at a known stack (occatrace/inprocess/python_hooks.py), nothing is read. */
 #include <dlfcn.h>
 #include <fnmatch.h>
 #include <pthread.h>

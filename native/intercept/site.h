@@ -1,4 +1,4 @@
-// A place in the code as text, `file+0xoffset`: what occatrace/sites.py knows the function and line of.
+// A place in the code as text, `file+0xoffset`: what occatrace/ingest/call_sites.py knows the function and line of.
 #ifndef OCCATRACE_SITE_H
 #define OCCATRACE_SITE_H
 

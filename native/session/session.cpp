@@ -1,5 +1,5 @@
 // The Python module occatrace._session: the few calls of liblttng-ctl that a run needs, each a function on a session's
-// name, with errors as exceptions. Decisions (sizes, names, order) are in occatrace/session.py.
+// name, with errors as exceptions. Decisions (sizes, names, order) are in occatrace/record/session.py.
 #include <lttng/lttng.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>

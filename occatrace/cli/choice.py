@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from occatrace import events, naming, units
 from occatrace.cli.dispatch import UsageError
-from occatrace.run import RunError
+from occatrace.core import events, naming, units
+from occatrace.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from occatrace.core.apis import Traced
     from occatrace.reports import Report
     from occatrace.reports.scope import Scoped
-    from occatrace.tables import Store
-    from occatrace.traced import Traced
+    from occatrace.store.tables import Store
 
 DEVICE_TIMES = ("auto", "cupti", "rocprofiler", "roctracer", "events", "off")
 DEVICE_TIME_VARIABLE = "OCCATRACE_DEVICE_TIME"
@@ -114,11 +114,11 @@ def traced_of(value: str | None) -> Traced | None:
     """The APIs that --trace chose; None: no choice."""
     if value is None:
         return None
-    from occatrace import traced
+    from occatrace.core import apis
 
     try:
-        return traced.parse(value, traced.read_model())
-    except traced.UnknownName as error:
+        return apis.parse(value, apis.read_model())
+    except apis.UnknownName as error:
         raise UsageError(f"--trace: {error}") from None
 
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.report import FORMATS, add_output, output
+from occatrace.errors import RunError
 from occatrace.reports import Report
-from occatrace.run import RunError, open_run, run_facts
+from occatrace.run.folder import run_facts
+from occatrace.run.opening import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from occatrace.compare import Run
+    from occatrace.reports.compare import Run
 
 KINDS = ("kernels", "memory", "ranges", "python", "functions")
 
@@ -68,11 +70,11 @@ def _percent(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Compare."""
-    from occatrace import losses
-    from occatrace.compare import CHANGES, compare
-    from occatrace.naming import regex
+    from occatrace.core.naming import regex
     from occatrace.render import Document, renderer
     from occatrace.reports import Selection
+    from occatrace.reports.compare import CHANGES, compare
+    from occatrace.store import losses
 
     if len(args.runs) < 2:
         raise UsageError("compare which runs? give two or more folders")
@@ -127,8 +129,8 @@ def _variants(words: Sequence[str]) -> dict[str, list[Path]]:
 
 def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[str, list[Run]], list[str]]:
     """What is compared of each run, and what must be said of them."""
-    from occatrace.compare import collect, has_occa_kernels
-    from occatrace.tables import open_store
+    from occatrace.reports.compare import collect, has_occa_kernels
+    from occatrace.store.tables import open_store
 
     facts: dict[Path, Mapping[str, Any]] = {f: run_facts(f) for folders in variants.values() for f in folders}
     occa = True

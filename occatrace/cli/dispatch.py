@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from occatrace.checked import printable
 from occatrace.cli import ending
-from occatrace.run import RunError
+from occatrace.core.checked import printable
+from occatrace.errors import RunError
 
 DEFAULT = "run"
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
@@ -104,7 +104,7 @@ def words_of(error: Exception) -> tuple[str, int]:
         return str(error), 2
     if isinstance(error, OutputError):
         return f"cannot write to standard output: {error.strerror}", 2
-    from occatrace import reasons
+    from occatrace.core import reasons
 
     reason = reasons.reason(error)
     if reason is not None:

@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from occatrace import __version__, halfway, install
+from occatrace import __version__
+from occatrace.core import halfway
+from occatrace.run import install
 
 OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "BROKEN"
 
@@ -180,8 +182,8 @@ def library(name: str, otherwise: str, cost: str, remedy: str) -> Finding:
 
 def try_session() -> Finding:
     """A whole session, without a program."""
-    from occatrace.daemon import DaemonError
-    from occatrace.session import Session
+    from occatrace.errors import DaemonError
+    from occatrace.record.session import Session
 
     what = "a tracing session"
     folder = halfway.make_folder(name="occatrace-doctor-")
@@ -280,8 +282,8 @@ _CALL_TIMEOUT_S = 60.0
 
 def make_one_call(folder: Path) -> tuple[bool, str]:
     """Whether the OpenCL call of a child process reaches us, and the last line that the child said."""
-    from occatrace.session import program_environment
-    from occatrace.traced import Traced
+    from occatrace.core.apis import Traced
+    from occatrace.record.session import program_environment
 
     # A process asks to be traced when its first call of a chosen API reaches us: then the call was seen.
     address = str(folder / "register")

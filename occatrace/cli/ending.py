@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
-from occatrace import entry, halfway
+from occatrace.core import halfway
+from occatrace.core.signals import ENDING, hear, leave
 
 PATIENCE_S = 0.2  # for the main thread
 _watching = False
@@ -26,14 +27,14 @@ _watching = False
 
 def undo_first() -> None:
     """From now on a signal undoes what has been begun. Nothing changes where a command is called as a function."""
-    if any(signal.getsignal(number) is entry.leave for number in entry.ENDING):
-        entry.hear(_end)
+    if any(signal.getsignal(number) is leave for number in ENDING):
+        hear(_end)
 
 
 def watch() -> None:
     """From now on signals end native code, too. Not before a fork: the child would have the pipe, and no thread."""
     global _watching
-    if _watching or not any(signal.getsignal(number) is _end for number in entry.ENDING):
+    if _watching or not any(signal.getsignal(number) is _end for number in ENDING):
         return
     _watching = True
     reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -50,7 +51,7 @@ def watch() -> None:
 def _watch(reader: int) -> None:
     while numbers := os.read(reader, 64):
         for number in numbers:
-            if number in entry.ENDING:
+            if number in ENDING:
                 time.sleep(PATIENCE_S)
                 _end(number)
 

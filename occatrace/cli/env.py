@@ -7,9 +7,9 @@ import os
 import shlex
 from pathlib import Path
 
-from occatrace import events
 from occatrace.cli import choice
-from occatrace.session import program_environment
+from occatrace.core import events
+from occatrace.record.session import program_environment
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

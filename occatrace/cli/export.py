@@ -8,7 +8,7 @@ from pathlib import Path
 
 from occatrace.cli.dispatch import complain
 from occatrace.cli.report import BadInput
-from occatrace.run import open_run
+from occatrace.run.opening import open_run
 
 FORMATS = ("parquet", "csv", "json", "sqlite")
 
@@ -26,7 +26,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the tables."""
-    from occatrace.export import export
+    from occatrace.views.export import export
 
     folder = open_run(args.run).path
     target: Path = args.output

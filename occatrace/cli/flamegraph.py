@@ -6,10 +6,11 @@ import argparse
 import io
 from pathlib import Path
 
-from occatrace import files
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import check_output
-from occatrace.run import open_run, result, run_facts
+from occatrace.core import files
+from occatrace.run.folder import result, run_facts
+from occatrace.run.opening import open_run
 
 EPILOG = """\
 FILE.html opens in any browser, without internet: point, click to zoom, search. FILE.speedscope.json opens at
@@ -43,8 +44,9 @@ def run(args: argparse.Namespace) -> int:
     """Write the file."""
     import duckdb
 
-    from occatrace import flamegraph
-    from occatrace.tables import StoreError, open_store
+    from occatrace.errors import StoreError
+    from occatrace.store.tables import open_store
+    from occatrace.views import flamegraph
 
     folder = open_run(args.run)
     form = args.format or next(
@@ -67,9 +69,9 @@ def run(args: argparse.Namespace) -> int:
             missing = store.losses(facts)
         out = io.StringIO()
         if form == "html":
-            from occatrace.render import html_flame
+            from occatrace.views import flame_page
 
-            html_flame.render(found, facts, missing, out)
+            flame_page.render(found, facts, missing, out)
         elif form == "speedscope":
             flamegraph.speedscope(found, out)
         else:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import occatrace
-from occatrace.run import RunError
+from occatrace.errors import RunError
 
 USAGE = (
     "usage: %occa_prof [OPTIONS] PROGRAM [ARGS], or %%occa_prof [--in NAME]... [--out NAME]... [OPTIONS] above the cell"

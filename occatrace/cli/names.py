@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import overload
 
 from occatrace.cli.dispatch import UsageError
-from occatrace.job import host_name
-from occatrace.ranks import Place
+from occatrace.run.nodes import host_name
+from occatrace.run.ranks import Place
 
 _KEY = re.compile(r"%(q\{([^}]*)\}|.|$)")
 

@@ -20,15 +20,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occatrace import __version__, files, job
-from occatrace import run as runs
+from occatrace import __version__
 from occatrace.cli import choice, program
 from occatrace.cli.dispatch import UsageError, words_of
-from occatrace.ranks import COMMANDS, Place
+from occatrace.core import files
+from occatrace.errors import RunError
+from occatrace.record import job
+from occatrace.run import folder as runs
+from occatrace.run.nodes import NodeState, RankState, claim_merge, host_name, node_tables, read_nodes, remarks
+from occatrace.run.opening import open_run
+from occatrace.run.ranks import COMMANDS, Place
 
 if TYPE_CHECKING:
-    from occatrace.sampling import Sampler
-    from occatrace.session import Outcome, Session
+    from occatrace.record.sampling import Sampler
+    from occatrace.record.session import Outcome, Session
 
 SIGN_OF_LIFE_S = 5.0
 KILL_AFTER_S = 2.0  # what a rank's program gets to end when its occa_prof was killed
@@ -40,7 +45,7 @@ class Member:
     """A rank that has come."""
 
     connection: socket.socket
-    state: job.RankState
+    state: RankState
     program: int = 0
     born: str = ""
 
@@ -114,7 +119,7 @@ class Node:
         self.args = args
         self.key = key
         self.launcher = launcher
-        self.host = job.host_name()
+        self.host = host_name()
         if os.environ.get("OCCATRACE_TEST_HOST"):  # then the launcher's count of the node is not right
             place = replace(place, local_size=None)
         self.place = place
@@ -137,7 +142,7 @@ class Node:
         self.changed = False  # a rank has come since the others were told
         self.told_first = False
         self.heard = False  # standard error is the launcher's own
-        self.state = job.NodeState(self.host)
+        self.state = NodeState(self.host)
         self.text = io.StringIO()
         size = place.size
         self.expected = None if size is None else frozenset(range(size))
@@ -164,7 +169,7 @@ class Node:
         job.sweep()
         try:
             self._find_run()
-        except (runs.RunError, job.JobError) as error:
+        except (RunError, job.JobError) as error:
             # A rank that comes after the report runs all the same.
             late = self._is_ours(self.args.output)
             self.answer = {"untraced": "the report of this job has been made"} if late else {"error": str(error)}
@@ -175,11 +180,11 @@ class Node:
             self._drain()
             return
         if self.session and not self.args.quiet:
-            from occatrace.cli.run import load_analysis
+            from occatrace.cli.recording import load_analysis
 
             threading.Thread(target=load_analysis, name="load", daemon=True).start()
         if self.session and self.args.choosing.sampling:
-            from occatrace.cli.run import start_sampling
+            from occatrace.cli.recording import start_sampling
 
             members = self.members
             self.sampler = start_sampling(
@@ -209,7 +214,7 @@ class Node:
             self.meeting = job.Meeting.of(self.key, folder.parent)
             if not self.meeting.call():
                 told = self.meeting.wait(self.patience)
-                self.run = runs.open_run(Path(told.folder))
+                self.run = open_run(Path(told.folder))
                 return
         info = runs.RunInfo(
             program=tuple(self.args.program),
@@ -227,7 +232,7 @@ class Node:
         )
         try:
             self.run = runs.create(folder, info, force=self.args.force)
-        except runs.RunError as error:
+        except RunError as error:
             if self.meeting:
                 self.meeting.tell(error=str(error))
             raise
@@ -237,17 +242,17 @@ class Node:
     def _is_ours(self, folder: Path | None) -> bool:
         """Whether a folder that stands in the way is the run of this very job."""
         try:
-            return folder is not None and runs.open_run(folder).info.job.get("id") == (self.place.job or self.key)
-        except runs.RunError:
+            return folder is not None and open_run(folder).info.job.get("id") == (self.place.job or self.key)
+        except RunError:
             return False
 
     def _start_session(self) -> None:
         assert self.run
         started: Session | None = None
         try:
-            from occatrace import session
-            from occatrace.daemon import DaemonError
-            from occatrace.switch import Switch
+            from occatrace.errors import DaemonError
+            from occatrace.record import session
+            from occatrace.run.control import Switch
 
             started = session.Session(
                 run_id=f"{self.run.info.id}{os.urandom(2).hex()}",
@@ -312,7 +317,7 @@ class Node:
 
     def _come(self, connection: socket.socket, message: dict[str, Any]) -> None:
         rank = int(message["rank"])
-        member = Member(connection, job.RankState(rank, self.host, int(message["pid"])))
+        member = Member(connection, RankState(rank, self.host, int(message["pid"])))
         self.members[rank] = self.open[connection.fileno()] = member
         self.changed = True
         _send(connection, self.answer | {"first": not self.told_first})
@@ -355,7 +360,7 @@ class Node:
         came = set(self.members)
         if self.meeting and self.run and not came >= self.expected:
             # Where the launcher does not say how many belong to this node, the nodes do so together.
-            came |= {r.rank for node in job.read_nodes(self.run.path) for r in node.ranks}
+            came |= {r.rank for node in read_nodes(self.run.path) for r in node.ranks}
         return came >= self.expected
 
     def _wait_for_ranks(self) -> None:
@@ -399,7 +404,7 @@ class Node:
 
     def _finish(self) -> None:
         assert self.run
-        from occatrace.cli.run import describe, not_measured
+        from occatrace.cli.recording import describe, not_measured
 
         lacking = not_measured(self.args, self.sampler)
         outcome = self.session.stop() if self.session else None
@@ -424,17 +429,18 @@ class Node:
             self._complete(nodes, outcome)
 
     def _node_tables(self) -> None:
-        from occatrace.tables import build_node
+        from occatrace.reports import partial
+        from occatrace.store.tables import build_node
 
         assert self.run
         try:
-            for line in build_node(self.run.path, self.host, job.node_tables(self.run.path, self.host)):
+            for line in build_node(self.run.path, self.host, node_tables(self.run.path, self.host), partial.summarize):
                 if self.place.size is not None and self.place.size >= job.MANY_RANKS:
                     self.state.notes.append(f"{self.host}: {line}")
-        except runs.RunError as error:
+        except RunError as error:
             self.state.notes.append(f"{self.host}: no tables: {error}")
 
-    def _wait_for_nodes(self) -> list[job.NodeState] | None:
+    def _wait_for_nodes(self) -> list[NodeState] | None:
         """All nodes, for the one that merges; None for the others. The node of rank 0 waits for those that are still
         alive; whoever completes the job does not wait at all."""
         assert self.run
@@ -443,11 +449,11 @@ class Node:
         last_sign = time.monotonic()
         signs: dict[str, int] = {}
         while True:
-            nodes = job.read_nodes(self.run.path)
+            nodes = read_nodes(self.run.path)
             seen = {r.rank for n in nodes for r in n.ranks}
             complete = all(n.done for n in nodes) and self.expected is not None and seen >= self.expected
             if complete:
-                return nodes if job.claim_merge(self.run.path) else None
+                return nodes if claim_merge(self.run.path) else None
             if not waits:
                 return None
             for file in (self.run.path / "nodes").glob("*.json"):
@@ -457,14 +463,14 @@ class Node:
                     last_sign = time.monotonic()
             limit = self.patience if self.expected is not None else QUIET_S
             if self.hurried or time.monotonic() - last_sign > limit:
-                return nodes if job.claim_merge(self.run.path) else None
+                return nodes if claim_merge(self.run.path) else None
             time.sleep(0.05)
 
-    def _complete(self, nodes: list[job.NodeState], outcome: Outcome | None) -> None:
+    def _complete(self, nodes: list[NodeState], outcome: Outcome | None) -> None:
         """run.json, tables, and the report of the whole job."""
         assert self.run
         states = sorted((r for n in nodes for r in n.ranks), key=lambda r: r.rank)
-        notes = job.remarks(states, self.expected)
+        notes = remarks(states, self.expected)
         notes += [f"incomplete: {n.host} did not finish" for n in nodes if not n.done and len(nodes) > 1]
         notes += dict.fromkeys(note for n in nodes for note in n.notes)
         processes = list(dict.fromkeys(pid for n in nodes for pid in n.processes))
@@ -508,7 +514,7 @@ class Node:
                 return
             report.print_reports(self.run.path, self.text, self.args.report, self.args.format, self.args.chosen)
             if self.meeting:
-                from occatrace.tables import read_clocks
+                from occatrace.store.tables import read_clocks
 
                 self.run = self.run.updated(clocks=read_clocks(self.run.path))
                 for part in (self.run.path / "nodes").glob("*/tables.json"):
@@ -518,7 +524,7 @@ class Node:
 
                 timeline.write_timeline(self.run.path, self.run.path / "timeline.pftrace")
                 self.say(f"timeline: {where}/timeline.pftrace (open it at https://ui.perfetto.dev)")
-        except (UsageError, runs.RunError, OSError) as error:
+        except (UsageError, RunError, OSError) as error:
             self.say(f"no report: {error}. The run is kept: {runs.again(where)}")
             return
         except Exception as error:
@@ -566,7 +572,7 @@ def _born(pid: int) -> str:
 
 
 def _alive(pid: int) -> bool:
-    from occatrace.session import is_running
+    from occatrace.run.liveness import is_running
 
     return pid > 1 and is_running(pid)
 

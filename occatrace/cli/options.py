@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from occatrace.choosing import OPTIONS, PREFIX, ChoiceError, Choosing
 from occatrace.cli.dispatch import UsageError
+from occatrace.errors import ChoiceError
+from occatrace.record.filters import OPTIONS, PREFIX, Choosing
 
 # Not of a run: what only the command line says.
 ONLY_HERE = ("help", "config", "show_config", "force", "program")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from occatrace import install
+from occatrace.run import install
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

@@ -6,9 +6,10 @@ import argparse
 import os
 from pathlib import Path
 
-from occatrace import switch
 from occatrace.cli.dispatch import UsageError, complain
-from occatrace.job import host_name
+from occatrace.errors import SwitchError
+from occatrace.run import control
+from occatrace.run.nodes import host_name
 
 _DONE = {
     "pause": "paused",
@@ -34,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
 def turn(run: Path, what: str) -> int:
     """Turn the switch of a run."""
     try:
-        others = switch.command(run, what, host_name())
-    except switch.SwitchError as error:
+        others = control.command(run, what, host_name())
+    except SwitchError as error:
         raise UsageError(str(error)) from None
     later = f" (within a second or two on {', '.join(others)})" if others else ""
     complain(f"{os.path.relpath(run)}: {_DONE[what]}{later}")

@@ -89,7 +89,11 @@ def cannot_be_traced(path: Path) -> str | None:
         return None
     kinds = {int.from_bytes(headers[i : i + 4], "little") for i in range(0, len(headers), size or 1)}
     # PT_INTERP 3: without a loader nothing can be preloaded. (The loader itself names none, and can be the program.)
-    return None if 3 in kinds or path.name.startswith("ld-") else "it is linked statically, so nothing can be preloaded into it"
+    return (
+        None
+        if 3 in kinds or path.name.startswith("ld-")
+        else "it is linked statically, so nothing can be preloaded into it"
+    )
 
 
 def inheritable() -> frozenset[int]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from occatrace.cli.report import FORMATS, add_output, output, say_losses
-from occatrace.run import open_run
+from occatrace.run.opening import open_run
 
 _LIST = (
     "SELECT table_name AS name, column_count AS columns FROM duckdb_tables() WHERE NOT temporary"
@@ -31,12 +31,12 @@ def run(args: argparse.Namespace) -> int:
     """Answer the query."""
     import duckdb
 
-    from occatrace import reasons
     from occatrace.api import QueryError, select
-    from occatrace.losses import Losses
+    from occatrace.core import reasons
     from occatrace.render import Document, stream
     from occatrace.reports import of_query
-    from occatrace.tables import open_store
+    from occatrace.store.losses import Losses
+    from occatrace.store.tables import open_store
 
     folder = open_run(args.run).path
     with open_store(folder) as store:

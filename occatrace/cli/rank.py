@@ -12,12 +12,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from occatrace import job
 from occatrace.cli import choice, program
 from occatrace.cli.dispatch import complain
-from occatrace.ranks import JOB_VARIABLE, Place
-from occatrace.run import again, near
-from occatrace.switch import VARIABLE as SWITCH_VARIABLE
+from occatrace.record import job
+from occatrace.run.control import VARIABLE as SWITCH_VARIABLE
+from occatrace.run.folder import again, near
+from occatrace.run.ranks import JOB_VARIABLE, Place
 
 REPORT_TIMEOUT_S = 600.0
 
@@ -101,7 +101,7 @@ def leave_untraced(path: Path, words: Sequence[str]) -> int:
 
 
 def _environment(args: argparse.Namespace, answer: dict[str, str]) -> dict[str, str]:
-    from occatrace.session import program_environment
+    from occatrace.record.session import program_environment
 
     inherited = choice.with_device_time(os.environ, args.device_time)
     environment: dict[str, str] = args.choosing.environment(

@@ -12,10 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from occatrace import files, halfway
-from occatrace.checked import printable
 from occatrace.cli import choice
-from occatrace.run import RunError, open_run, result, run_facts
+from occatrace.core import files, halfway
+from occatrace.core.checked import printable
+from occatrace.errors import RunError
+from occatrace.run.folder import result, run_facts
+from occatrace.run.liveness import is_recorded
+from occatrace.run.opening import open_run
 
 if TYPE_CHECKING:
     from occatrace.render import Document
@@ -93,9 +96,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _verify(folder: Path) -> int:
     """Say which files are not as they were recorded."""
-    from occatrace import checksums, rescue
+    from occatrace.run import checksums
 
-    if rescue.is_recorded(folder):
+    if is_recorded(folder):
         raise BadInput(f"{folder} is being recorded: checksums are written at its end")
     found = checksums.verify(folder)
     for damage in found.damaged:
@@ -113,14 +116,14 @@ def print_reports(
 ) -> None:
     """Write the given reports of a run, or its summary. Raises a RunError where the run cannot be read."""
     from occatrace.render import Document, renderer
-    from occatrace.tables import open_store
+    from occatrace.store.tables import open_store
 
     chosen = chosen or choice.Choice()
     with open_store(run) as store:
         made = chosen.reports(store, names)
         facts = run_facts(run)
         if fmt == "html" and not names:
-            from occatrace import page
+            from occatrace.views import page
 
             renderer(fmt)(page.collect(store, facts, chosen.scoped(store), chosen.rows_of), out)
             return
@@ -153,9 +156,9 @@ NOTHING = "nothing was recorded: no traced API was used, or the program was not 
 
 def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:
     """Write a single plot."""
-    from occatrace import plots
-    from occatrace.plots import draw
-    from occatrace.tables import open_store
+    from occatrace.store.tables import open_store
+    from occatrace.views import plots
+    from occatrace.views.plots import draw
 
     if args.plot is None:
         raise BadInput(f"which plot? --plot NAME, one of: {', '.join(plots.PLOTS)}")
@@ -184,9 +187,10 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
 
 def print_partial(run: Path, out: TextIO, fmt: str, ranks: int) -> None:
     """Write the summary of a job of very many ranks, from the partial summaries of its nodes."""
-    from occatrace import losses, partial
     from occatrace.render import Document, renderer
-    from occatrace.tables import connect
+    from occatrace.reports import partial
+    from occatrace.store import losses
+    from occatrace.store.tables import connect
 
     folders = [file.parent for file in sorted(run.glob("nodes/*/summary/state.parquet"))]
     facts = run_facts(run)
@@ -201,9 +205,9 @@ def print_partial(run: Path, out: TextIO, fmt: str, ranks: int) -> None:
 
 def _by_dask(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:
     """Print reports that Dask's workers made."""
-    from occatrace import distributed
     from occatrace.render import Document, renderer
-    from occatrace.tables import open_store
+    from occatrace.reports import distributed
+    from occatrace.store.tables import open_store
 
     if args.plot or args.format in (*PICTURES, "html") or chosen != choice.Choice():
         raise BadInput("--engine dask makes whole reports: leave out --plot, html and what chooses a part of the run")

@@ -4,25 +4,28 @@ starts at once, it runs whatever becomes of the tracing, and its exit status is 
 from __future__ import annotations
 
 import argparse
-import gc
 import io
 import os
 import pwd
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from occatrace import __version__, disk, halfway, install, ranks
-from occatrace import run as runs
+from occatrace import __version__
 from occatrace.cli import choice, ending, options, program
 from occatrace.cli.dispatch import UsageError, complain, words_of
+from occatrace.cli.recording import describe, load_analysis, not_measured, start_sampling
+from occatrace.core import disk, halfway
+from occatrace.errors import RunError
+from occatrace.run import folder as runs
+from occatrace.run import install, ranks
 
 if TYPE_CHECKING:
-    from occatrace.sampling import Sampler
-    from occatrace.session import Outcome, Session
+    from occatrace.record.sampling import Sampler
+    from occatrace.record.session import Session
 
 TAKES_PROGRAM = True
 FORMATS = ("table", "csv", "tsv", "json", "markdown")
@@ -140,7 +143,7 @@ def create(args: argparse.Namespace, folder: Path, info: runs.RunInfo) -> runs.R
     """The run's folder; where nobody chose it and it cannot be made here, among temporary files."""
     try:
         return runs.create(folder, info, force=args.force)
-    except runs.RunError:
+    except RunError:
         if args.output is not None:
             raise
         import tempfile
@@ -198,9 +201,9 @@ class Recording:
     def _start_session(self) -> None:
         """A session, or one line why there is none."""
         try:
-            from occatrace import session
-            from occatrace.daemon import DaemonError
-            from occatrace.switch import Switch
+            from occatrace.errors import DaemonError
+            from occatrace.record import session
+            from occatrace.run.control import Switch
         except ImportError as error:
             self._no_session(f"occatrace is not built completely ({error})")
             return
@@ -291,10 +294,10 @@ class Recording:
             if self.args.timeline:
                 self._timeline()
         except Exception as error:  # whatever it is takes neither the run nor the program's status with it
-            if os.environ.get("OCCATRACE_DEBUG") and not isinstance(error, (UsageError, runs.RunError, OSError)):
+            if os.environ.get("OCCATRACE_DEBUG") and not isinstance(error, (UsageError, RunError, OSError)):
                 raise
             why = words_of(error)[0]
-            if disk.is_full(error) and not isinstance(error, runs.RunError):
+            if disk.is_full(error) and not isinstance(error, RunError):
                 why = disk.needs_room(self.run.path)
             complain(f"no report: {why}. The run is kept: {runs.again(where)}")
             return
@@ -331,37 +334,6 @@ def new_info(args: argparse.Namespace, run_id: str, **facts: Any) -> runs.RunInf
         session=runs.buffers_in(args.shm_path),
         **facts,
     )
-
-
-def start_sampling(
-    run: runs.Run, host: str, args: argparse.Namespace, session: Session, programs: Callable[[], list[int]]
-) -> Sampler:
-    """Sample the programs that were started, and every process that is traced."""
-    from occatrace.sampling import Sampler
-
-    registered = session.outcome.processes
-    sampler = Sampler(run.path, host, args.choosing.sampling, lambda: [*programs(), *(p.pid for p in registered)])
-    sampler.start()
-    return sampler
-
-
-def not_measured(args: argparse.Namespace, sampler: Sampler | None) -> list[str]:
-    """At the end: what was to be sampled or counted on this node and could not be, a line each."""
-    lines = sampler.stop() if sampler else []
-    events = args.choosing.values.get("OCCATRACE_PAPI")
-    if events:
-        from occatrace._native import papi_refused
-
-        lines += [f"--papi {name or events}: not counted: {why}" for name, why in papi_refused(events)]
-    return lines
-
-
-def describe(outcome: Outcome) -> runs.SessionFacts:
-    """The session for run.json."""
-    out: runs.SessionFacts = {"state": outcome.state, "daemon": outcome.daemon}
-    if outcome.buffers:
-        out["buffers"] = {"cpus": outcome.buffers.cpus, "size": outcome.buffers.size, "count": outcome.buffers.count}
-    return out
 
 
 def working_folder() -> str:
@@ -415,24 +387,3 @@ def open_log(path: Path | None) -> TextIO | None:
         return path.open("w", encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {error.strerror}; give another file by --log-file") from None
-
-
-def load_analysis() -> None:
-    """Import what the analysis needs; whatever fails here fails again, with a message, when it is used."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra here: no thread per core
-    gc.disable()  # a tenth faster
-    try:
-        import duckdb  # noqa: F401
-        import numpy  # noqa: F401
-
-        import occatrace._native
-        import occatrace.cli.report
-        import occatrace.ingest
-        import occatrace.losses
-        import occatrace.render.text
-        import occatrace.reports
-        import occatrace.tables  # noqa: F401
-    except Exception:
-        pass
-    finally:
-        gc.enable()

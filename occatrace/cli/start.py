@@ -12,14 +12,15 @@ import socket
 import sys
 from pathlib import Path
 
-from occatrace import files, halfway
-from occatrace import run as runs
 from occatrace.cli import choice, options
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.cli.shell import print_environment
-from occatrace.job import host_name
-from occatrace.switch import VARIABLE as SWITCH_VARIABLE
-from occatrace.switch import Switch, is_running
+from occatrace.core import files, halfway
+from occatrace.errors import RunError
+from occatrace.run import folder as runs
+from occatrace.run.control import VARIABLE as SWITCH_VARIABLE
+from occatrace.run.control import Switch, is_running
+from occatrace.run.nodes import host_name
 
 ANSWER_S = 60.0
 _PREFIX = "occatrace_session"
@@ -68,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
         from occatrace.cli import resume
 
         return resume.run(argparse.Namespace(run=Path(args.name)))
-    from occatrace import session
     from occatrace.cli.run import new_info
+    from occatrace.record import session
 
     args.traced = choice.traced_of(args.trace)
     args.choosing = options.choosing_of(args)
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     info = new_info(args, run_id, program=(args.name,), host=host_name(), choice=args.choosing.values)
     try:
         made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force)
-    except runs.RunError:
+    except RunError:
         control.unlink()
         raise
     if args.output is None:
@@ -158,9 +159,9 @@ def _hold(
     args: argparse.Namespace, made: runs.Run, control: Path, listener: socket.socket, teller: socket.socket
 ) -> None:
     """The process that holds the session until somebody says stop, or asks it to end."""
-    from occatrace import session
-    from occatrace.cli.run import describe
-    from occatrace.daemon import DaemonError
+    from occatrace.cli.recording import describe
+    from occatrace.errors import DaemonError
+    from occatrace.record import session
 
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

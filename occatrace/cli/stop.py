@@ -8,12 +8,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from occatrace import checked, files
 from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.cli.shell import print_back
 from occatrace.cli.start import control_path, sessions
-from occatrace.run import again, near, open_run
+from occatrace.core import checked, files
+from occatrace.run.folder import again, near
+from occatrace.run.opening import open_run
 
 STOP_TIMEOUT_S = 120.0
 
@@ -60,7 +61,7 @@ def _stopped(name: str) -> Answer:
 
 def run(args: argparse.Namespace) -> int:
     """Stop, analyse, print."""
-    from occatrace.switch import is_running
+    from occatrace.run.control import is_running
 
     if is_running(Path(args.name)) and not control_path(Path(args.name).name).exists():
         from occatrace.cli import pause

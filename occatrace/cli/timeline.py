@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from occatrace import halfway
 from occatrace.cli.choice import add_names
 from occatrace.cli.dispatch import UsageError, complain
-from occatrace.run import open_run, result
-from occatrace.units import Range, parse_range
+from occatrace.core import halfway
+from occatrace.core.units import Range, parse_range
+from occatrace.run.folder import result
+from occatrace.run.opening import open_run
 
 if TYPE_CHECKING:
-    from occatrace.timeline import Format, Options, Written
+    from occatrace.views.timeline import Format, Options, Written
 
 _SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 _SUFFIXES: Mapping[Format, str] = {"perfetto": ".pftrace", "csv": ".csv", "json": ".json"}
@@ -97,9 +98,9 @@ def run(args: argparse.Namespace) -> int:
     window = parse_range(args.filter_time) if args.filter_time is not None else Range()
     shortest = parse_time(args.min_duration, "--min-duration") if args.min_duration else 0
 
-    from occatrace import model
+    from occatrace.core import model
     from occatrace.reports import regex
-    from occatrace.timeline import ANNOTATIONS, DEVICE, Options
+    from occatrace.views.timeline import ANNOTATIONS, DEVICE, Options
 
     if args.filter_name:
         regex(args.filter_name)
@@ -145,9 +146,10 @@ def write_timeline(run: Path, output: Path, options: Options | None = None, form
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from occatrace import timeline
-    from occatrace.tables import StoreError, open_store
-    from occatrace.timeline import TooManyParts
+    from occatrace.errors import StoreError
+    from occatrace.store.tables import open_store
+    from occatrace.views import timeline
+    from occatrace.views.timeline import TooManyParts
 
     def announce(expected: int) -> None:
         if expected > LARGE:

@@ -1,5 +1,5 @@
 """`occa_prof top [RUN]`: what a running program does, refreshed in the terminal. What is shown comes from
-occatrace/monitor.py; here are the screen, the keys and the terminal."""
+occatrace/views/monitor.py; here are the screen, the keys and the terminal."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occatrace import halfway
 from occatrace.cli.dispatch import UsageError, complain
-from occatrace.run import RunError, again, near, open_run
+from occatrace.core import halfway
+from occatrace.errors import RunError, SwitchError
+from occatrace.run.folder import again, near
+from occatrace.run.opening import open_run
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from occatrace.monitor import Monitor, View, Work
+    from occatrace.views.monitor import Monitor, View, Work
 
 SHORTEST_S, LONGEST_S = 0.1, 3600.0
 NICE = 10
@@ -83,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     """Show it."""
     if not args.once and not sys.stdout.isatty():
         raise UsageError("top needs a terminal: `occa_prof top --once RUN` prints one screen anywhere")
-    from occatrace import monitor
+    from occatrace.views import monitor
 
     folder = open_run(args.run).path if args.run else monitor.newest(Path())
     if open_run(folder).info.ended is not None:
@@ -144,11 +146,11 @@ def _follow(watched: Monitor, pause: float) -> int:
 
 def _turn(run: Path, view: View) -> None:
     """Pause or resume, on all nodes."""
-    from occatrace import switch
-    from occatrace.job import host_name
+    from occatrace.run import control
+    from occatrace.run.nodes import host_name
 
-    with contextlib.suppress(switch.SwitchError):  # it ends just now, or was stopped for good
-        switch.command(run, "resume" if view.state == "paused" else "pause", host_name())
+    with contextlib.suppress(SwitchError):  # it ends just now, or was stopped for good
+        control.command(run, "resume" if view.state == "paused" else "pause", host_name())
 
 
 def _end(terminal: _Terminal, view: View | None, shown: Shown, problem: str | None) -> int:
@@ -167,7 +169,7 @@ def _end(terminal: _Terminal, view: View | None, shown: Shown, problem: str | No
 
 def screen(view: View, shown: Shown, width: int, height: int | None, keys: bool = True) -> list[Text]:
     """The lines of a screen, as many as there is room for."""
-    from occatrace.units import size
+    from occatrace.core.units import size
 
     head = _head(view, width)
     rates = [f"{_count(view.rates['calls'])} calls/s", f"{_count(view.rates['launches'])} launches/s"]
@@ -231,7 +233,7 @@ Rows = tuple[Sequence[Column], Sequence[Sequence[str]]]
 
 
 def _devices(view: View) -> Rows:
-    from occatrace.units import size
+    from occatrace.core.units import size
 
     columns = (
         Column("Device", right=False), Column("Rank", 2), Column("Busy now"), Column("Since begin", 3),
@@ -278,7 +280,7 @@ def _ranks(view: View) -> Rows:
 
 
 def _works(works: Mapping[str, Work], title: str, shown: Shown, stretch: float) -> Rows:
-    from occatrace.units import duration
+    from occatrace.core.units import duration
 
     columns = (
         Column(title, right=False), Column("Time"), Column("%", 4), Column("Calls"), Column("Avg", 2),
@@ -358,7 +360,7 @@ def _fitting(words: Sequence[str], width: int) -> str:
 def _text(text: str, style: str = "") -> Text:
     from rich.text import Text
 
-    from occatrace.checked import printable
+    from occatrace.core.checked import printable
 
     return Text(printable(text), style, no_wrap=True)
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from occatrace.cli.report import add_output, output
-from occatrace.run import open_run, run_facts
+from occatrace.run.folder import run_facts
+from occatrace.run.opening import open_run
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -23,9 +24,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the calls."""
-    from occatrace.checked import printable
-    from occatrace.listing import lines
-    from occatrace.tables import open_store
+    from occatrace.core.checked import printable
+    from occatrace.store.tables import open_store
+    from occatrace.views.listing import lines
 
     folder = open_run(args.run).path
     with open_store(folder) as store, output(args.output, args.force) as out:

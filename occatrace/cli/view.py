@@ -10,11 +10,12 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from occatrace import halfway
 from occatrace.cli import ending
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import write_timeline
-from occatrace.run import is_writable, open_run
+from occatrace.core import halfway
+from occatrace.run.folder import is_writable
+from occatrace.run.opening import open_run
 
 TIMELINE = "timeline.pftrace"
 
@@ -34,7 +35,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from occatrace.viewer import NoInterface, Viewer, interface
+    from occatrace.views.viewer import NoInterface, Viewer, interface
 
     given: Path = args.run
     try:

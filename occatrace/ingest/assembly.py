@@ -10,12 +10,13 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from occatrace import histogram, sites
+from occatrace.core import histogram
+from occatrace.core.model import Model
+from occatrace.core.schema import BY_NAME, NO_SEQ
+from occatrace.ingest import call_sites
 from occatrace.ingest.gathered import Gathered
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.reading import text_of
-from occatrace.model import Model
-from occatrace.schema import BY_NAME, NO_SEQ
 
 Index = npt.NDArray[np.int64]
 
@@ -42,7 +43,7 @@ class Assembly:
         self._names: dict[tuple[int, int], str] = {}
         self._hists: list[tuple[Any, ...]] = []
         self._unfinished: dict[int, int] = {}  # by thread
-        self._places: dict[tuple[int, int], sites.Site] = {}  # by process and name
+        self._places: dict[tuple[int, int], call_sites.Site] = {}  # by process and name
         self._killed: set[int] = set()  # processes that did not say how they ended
 
     def run(self) -> None:
@@ -150,12 +151,12 @@ class Assembly:
         self._fill("names", [(process, id_, text) for (process, id_), text in self._names.items()])
 
     def _sites(self) -> None:
-        places = {key: site for key, text in self._names.items() if (site := sites.parse(text))}
-        if places and not sites.tool():
+        places = {key: site for key, text in self._names.items() if (site := call_sites.parse(text))}
+        if places and not call_sites.tool():
             self._hosts[0].problems.append(
                 "places in the code have no function and line: addr2line (binutils) is missing"
             )
-        found = sites.resolve(places.values())
+        found = call_sites.resolve(places.values())
         self._places = {key: found[place] for key, place in places.items()}
         rows = [
             (*key, s.module, s.offset, s.function, s.file, s.line)
@@ -179,7 +180,7 @@ class Assembly:
         queues: dict[tuple[int, int], tuple[Any, ...]] = {}
         # Of inline kernels the source is the place that calls them. OCCA's headers are no such place.
         called = {(self._process_of[r["slot"]], r["source"]) for _, r in self._records("kernel")} & self._places.keys()
-        callers = sites.outside((self._places[key] for key in called), _OCCA_HEADERS)
+        callers = call_sites.outside((self._places[key] for key in called), _OCCA_HEADERS)
         for _, r in self._records("kernel"):
             p = self._process_of[r["slot"]]
             number = kernels.get((p, r["id"]), (len(kernels) + 1,))[0]

@@ -2,7 +2,7 @@
 occatrace/ingest/gathered, in one read.
 
 Bounded memory: calls are folded into statistics as they come; whatever may be long goes to DuckDB, which spills. The
-single calls with their arguments are left to occatrace/calls.py, for those who ask for them.
+single calls with their arguments are left to occatrace/ingest/calls.py, for those who ask for them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import duckdb
 import numpy as np
 
 from occatrace import _native
+from occatrace.core.model import Function, Model
 from occatrace.ingest.assembly import Assembly
 from occatrace.ingest.gathered import GATHERED, Gathered
-from occatrace.ingest.host import Host, Tally
-from occatrace.ingest.reading import Columns, HostTrace, Reader, Slots, text_of, texts_of
+from occatrace.ingest.host import Host, HostTrace, Tally
+from occatrace.ingest.reading import Columns, Reader, Slots, text_of, texts_of
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
 
 _THREAD = "occatrace_process:thread"
 _SMALL_RECORDS = (
@@ -69,7 +69,7 @@ class FirstPass:
             self._con.execute(f"DROP {'VIEW' if raw in views else 'TABLE'} {raw}")
         return self._problems()
 
-    # ---- piece by piece (occatrace/stream.py) ----
+    # ---- piece by piece (occatrace/store/stream.py) ----
 
     def read_piece(self, trace: HostTrace, threads: ThreadMap) -> Host:
         """What one piece adds, with the threads of the pieces before; its rows are in the raw tables."""

@@ -1,6 +1,6 @@
 """What the first pass made of one piece of a trace after the other: sums that add up, kept in a file between the pieces.
 
-Rows (device work, kernel calls, …) and records are not here: they are files of their own, piece by piece (occatrace/stream).
+Rows (device work, kernel calls, …) and records are not here: they are files of their own, piece by piece (occatrace/store/stream).
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
 
 from occatrace import _native
+from occatrace.ingest.reading import OpenReader
 from occatrace.ingest.threads import ThreadMap
 
 
@@ -48,3 +50,13 @@ class Host:
         for record in self.records.get("thread", ()):
             starts.setdefault(int(record["tid"]), []).append(int(record["ts"]))
         return {tid: sorted(times) for tid, times in starts.items() if len(times) > 1}
+
+
+@dataclass(frozen=True)
+class HostTrace:
+    """The trace of one host."""
+
+    host: str
+    open: OpenReader
+    gathered: Callable[[], tuple[Host, set[str]]] | None = None
+    """Of a trace whose pieces are tables already (occatrace/store/stream.py): what they are together, and views of raw tables."""

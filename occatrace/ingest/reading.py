@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from occatrace.ingest.host import Host
 
 Columns = Mapping[str, npt.NDArray[Any]]
 Slots = npt.NDArray[np.int32]  # the thread of each event
@@ -40,16 +36,6 @@ class Reader(Protocol):
 
 OpenReader = Callable[[Sequence[str] | None], Reader]
 """Opens one host's trace from its beginning, all events or the given ones."""
-
-
-@dataclass(frozen=True)
-class HostTrace:
-    """The trace of one host."""
-
-    host: str
-    open: OpenReader
-    gathered: Callable[[], tuple[Host, set[str]]] | None = None
-    """Of a trace whose pieces are tables already (occatrace/stream.py): what they are together, and views of raw tables."""
 
 
 def text_of(value: bytes | str) -> str:

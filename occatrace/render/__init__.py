@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from occatrace.losses import Losses
 from occatrace.reports import Report
+from occatrace.store.losses import Losses
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from html import escape
 from pathlib import Path
 from typing import Any, TextIO
 
-from occatrace.checked import printable
-from occatrace.losses import Losses
+from occatrace.core.checked import printable
 from occatrace.render import Document, Figure
 from occatrace.render.text import NUMERIC, cell, sections
 from occatrace.reports import Column, Report
+from occatrace.store.losses import Losses
 
 ROWS = 200  # of a table; what is beyond is told, with where to get it
 _LONGEST = 300  # characters of a cell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from occatrace.checked import printable
+from occatrace.core.checked import printable
 from occatrace.render import Document
 from occatrace.render.text import NUMERIC, cell
 from occatrace.reports import Report

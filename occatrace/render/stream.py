@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol, TextIO
 
+from occatrace.errors import RunError
 from occatrace.render import Document, csv, renderer, tsv
 from occatrace.render import json as json_format
 from occatrace.render import markdown as markdown_format
 from occatrace.render import text as text_format
-from occatrace.run import RunError
 
 MOST_ROWS = 1000  # at a time; the widths of a table's columns are those of the first ones
 MOMENT_S = 0.1

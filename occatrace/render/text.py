@@ -13,10 +13,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from occatrace.checked import printable
+from occatrace.core.checked import printable
+from occatrace.core.units import SIZES, TIMES, duration, fixed, size
 from occatrace.render import Document
 from occatrace.reports import Column, Report
-from occatrace.units import SIZES, TIMES, duration, fixed, size
 
 # Left out one after another where the terminal is too narrow, least important first.
 _DISPENSABLE = ("stddev", "max", "min", "med", "busy", "source", "bytes", "device", "mode", "avg")

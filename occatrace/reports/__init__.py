@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from occatrace import reasons
-from occatrace.naming import regex as regex
+from occatrace.core import reasons
+from occatrace.core.naming import regex as regex
+from occatrace.core.units import SIZES, TIMES, Units
+from occatrace.errors import RunError
 from occatrace.reports.scope import KEYS, Scoped, can_split, tables_of
-from occatrace.run import RunError
-from occatrace.units import SIZES, TIMES, Units
 
 if TYPE_CHECKING:
-    from occatrace.tables import Store
+    from occatrace.store.tables import Store
 
 _FOLDER = Path(__file__).parent
 _UNITS = ("percent", "ns", "bytes", "count", "number", "text", "source", "parent")
@@ -266,17 +266,6 @@ def in_units(report: Report, units: Units) -> Report:
         for row in report.rows
     ]
     return replace(report, definition=replace(report.definition, columns=tuple(columns)), rows=rows)
-
-
-def macros(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the macros of the reports."""
-    con.execute((_FOLDER / "_macros.sql").read_text(encoding="utf-8"))
-
-
-def prepare(con: duckdb.DuckDBPyConnection) -> None:
-    """Make what reports stand on: macros, and views over the tables, which must be there."""
-    macros(con)
-    con.execute((_FOLDER / "_views.sql").read_text(encoding="utf-8"))
 
 
 def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None = None) -> Report:

@@ -12,21 +12,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
 
-from occatrace import naming
-from occatrace.schema import CALLS, TABLES
-from occatrace.sql import name as sql_name
-from occatrace.units import Range, UnitError, duration
+from occatrace.core import naming
+from occatrace.core.schema import CALLS, TABLES
+from occatrace.core.sql import name as sql_name
+from occatrace.core.units import Range, UnitError, duration
+from occatrace.store.macros import VIEWS
 
 if TYPE_CHECKING:
-    from occatrace.tables import Store
+    from occatrace.store.tables import Store
 
-_VIEWS = Path(__file__).parent / "_views.sql"
 
 # By what reports can be split: the column of the tables that tells it, and the heading.
 KEYS: Mapping[str, tuple[str, str]] = {
@@ -64,7 +63,7 @@ class Part:
 @cache
 def _views() -> Mapping[str, str]:
     """The views that reports share, by name."""
-    text = _VIEWS.read_text(encoding="utf-8")
+    text = VIEWS.read_text(encoding="utf-8")
     return dict(re.findall(r"CREATE OR REPLACE TEMP VIEW (\w+) AS\s+(.*?);\n", text + "\n", re.DOTALL))
 
 
@@ -157,7 +156,7 @@ class Scoped:
                 sql = self._narrowed(table, part if counts else None, timed=self._timed and counts)
                 if sql:
                     con.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {sql}")
-            con.execute(_VIEWS.read_text(encoding="utf-8"))
+            con.execute(VIEWS.read_text(encoding="utf-8"))
             yield con
         finally:
             con.close()

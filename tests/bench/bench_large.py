@@ -25,7 +25,8 @@ MEASURE = f"""
 import json, resource, sys, time
 from pathlib import Path
 cpu, begin = time.process_time(), time.perf_counter()
-from occatrace import reports, tables
+from occatrace import reports
+from occatrace.store import tables
 with tables.open_store(Path(sys.argv[1])) as store:
     if sys.argv[2] == "summary":
         made = len(reports.summary(store))

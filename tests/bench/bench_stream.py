@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import occatrace
-from occatrace.switch import size_of
+from occatrace.run.control import size_of
 
 _SOURCE = Path(__file__).resolve().parent / "programs" / "many_calls.cpp"
 THREADS = 2
@@ -59,7 +59,7 @@ class Watch(threading.Thread):
                 words = (process / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"occatrace.stream_worker" in words and str(self._run_folder).encode() in words:
+            if b"occatrace.store.stream_worker" in words and str(self._run_folder).encode() in words:
                 return int(process.name)
         return None
 

@@ -20,7 +20,8 @@ ROUNDS = 3
 MEASURE = """
 import json, resource, shutil, sys, time
 from pathlib import Path
-from occatrace import reports, tables
+from occatrace import reports
+from occatrace.store import tables
 from occatrace.render import text
 run = Path(sys.argv[1])
 def once():

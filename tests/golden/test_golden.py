@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from occatrace.cli.report import print_reports
-from occatrace.model import load
+from occatrace.core.model import load
 
 HERE = Path(__file__).parent
 CASES = sorted(p.parent for p in HERE.glob("*/trace.tar.xz"))

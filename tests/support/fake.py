@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import occatrace
-from occatrace.histogram import bucket
-from occatrace.model import Model, from_json
-from occatrace.tables import open_store
+from occatrace.core.histogram import bucket
+from occatrace.core.model import Model, from_json
+from occatrace.store.tables import open_store
 
 _TYPES: Mapping[str, type] = {
     "u8": np.uint8,

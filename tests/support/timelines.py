@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from occatrace import timeline
-from occatrace.tables import open_store
-from occatrace.units import Moment, Range
+from occatrace.core.units import Moment, Range
+from occatrace.store.tables import open_store
+from occatrace.views import timeline
 from tests.support.fake import MODEL, FakeTrace, run_folder
 from tests.support.trace_processor import load
 

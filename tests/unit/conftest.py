@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace.model import load
+from occatrace.core.model import load
 from tests.support.fake import demo_trace, recorded
 
 

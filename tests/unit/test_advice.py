@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from occatrace import reports
-from occatrace.tables import open_store
+from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, FakeThread, FakeTrace, run_folder
 
 NONE = 0xFFFFFFFF

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from occatrace import reports
-from occatrace.tables import open_store
+from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, FakeThread, FakeTrace, run_folder
 
 LATER, BY_RELEASE = 0, 1

@@ -14,7 +14,7 @@ import pytest
 
 import occatrace
 from occatrace.cli.dispatch import main
-from occatrace.tables import open_store
+from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, demo_trace, run_folder
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"

@@ -7,9 +7,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from occatrace import captured
 from occatrace.cli.dispatch import main
-from occatrace.tables import open_store
+from occatrace.store import captures
+from occatrace.store.tables import open_store
 from tests.support.fake import FakeTrace, recorded
 
 # Recorded from 1,000 to 2,000 and from 9,000 to 10,000 µs; in each, ten pieces of work of 50 µs, one each 100 µs.
@@ -61,7 +61,7 @@ def test_gaps_and_shares_are_of_the_recorded_time(run: Path, tmp_path: Path) -> 
             100 - use["share"]
         )
         lost = store.losses({"captures": {"node0": PERIODS}})
-        assert lost.captured == (2_000_000, captured.whole(store.con))
+        assert lost.captured == (2_000_000, captures.whole(store.con))
         assert any(line.startswith("captured 2.000 ms of ") for line in lost.lines())
 
 
@@ -92,10 +92,10 @@ def test_periods_of_nodes_are_on_their_own_clocks() -> None:
     con.execute("CREATE TABLE captures AS SELECT 1 AS process, 250::UBIGINT AS start_ns, 700::UBIGINT AS end_ns")
     con.execute(f"CREATE TABLE process_clocks AS SELECT 2 AS process, {ahead} AS ahead_ns, 0.0 AS drift, 0 AS since_ns")
     spans = {"a": [[200, 300], [600, 900]], "b": [[ahead + 400, ahead + 500]], "c": []}
-    assert captured.make(con, {"captures": spans})
+    assert captures.make(con, {"captures": spans})
     found = con.execute("SELECT process, start_ns, end_ns FROM recorded ORDER BY ALL").fetchall()
     assert found == [(1, 250, 300), (1, 600, 700), (2, 400, 500)]
-    assert captured.length(con) == 50 + 100 + 100 and captured.whole(con) == 900
+    assert captures.length(con) == 50 + 100 + 100 and captures.whole(con) == 900
     missing = "SELECT unrecorded_ns(1, 100, 1000), unrecorded_ns(1, 260, 650), unrecorded_ns(2, 450, 460), unrecorded_ns(3, 5, 9)"
     assert con.execute(missing).fetchall() == [(750, 300, 0, 4)]
 
@@ -103,6 +103,6 @@ def test_periods_of_nodes_are_on_their_own_clocks() -> None:
 def test_a_run_that_always_recorded_pays_nothing() -> None:
     con = duckdb.connect()
     con.execute("CREATE TABLE captures (process INT)")
-    assert not captured.make(con, {})
+    assert not captures.make(con, {})
     assert con.execute("SELECT unrecorded_ns(1, 5, 9), recorded_ns(7)").fetchall() == [(0, 7)]
     assert not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name LIKE '%recorded'").fetchall()

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from occatrace import checksums, tables
-from occatrace import run as runs
 from occatrace.cli.dispatch import main
+from occatrace.run import checksums
+from occatrace.run import folder as runs
+from occatrace.store import tables
 from tests.support import ctf
 
 FILES = {

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from occatrace.choosing import OPTIONS, ChoiceError, Choosing
 from occatrace.cli import options, rank, run
 from occatrace.cli.dispatch import main
-from occatrace.sampling import Sampling
-from occatrace.switch import Plan
+from occatrace.errors import ChoiceError
+from occatrace.record.filters import OPTIONS, Choosing
+from occatrace.record.sampling import Sampling
+from occatrace.run.control import Plan
 
 BAD = [
     ("--kernels", "(", "no regular expression"),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from occatrace import clocks
-from occatrace.clocks import Edges
+from occatrace.store import clocks
+from occatrace.store.clocks import Edges
 
 
 def messages(

@@ -16,12 +16,14 @@ from typing import Any
 
 import pytest
 
-from occatrace import install, limits, run, traced
+from occatrace import errors
 from occatrace.cli import choice, dispatch, program
 from occatrace.cli import run as run_command
 from occatrace.cli.dispatch import UsageError
-from occatrace.daemon import DaemonError
-from occatrace.session import plan_buffers, possible_cpus, program_environment
+from occatrace.core import apis
+from occatrace.errors import DaemonError
+from occatrace.record.session import plan_buffers, possible_cpus, program_environment
+from occatrace.run import folder, install, limits, opening
 
 MIB = 1 << 20
 
@@ -155,13 +157,13 @@ def test_the_daemon_gets_as_many_descriptors_as_are_allowed() -> None:
 
 
 def test_choice_of_apis() -> None:
-    apis: dict[str, Any] = {name: {} for name in ("cl", "mpi", "annotation", "process")} | {
+    entries: dict[str, Any] = {name: {} for name in ("cl", "mpi", "annotation", "process")} | {
         "blas": {"on_request": True}
     }
-    model = {"apis": apis}
+    model = {"apis": entries}
 
     def chosen(words: str) -> str:
-        result = traced.parse(words, model)
+        result = apis.parse(words, model)
         return "" if result is None else result.variable
 
     assert chosen("default") == ""
@@ -171,17 +173,17 @@ def test_choice_of_apis() -> None:
     assert chosen("cl,tbb") == "annotation,cl,itt,tbb"
     names = "there are: annotation, blas, cl, itt, mpi, nvtx, roctx, tbb, default, none"
     for wrong in ("cl,x", "process", "", "none,cl"):
-        with pytest.raises(traced.UnknownName, match=names):
-            traced.parse(wrong, model)
+        with pytest.raises(apis.UnknownName, match=names):
+            apis.parse(wrong, model)
 
 
 def test_environment_has_only_what_is_chosen(tmp_path: Path) -> None:
-    model = traced.read_model()
-    only_mpi = program_environment({"NVTX_INJECTION64_PATH": "theirs"}, "full", tmp_path, traced.parse("mpi", model))
+    model = apis.read_model()
+    only_mpi = program_environment({"NVTX_INJECTION64_PATH": "theirs"}, "full", tmp_path, apis.parse("mpi", model))
     assert only_mpi["OCCATRACE_TRACE"] == "mpi"
     assert "OPENCL_LAYERS" not in only_mpi and "INTEL_LIBITTNOTIFY64" not in only_mpi
     assert only_mpi["NVTX_INJECTION64_PATH"] == "theirs"
-    itt = program_environment({"OCCATRACE_TRACE": "x"}, "full", tmp_path, traced.parse("itt", model))
+    itt = program_environment({"OCCATRACE_TRACE": "x"}, "full", tmp_path, apis.parse("itt", model))
     assert "INTEL_LIBITTNOTIFY64" in itt and "NVTX_INJECTION64_PATH" not in itt
     assert itt["OCCATRACE_TRACE"] == "annotation,itt"
     assert "OCCATRACE_TRACE" not in program_environment({"OCCATRACE_TRACE": "x"}, "full", tmp_path)
@@ -218,8 +220,8 @@ def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert absent.value.status == program.NOT_FOUND
 
 
-def info(**more: object) -> run.RunInfo:
-    return run.RunInfo(program=("a.out", "-m", "HIP"), **more)  # type: ignore[arg-type]
+def info(**more: object) -> folder.RunInfo:
+    return folder.RunInfo(program=("a.out", "-m", "HIP"), **more)  # type: ignore[arg-type]
 
 
 def test_the_program_gets_the_descriptors_that_we_were_given_and_no_others() -> None:
@@ -239,18 +241,18 @@ def test_the_program_gets_the_descriptors_that_we_were_given_and_no_others() -> 
 
 
 def test_run_round_trip(tmp_path: Path) -> None:
-    made = run.create(tmp_path / "r", info(notes=("x",), processes=(1, 2))).updated(exit_status=3)
-    assert run.open_run(tmp_path / "r") == made
+    made = folder.create(tmp_path / "r", info(notes=("x",), processes=(1, 2))).updated(exit_status=3)
+    assert opening.open_run(tmp_path / "r") == made
     assert made.info.exit_status == 3
 
 
 def test_names_that_are_no_text(tmp_path: Path) -> None:
-    made = run.create(tmp_path / "r", run.RunInfo(program=("caf\udce9",)))
-    assert run.open_run(made.path).info.program == ("caf\udce9",)
+    made = folder.create(tmp_path / "r", folder.RunInfo(program=("caf\udce9",)))
+    assert opening.open_run(made.path).info.program == ("caf\udce9",)
 
 
 def test_default_folder_is_a_plain_name() -> None:
-    assert re.fullmatch(r"occatrace-a_b\.out-\d{8}-\d{6}-abcd", str(run.default_folder("/x/a b.out", "abcd1234")))
+    assert re.fullmatch(r"occatrace-a_b\.out-\d{8}-\d{6}-abcd", str(folder.default_folder("/x/a b.out", "abcd1234")))
 
 
 @pytest.mark.parametrize(
@@ -265,24 +267,24 @@ def test_default_folder_is_a_plain_name() -> None:
 def test_what_is_no_run(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "run.json").write_text(content)
-    with pytest.raises(run.RunError, match=message):
-        run.open_run(tmp_path)
+    with pytest.raises(errors.RunError, match=message):
+        opening.open_run(tmp_path)
 
 
 def test_run_in_a_subfolder_is_named(tmp_path: Path) -> None:
-    run.create(tmp_path / "r", info())
-    with pytest.raises(run.RunError, match=r"is not a run, but .*/r is"):
-        run.open_run(tmp_path)
-    with pytest.raises(run.RunError, match="does not exist"):
-        run.open_run(tmp_path / "nosuch")
-    with pytest.raises(run.RunError, match="is a file"):
-        run.open_run(tmp_path / "r" / "run.json")
+    folder.create(tmp_path / "r", info())
+    with pytest.raises(errors.RunError, match=r"is not a run, but .*/r is"):
+        opening.open_run(tmp_path)
+    with pytest.raises(errors.RunError, match="does not exist"):
+        opening.open_run(tmp_path / "nosuch")
+    with pytest.raises(errors.RunError, match="is a file"):
+        opening.open_run(tmp_path / "r" / "run.json")
 
 
 def test_older_runs_open(tmp_path: Path) -> None:
     """What is missing takes its default; what is not known any more is passed over."""
     (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "program": ["x"], "forgotten": 1}))
-    opened = run.open_run(tmp_path)
+    opened = opening.open_run(tmp_path)
     assert opened.info.program == ("x",)
     assert opened.info.notes == ()
 
@@ -302,5 +304,5 @@ def test_static_programs_are_known(tmp_path: Path, name: str, kinds: tuple[int, 
 
 
 def test_the_command_that_is_suggested_can_be_used() -> None:
-    assert run.again("--x y") == "occa_prof report './--x y'"
-    assert run.again("x") == "occa_prof report x"
+    assert folder.again("--x y") == "occa_prof report './--x y'"
+    assert folder.again("x") == "occa_prof report x"

@@ -10,9 +10,20 @@ import numpy.typing as npt
 import pytest
 
 from occatrace.cli.compare import _variants
-from occatrace.compare import NOISE, SAME, Run, Series, between_runs, collect, compare, difference, in_words, series_of
-from occatrace.run import RunError
-from occatrace.tables import open_store
+from occatrace.errors import RunError
+from occatrace.reports.compare import (
+    NOISE,
+    SAME,
+    Run,
+    Series,
+    between_runs,
+    collect,
+    compare,
+    difference,
+    in_words,
+    series_of,
+)
+from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, demo_trace, run_folder
 
 Key = tuple[str, str, str]

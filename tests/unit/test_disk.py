@@ -9,8 +9,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from occatrace import disk, tables
-from occatrace import run as runs
+from occatrace import errors
+from occatrace.core import disk
+from occatrace.run import folder as runs
+from occatrace.store import tables
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -24,8 +26,8 @@ def test_the_cause_of_an_error_counts() -> None:
         try:
             raise OSError(errno.ENOSPC, "full")
         except OSError as error:
-            raise tables.StoreError("no tables") from error
-    except tables.StoreError as error:
+            raise errors.StoreError("no tables") from error
+    except errors.StoreError as error:
         assert disk.is_full(error)
 
 
@@ -42,7 +44,7 @@ def test_no_room_anywhere_is_told_in_one_line(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(tables, "_build", full)
-    with pytest.raises(tables.StoreError, match=r"no space left on device: the disk of .*/run is full .*TMPDIR"):
+    with pytest.raises(errors.StoreError, match=r"no space left on device: the disk of .*/run is full .*TMPDIR"):
         tables.open_store(run.path)
     assert sorted(path.name for path in run.path.iterdir()) == [".tables.lock", "run.json"]
 

@@ -126,9 +126,9 @@ def test_signals(name: str, run: Path, tmp_path: Path) -> None:
 NATIVE = """
 import hashlib, sys, threading
 from pathlib import Path
-from occatrace import entry, halfway
+from occatrace.core import halfway, signals
 from occatrace.cli import ending
-entry.hear(entry.leave)
+signals.hear(signals.leave)
 ending.undo_first()
 ending.watch()
 halfway.make_folder(Path(sys.argv[1]))

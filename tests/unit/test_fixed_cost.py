@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from occatrace import events, model
+from occatrace.core import events, model
 from occatrace.reports import SUMMARY, WITHOUT_OCCA, definitions, make
-from occatrace.tables import open_store
+from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, demo_trace, run_folder
 
 # Runs occa_prof's command line and prints which modules it has loaded, which commands LTTng was given, and which files of
@@ -36,7 +36,7 @@ status = main(sys.argv[1:])
 print(json.dumps({"status": status, "modules": sorted(sys.modules), "enabled": enabled, "read": read}))
 """
 # Of the analysis, of extras, of other commands: a run that is only recorded needs none of them.
-ANALYSIS = {"duckdb", "numpy", "occatrace._native", "occatrace.model", "occatrace.tables", "rich"}
+ANALYSIS = {"duckdb", "numpy", "occatrace._native", "occatrace.core.model", "occatrace.store.tables", "rich"}
 NEVER = {"altair", "asyncio", "distributed", "jinja2", "pandas", "pyarrow", "vl_convert", "yaml"}
 
 
@@ -73,7 +73,7 @@ def test_summary(tmp_path: Path) -> None:
         assert not NEVER & set(seen["modules"])
         assert not [name for name in seen["read"] if name.startswith("libraries/")]
     assert again["read"].count("_model.json") == 1  # its first line
-    assert not {"occatrace.ingest", "occatrace.merge", "occatrace.partial"} & set(
+    assert not {"occatrace.ingest", "occatrace.store.merge", "occatrace.reports.partial"} & set(
         again["modules"]
     )  # the tables are there
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("duckdb")
 
-from occatrace import flamegraph
-from occatrace.tables import open_store
+from occatrace.store.tables import open_store
+from occatrace.views import flamegraph
 from tests.support.fake import MODEL, FakeTrace, run_folder
 
 

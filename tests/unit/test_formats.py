@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from occatrace.losses import Losses
+from occatrace.core.units import Units
 from occatrace.render import Document, renderer
 from occatrace.render.text import printable
 from occatrace.reports import Report, in_units, parse
-from occatrace.units import Units
+from occatrace.store.losses import Losses
 
 HOSTILE = [
     "plain",

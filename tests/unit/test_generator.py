@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from occatrace import events
-from occatrace.model import from_json
+from occatrace.core import events
+from occatrace.core.model import from_json
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))

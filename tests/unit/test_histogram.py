@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occatrace import reports
-from occatrace.histogram import BUCKETS, SUB, bucket, middle
+from occatrace.core.histogram import BUCKETS, SUB, bucket, middle
+from occatrace.store import macros
 
 HEADER = Path(__file__).parents[2] / "native/emit/histogram.h"
 
@@ -39,7 +39,7 @@ def test_edges_of_octaves() -> None:
     values = np.unique(np.array([v for e in range(53) for v in (2**e - 1, 2**e, 2**e + 1)], np.uint64))
     assert bucket(values).tolist() == [by_definition(int(v)) for v in values]
     con = duckdb.connect()
-    reports.macros(con)
+    macros.macros(con)
     con.register("v", {"v": values})
     rows = con.execute("SELECT bucket(v), bucket_middle(bucket(v)) FROM v ORDER BY v").fetchall()
     assert [r[0] for r in rows] == bucket(values).tolist()

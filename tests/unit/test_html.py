@@ -17,14 +17,15 @@ import pytest
 
 pytest.importorskip("duckdb")
 
-from occatrace import flamegraph, page, reports
+from occatrace import reports
 from occatrace.cli.dispatch import main
-from occatrace.losses import Losses
-from occatrace.plots import draw
-from occatrace.render import Document, html, html_flame, renderer
+from occatrace.render import Document, html, renderer
 from occatrace.render.text import cell
 from occatrace.reports import Report, parse
-from occatrace.tables import Store, open_store
+from occatrace.store.losses import Losses
+from occatrace.store.tables import Store, open_store
+from occatrace.views import flame_page, flamegraph, page
+from occatrace.views.plots import draw
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 from tests.unit.test_plots import HOSTILE
 
@@ -232,7 +233,7 @@ def test_without_the_library(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
 def test_flame_graph_page(store: Store) -> None:
     found = flamegraph.stacks(store)
     out = io.StringIO()
-    html_flame.render(found, FACTS, Losses.none(), out)
+    flame_page.render(found, FACTS, Losses.none(), out)
     read = harmless(out.getvalue())
     tree = json.loads(read.scripts[0])
     names = [tree["names"][node[1]] for node in tree["nodes"]]
@@ -249,12 +250,12 @@ def test_small_frames_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
             b = tree.node(a, f"inner {inner}", "opencl")
             tree.weights["time"][b] += 1 + (inner if outer < 3 else 0)
             tree.calls[b] += 1
-    monkeypatch.setattr(html_flame, "NODES", 900)
-    drawn = html_flame.graph([tree])
+    monkeypatch.setattr(flame_page, "NODES", 900)
+    drawn = flame_page.graph([tree])
     assert len(drawn["nodes"]) < 1000
     assert drawn["totals"]["time"] == sum(tree.weights["time"])
     assert sum(node[3] for node in drawn["nodes"]) == 10_000
-    assert html_flame.SMALLER in drawn["names"]
+    assert flame_page.SMALLER in drawn["names"]
 
 
 def test_functions(store: Store) -> None:
@@ -266,6 +267,6 @@ def test_functions(store: Store) -> None:
     for node, time in ((a, 5), (b, 7), (c, 11)):
         tree.weights["time"][node] = time
         tree.calls[node] = 1
-    rows = {row[0]: row for row in html_flame.functions([tree]).rows}
+    rows = {row[0]: row for row in flame_page.functions([tree]).rows}
     assert rows["f"][2:5] == (16, 23, 2) and rows["g"][2:5] == (7, 18, 1)
     assert sum(row[1] for row in rows.values()) == pytest.approx(100)

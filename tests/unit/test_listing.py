@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from occatrace.listing import Line, lines
-from occatrace.tables import open_store
+from occatrace.store.tables import open_store
+from occatrace.views.listing import Line, lines
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from occatrace import clocks, merge, reports
-from occatrace.schema import BY_NAME, MOMENTS, NO_MOMENTS, SCHEMA_VERSION, TABLES
-from occatrace.tables import Store, connect, open_store
+from occatrace import reports
+from occatrace.core.schema import BY_NAME, MOMENTS, NO_MOMENTS, SCHEMA_VERSION, TABLES
+from occatrace.store import clocks, merge
+from occatrace.store.tables import Store, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
 
 # Numbers that mean something within their process or thread only.

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from occatrace import reports
-from occatrace.run import RunError
-from occatrace.tables import Store, open_store
+from occatrace.errors import RunError
+from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 
 NONE = 0xFFFFFFFF

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occatrace.naming import demangled, short
+from occatrace.core.naming import demangled, short
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import cast
 
-from occatrace.monitor import Monitor, _Host
-from occatrace.ongoing import _MAGIC, _PACKET, HostWatch
-from occatrace.run import RunInfo
+from occatrace.ingest.live_buffers import _MAGIC, _PACKET, HostWatch
+from occatrace.run.folder import RunInfo
+from occatrace.views.monitor import Monitor, _Host
 
 
 def packet(number: int, end: int) -> bytes:

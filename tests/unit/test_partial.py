@@ -14,9 +14,11 @@ import duckdb
 import numpy as np
 import pytest
 
-from occatrace import partial, reports
+from occatrace import reports
 from occatrace.cli.report import print_partial
-from occatrace.tables import Store, connect, open_store
+from occatrace.reports import partial
+from occatrace.store import macros
+from occatrace.store.tables import Store, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +104,7 @@ def test_one_balance_of_ranks(tmp_path: Path) -> None:
             " bytes, 0 AS status, kind, name, source, target FROM processes, (VALUES ('HtoD', 100, NULL, 'pageable', 'device'),"
             " ('DtoH', 40, NULL, 'device', 'pinned'), ('kernel', 500, 'not of OCCA', NULL, NULL)) v(kind, ns, name, source, target)"
         )
-        reports.prepare(con)
+        macros.prepare(con)
         entry = reports.definition("rank_balance")
         expected = [reports.plain(row, entry) for row in con.execute(entry.sql).fetchall()]
         partial.make(con)

@@ -11,11 +11,12 @@ import pytest
 
 pytest.importorskip("duckdb")
 
-from occatrace import plots, reports
-from occatrace.plots import charts, data, draw
+from occatrace import reports
+from occatrace.core.units import parse_range
 from occatrace.reports.scope import Scope, Scoped
-from occatrace.tables import Store, open_store
-from occatrace.units import parse_range
+from occatrace.store.tables import Store, open_store
+from occatrace.views import plots
+from occatrace.views.plots import charts, data, draw
 from tests.support.fake import MODEL, demo_trace, run_folder
 
 HOSTILE = "<script>alert(1)</script>\"' & \x00\x07\n\u202e\\'] + alert(2) + ['" + "x" * 524_288

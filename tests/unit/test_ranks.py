@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import ranks
+from occatrace.run import ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 PRINTS = """

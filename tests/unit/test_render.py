@@ -11,11 +11,11 @@ from typing import TextIO
 
 import pytest
 
-from occatrace.losses import Losses
+from occatrace.core.units import duration, size
 from occatrace.render import Document, renderer
 from occatrace.render.text import printable
 from occatrace.reports import Report, parse
-from occatrace.units import duration, size
+from occatrace.store.losses import Losses
 
 HOSTILE = [
     "plain",

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from occatrace import reports
+from occatrace.core.schema import MEMORY_KINDS
 from occatrace.reports import parse
-from occatrace.schema import MEMORY_KINDS
-from occatrace.tables import Store, connect, open_store
+from occatrace.store import macros
+from occatrace.store.tables import Store, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 
 NONE = 0xFFFFFFFF
@@ -224,7 +225,7 @@ intervals = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integer
 
 
 _CON = connect()
-reports.macros(_CON)
+macros.macros(_CON)
 
 
 @settings(deadline=None)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from occatrace import reports
-from occatrace.tables import Store, open_store
+from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
 
 NONE = 0xFFFFFFFF

@@ -14,9 +14,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from occatrace import reports, sampling, sysman
-from occatrace.sampling import Sampler, Sampling
-from occatrace.schema import BY_NAME
+from occatrace import reports
+from occatrace.core.schema import BY_NAME
+from occatrace.ingest import samples
+from occatrace.record import sysman
+from occatrace.record.sampling import Sampler, Sampling
 from tests.support.runs import PATIENCE, ROOT
 
 MIB = 1 << 20
@@ -36,7 +38,7 @@ def read(folder: Path, lines: Sequence[str], devices: Sequence[str] = ()) -> duc
         )
     for number, name in enumerate(devices, 1):
         con.execute("INSERT INTO devices (device, process, name) VALUES (?, 3, ?)", [number, name])
-    sampling.read(con, folder, "n0")
+    samples.read(con, folder, "n0")
     return con
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from occatrace import reports
+from occatrace.core.units import UnitError, parse_range
+from occatrace.errors import RunError
 from occatrace.reports.scope import Scope, Scoped, can_split, tables_of
-from occatrace.run import RunError
-from occatrace.tables import Store, open_store
-from occatrace.units import UnitError, parse_range
+from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
 
 NONE = 0xFFFFFFFF

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import shims
+from occatrace.record import shims
 
 
 @pytest.fixture

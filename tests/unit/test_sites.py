@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import sites
-from occatrace.sites import Site
+from occatrace.ingest import call_sites
+from occatrace.ingest.call_sites import Site
 
 
 def test_names_of_sites() -> None:
-    assert sites.parse("/a/b c+d.so+0x1f") == Site("/a/b c+d.so", 0x1F)
-    assert [sites.parse(text) for text in ("add+0x1f", "/a/b.so", "/a/b.so+0xg", "?+0x1f")] == [None] * 4
+    assert call_sites.parse("/a/b c+d.so+0x1f") == Site("/a/b c+d.so", 0x1F)
+    assert [call_sites.parse(text) for text in ("add+0x1f", "/a/b.so", "/a/b.so+0xg", "?+0x1f")] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_names_of_sites() -> None:
     ],
 )
 def test_functions_as_their_authors_named_them(given: str, expected: str) -> None:
-    assert sites.function_name(given) == expected
+    assert call_sites.function_name(given) == expected
 
 
 def test_lines_of_a_program(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_lines_of_a_program(tmp_path: Path) -> None:
     runtime = tmp_path / "libgomp.so.1"
     shutil.copy(library, runtime)
     of_runtime = Site(str(runtime), offsets["one"])
-    found = sites.resolve([*asked, absent, of_runtime])
+    found = call_sites.resolve([*asked, absent, of_runtime])
     assert [(found[s].function, Path(found[s].file).name, found[s].line) for s in asked] == [
         ("one", "two.c", 1),
         ("two", "two.c", 5),
@@ -61,8 +61,8 @@ def test_lines_of_a_program(tmp_path: Path) -> None:
 def test_without_a_tool_a_place_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     site = Site("/bin/true", 4096)
-    assert sites.tool() is None
-    assert sites.resolve([site]) == {site: site}
+    assert call_sites.tool() is None
+    assert call_sites.resolve([site]) == {site: site}
 
 
 def test_without_debug_information_the_function_is_known(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_without_debug_information_the_function_is_known(tmp_path: Path) -> None
     listing = subprocess.run(["nm", str(library)], text=True, capture_output=True, check=True).stdout
     offset = next(int(line.split()[0], 16) for line in listing.splitlines() if line.endswith(" T one"))
     site = Site(str(library), offset + 4)
-    assert sites.resolve([site])[site] == Site(str(library), offset + 4, "one")
+    assert call_sites.resolve([site])[site] == Site(str(library), offset + 4, "one")
 
 
 def test_what_was_inlined_out_of_a_header(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_what_was_inlined_out_of_a_header(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-g", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     listing = subprocess.run(["nm", "-S", str(library)], text=True, capture_output=True, check=True).stdout
     start, size = next((int(w[0], 16), int(w[1], 16)) for w in map(str.split, listing.splitlines()) if w[-1] == "two")
-    found = sites.resolve([Site(str(library), offset) for offset in range(start, start + size)]).values()
+    found = call_sites.resolve([Site(str(library), offset) for offset in range(start, start + size)]).values()
     inlined = [site for site in found if site.file == str(header)]
     assert inlined
-    moved = sites.outside(found, re.compile(r"/occa/[^/]*[.]hpp$"))
+    moved = call_sites.outside(found, re.compile(r"/occa/[^/]*[.]hpp$"))
     assert {(moved[site].function, moved[site].file, moved[site].line) for site in inlined} == {("two", str(source), 4)}
     assert all(moved[site] == site for site in found if site not in inlined)

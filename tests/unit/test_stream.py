@@ -10,12 +10,15 @@ from typing import cast
 import numpy as np
 import pytest
 
-from occatrace import _native, _session, stream
+from occatrace import _native, _session
 from occatrace.ingest.folded import Folded
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.threads import ThreadMap
-from occatrace.rotation import Rotation
-from occatrace.switch import Switch
+from occatrace.lttng import chunks
+from occatrace.record.rotation import Rotation
+from occatrace.run import layout
+from occatrace.run.control import Switch
+from occatrace.store import stream
 
 CALLS, THREADS, PIECES = 20_000, 5, 7
 EVENTS = ("occatrace_opencl:clFlush", "occatrace_opencl:clFinish")
@@ -101,17 +104,17 @@ def test_a_thread_id_that_is_used_again_in_a_later_piece(tmp_path: Path) -> None
 def test_pieces_in_their_order(tmp_path: Path) -> None:
     """As LTTng lays them: in its own folder at first, then in one with a number; finished ones in archives."""
     (tmp_path / "ust").mkdir()
-    assert [(p.number, p.finished) for p in stream.pieces(tmp_path)] == [(0, False)]
+    assert [(p.number, p.finished) for p in chunks.pieces(tmp_path)] == [(0, False)]
     (tmp_path / "ust").rename(tmp_path / ".tmp_old_chunk")
     (tmp_path / "20261122T020823+0000-1").mkdir()
-    assert [(p.number, p.finished) for p in stream.pieces(tmp_path)] == [(0, False), (1, False)]
-    assert stream.written(tmp_path).name == "20261122T020823+0000-1"
+    assert [(p.number, p.finished) for p in chunks.pieces(tmp_path)] == [(0, False), (1, False)]
+    assert chunks.written(tmp_path).name == "20261122T020823+0000-1"
     (tmp_path / "archives").mkdir()
     (tmp_path / ".tmp_old_chunk").rename(tmp_path / "archives" / "20261122T020819+0000-20261122T020823+0000-0")
     (tmp_path / "archives" / "20261122T020823+0000-20261122T020830+0000-10").mkdir()
     (tmp_path / "archives" / "20261122T020823+0000-20261122T020830+0000-9").mkdir()
     (tmp_path / "20261122T020823+0000-1").rename(tmp_path / "20261122T020830+0000-11")
-    assert [(p.number, p.finished) for p in stream.pieces(tmp_path)] == [(0, True), (9, True), (10, True), (11, False)]
+    assert [(p.number, p.finished) for p in chunks.pieces(tmp_path)] == [(0, True), (9, True), (10, True), (11, False)]
     assert stream.kept_since(tmp_path.parent / "none") is None
 
 
@@ -142,16 +145,16 @@ def rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rotation:
         raise BlockingIOError("no more processes")
 
     monkeypatch.setattr("subprocess.Popen", refuse)
-    (tmp_path / stream.FOLDER / "h").mkdir(parents=True)
+    (tmp_path / layout.STREAM_FOLDER / "h").mkdir(parents=True)
     return Rotation("s", tmp_path, "h", 1000, cast("Switch", Page()), lambda: True)
 
 
 def test_tables_that_have_their_part_of_the_disk(rotation: Rotation, tmp_path: Path) -> None:
     """From then on nothing is recorded one by one, also after more pieces, and that is told."""
-    (tmp_path / stream.FOLDER / "h" / "rows").write_bytes(bytes(500))
+    (tmp_path / layout.STREAM_FOLDER / "h" / "rows").write_bytes(bytes(500))
     rotation._mind_the_disk()
     assert rotation._switch and not cast("Page", rotation._switch).events
-    (tmp_path / stream.FOLDER / "h" / "rows").unlink()
+    (tmp_path / layout.STREAM_FOLDER / "h" / "rows").unlink()
     rotation.cut()
     rotation._mind_the_disk()
     rotation.finish()
@@ -201,7 +204,7 @@ def test_a_daemon_that_hangs(rotation: Rotation, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(_session, "rotate", hang)
     for name in ("AGE_S", "ROTATION_S", "MARGIN_S"):
-        monkeypatch.setattr(f"occatrace.rotation.{name}", 0.0)
+        monkeypatch.setattr(f"occatrace.record.rotation.{name}", 0.0)
     rotation.start()
     assert asked.wait(60)
     stopping = threading.Thread(target=rotation.stop, daemon=True)

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import occatrace
-from occatrace import losses, reports
-from occatrace.histogram import bucket
-from occatrace.schema import SCHEMA_VERSION, TABLES
-from occatrace.tables import Store, StoreError, connect, open_store
+from occatrace import reports
+from occatrace.core.histogram import bucket
+from occatrace.core.schema import SCHEMA_VERSION, TABLES
+from occatrace.errors import StoreError
+from occatrace.store import losses
+from occatrace.store.tables import Store, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 
 

@@ -20,11 +20,11 @@ pytest.importorskip("wasmtime")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from occatrace import timeline
 from occatrace.cli import timeline as command
 from occatrace.cli.dispatch import UsageError, main
-from occatrace.schema import MEMORY_KINDS
-from occatrace.tables import open_store
+from occatrace.core.schema import MEMORY_KINDS
+from occatrace.store.tables import open_store
+from occatrace.views import timeline
 from tests.support.fake import MODEL, FakeThread, FakeTrace, demo_trace, run_folder
 from tests.support.perfetto_check import Content, check
 from tests.support.timelines import FLOWS, REALTIME, VALUES, Slice, perfetto, slices, span, write
@@ -329,7 +329,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def fail(*_: object) -> None:
         raise OSError("no")
 
-    monkeypatch.setattr("occatrace.timeline.writer._add", fail)
+    monkeypatch.setattr("occatrace.views.timeline.writer._add", fail)
     with pytest.raises(OSError):
         write(tmp_path, demo_trace())
     assert path.read_text() == "old"

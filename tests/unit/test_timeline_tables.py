@@ -16,12 +16,12 @@ import pytest
 pytest.importorskip("perfetto")
 pytest.importorskip("wasmtime")
 
-from occatrace import timeline
 from occatrace.cli import timeline as command
 from occatrace.cli.dispatch import UsageError, main
-from occatrace.tables import open_store
-from occatrace.timeline.counters import MOST, SHORTEST, window_width
-from occatrace.units import Range
+from occatrace.core.units import Range
+from occatrace.store.tables import open_store
+from occatrace.views import timeline
+from occatrace.views.timeline.counters import MOST, SHORTEST, window_width
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 from tests.support.perfetto_check import check
 from tests.support.timelines import FLOWS, REALTIME, SLICES, VALUES, perfetto, slices, span, write
@@ -127,7 +127,7 @@ def memory(start: int, end: int | None, size: int, **more: Any) -> dict[str, Any
 
 def test_memory_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Per device and kind the sum of what is alive at each moment; parts of others count nothing."""
-    monkeypatch.setattr("occatrace.timeline.counters.WINDOW_ROWS", 7)
+    monkeypatch.setattr("occatrace.views.timeline.counters.WINDOW_ROWS", 7)
     source = random.Random(5)
     rows = []
     for _ in range(200):
@@ -173,7 +173,7 @@ def work(con: Any, rows: Sequence[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("window", [Range(), span(700_000, 1_900_000)])
 def test_busy_share_and_traffic(tmp_path: Path, window: Range, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against numpy, nanosecond by nanosecond."""
-    monkeypatch.setattr("occatrace.timeline.counters.WINDOW_ROWS", 7)
+    monkeypatch.setattr("occatrace.views.timeline.counters.WINDOW_ROWS", 7)
     source = random.Random(7)
     span = 3_000_000
     rows: list[dict[str, Any]] = []
@@ -432,7 +432,7 @@ def test_files_per_time_are_the_whole(tmp_path: Path) -> None:
 
 
 def test_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("occatrace.timeline.writer.MOST_PARTS", 10)
+    monkeypatch.setattr("occatrace.views.timeline.writer.MOST_PARTS", 10)
     with pytest.raises(timeline.TooManyParts, match="files"):
         hosts(tmp_path, split=1)
     assert not list(tmp_path.glob("*.pftrace*"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from occatrace.cli.top import Shown, screen
-from occatrace.monitor import Busy, Device, Memory, Rank, View, Work
+from occatrace.views.monitor import Busy, Device, Memory, Rank, View, Work
 
 RANKS = [Rank(n, "node0", 100 + n, "lost" if n == 5 else "running", 1234.5, 56.7, 0.5) for n in range(12)]
 VIEW = View(

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from occatrace import rescue, scratch, tables
-from occatrace import run as runs
+from occatrace import errors
+from occatrace.core import scratch
+from occatrace.lttng import recovery
+from occatrace.run import folder as runs
+from occatrace.store import tables
 from tests.support import ctf
 
 NOBODY = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1  # no process has this number
@@ -50,7 +53,7 @@ def test_a_process_that_ended_before_lttng_made_a_trace(tmp_path: Path) -> None:
 
 def test_killed_before_anything_was_recorded(tmp_path: Path) -> None:
     run = make(tmp_path)
-    with pytest.raises(tables.StoreError, match="occa_prof was killed before the program's first traced call"):
+    with pytest.raises(errors.StoreError, match="occa_prof was killed before the program's first traced call"):
         tables.open_store(run.path)
 
 
@@ -58,12 +61,12 @@ def test_killed_while_it_recorded(tmp_path: Path) -> None:
     run = make(tmp_path)
     without_events(run.trace / "host" / "ust/uid/0/64-bit")
     for _ in range(2):
-        assert read(run.path)["notes"] == [rescue.KILLED]
+        assert read(run.path)["notes"] == [recovery.KILLED]
 
 
 def test_a_trace_that_was_removed(tmp_path: Path) -> None:
     run = make(tmp_path, ended="now", processes=(7,))
-    with pytest.raises(tables.StoreError, match="neither tables nor a trace in it"):
+    with pytest.raises(errors.StoreError, match="neither tables nor a trace in it"):
         tables.open_store(run.path)
 
 
@@ -84,11 +87,11 @@ def test_nothing_of_an_analysis_is_left_when_it_is_killed_and_made_again(tmp_pat
     """Killed where the tables are written, and where they replace older ones."""
     run = make(tmp_path, ended="now", processes=(7,))
     without_events(run.trace / "host" / "ust/uid/0/64-bit")
-    for place in ("captured.make", "tables._put_in_place"):
+    for place in ("captures.make", "tables._put_in_place"):
         script = f"""if True:
             import os, sys
             from pathlib import Path
-            from occatrace import captured, tables
+            from occatrace.store import captures, tables
             def killed(*words):
                 os.kill(os.getpid(), 9)
             {place} = killed

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occatrace.units import Moment, UnitError, Units, fixed, parse_moment, parse_range, parse_units
+from occatrace.core.units import Moment, UnitError, Units, fixed, parse_moment, parse_range, parse_units
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ import pytest
 
 pytest.importorskip("viztracer")
 
-from occatrace import viewer
 from occatrace.cli.dispatch import main
+from occatrace.views import viewer
 
 VIEW = (sys.executable, "-m", "occatrace.cli", "view")
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core.model import Allocates, Frees, Function, Model
+from occatrace.core.schema import NO_SEQ
+from occatrace.core.sql import bit_names
+from occatrace.core.sql import text as sql_text
 from occatrace.ingest.gathered.gathered import Gathered, never, nothing
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Allocates, Frees, Function, Model
-from occatrace.schema import NO_SEQ
-from occatrace.sql import bit_names
-from occatrace.sql import text as sql_text
 
 _ALLOCATED, _FREED = 0, 1
 

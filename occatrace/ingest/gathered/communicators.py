@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from occatrace.core.model import Function, Model
 from occatrace.ingest.gathered.gathered import Gathered
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
 
 _COMMUNICATOR = ("seq", "id", "handle", "size", "rank", "first", "inter", "name")
 _RANK = ("seq", "rank", "size", "library", "abi")

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core.model import Function, Maps, Model
+from occatrace.core.sql import text as sql_text
 from occatrace.ingest.gathered.gathered import Gathered, apis_with_handles, never, nothing
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Maps, Model
-from occatrace.sql import text as sql_text
 
 _KINDS = {"host": "pinned", "mapped": "mapped", "wrapped": "registered", "managed": "managed", "svm": "svm"}
 # An address within memory is found by the nearest beginning below it; if that memory is gone, by the next, so many times.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from occatrace.core.model import Function, Model
 from occatrace.ingest.gathered.gathered import Gathered, enum_text
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
 
 
 def _takes_managed(event: str, function: Function | None, columns: Columns) -> bool:

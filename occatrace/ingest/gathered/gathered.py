@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from occatrace.core.model import Function, Model
+from occatrace.core.sql import text as sql_text
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
-from occatrace.sql import text as sql_text
 
 
 @dataclass(frozen=True)

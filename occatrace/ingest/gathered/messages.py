@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core.model import Function, Model
+from occatrace.core.sql import text as sql_text
 from occatrace.ingest.gathered.gathered import Gathered, never, nothing
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
-from occatrace.sql import text as sql_text
 
 _RECORD = "occatrace_mpi:message"
 _OF_THE_CALL = 0xFFFFFFFF  # no function: the one of the call

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from occatrace.core.model import Function, Model
 from occatrace.ingest.gathered.gathered import Gathered, kind_text
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
 
 
 def _takes(event: str, function: Function | None, columns: Columns) -> bool:

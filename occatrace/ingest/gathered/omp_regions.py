@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from occatrace.core.model import Function, Model
+from occatrace.core.schema import NO_SEQ
 from occatrace.ingest.gathered.gathered import Gathered, enum_text
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
-from occatrace.schema import NO_SEQ
 
 _SAME = ("seq", "site", "kind", "runtime", "requested", "threads", "start", "parent_seq", "run_seq", "target_seq")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from occatrace.core.model import Function, Model
 from occatrace.ingest.gathered.gathered import Gathered, apis_with_handles
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
 
 _BLOCK = ("pool", "id", "asked", "size", "memory", "managed", "reused", "frame", "start")
 _BUILD = ("library", "kernels", "source", "cached", "driver", "frame", "start")

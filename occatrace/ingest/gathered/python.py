@@ -3,10 +3,10 @@ where its processor time went; its log."""
 
 from __future__ import annotations
 
+from occatrace.core.model import Function, Model
 from occatrace.ingest.gathered.gathered import Gathered, enum_text
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
 
 _CALL = ("number", "parent", "kind", "failed", "depth", "name", "source", "line", "start", "end", "inner")
 _FRAME = ("id", "parent", "function", "source", "line")

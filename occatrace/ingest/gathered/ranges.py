@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from occatrace.core.model import Function, Model
+from occatrace.core.schema import NO_SEQ
+from occatrace.core.sql import text as sql_text
 from occatrace.ingest.gathered.gathered import Gathered
 from occatrace.ingest.reading import Columns
 from occatrace.ingest.threads import ThreadMap
-from occatrace.model import Function, Model
-from occatrace.schema import NO_SEQ
-from occatrace.sql import text as sql_text
 
 _SAME = ("seq", "api", "kind", "depth", "domain", "name", "text")
 _OF_BEGIN = ("category", "color", "payload_type", "payload", "values")

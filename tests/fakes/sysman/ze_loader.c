@@ -1,6 +1,6 @@
 /* Stands in for Level Zero's loader: a device with known values, of which the energy is that of 250 W and the engines work
  * 40 % of the time, and one of two tiles, 100 W and 10 % each, that has no temperature and does not know its clock. Built
- * against the vendor's header, so that the layouts which occatrace/sysman.py has are checked. OLD: a loader without zesInit. */
+ * against the vendor's header, so that the layouts which occatrace/record/sysman.py has are checked. OLD: a loader without zesInit. */
 #include <level_zero/zes_api.h>
 #include <stdlib.h>
 #include <string.h>

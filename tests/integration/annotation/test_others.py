@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import install
+from occatrace.run import install
 
 from .conftest import PROGRAMS, Profile, nvtx_headers
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace.switch import EVENTS
+from occatrace.run.control import EVENTS
 from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute
 
 from ..occa.conftest import MODES, Occa, occa_build

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import occatrace
-from occatrace import _native, install, model
+from occatrace import _native
+from occatrace.core import model
+from occatrace.run import install
 from tests.support import traces
 
 ROOT = Path(__file__).resolve().parents[3]

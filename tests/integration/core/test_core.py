@@ -12,9 +12,9 @@ import duckdb
 import pytest
 
 import occatrace
-from occatrace import events
 from occatrace._native import Reader
-from occatrace.tables import open_store
+from occatrace.core import events
+from occatrace.store.tables import open_store
 
 ROOT = Path(__file__).resolve().parents[3]
 LIB = Path(occatrace.__file__).parent / "lib"

@@ -161,7 +161,7 @@ def test_without_it_nothing_is_there(tmp_path: Path) -> None:
     assert run.status == 0 and not (run.folder / "samples").exists() and "(counters)" not in run.stderr
     code = (
         "import sys; from occatrace.cli.dispatch import main; main(['-q', '-o', sys.argv[1], '/bin/true']);"
-        "sys.exit('occatrace.sampling' in sys.modules)"
+        "sys.exit('occatrace.record.sampling' in sys.modules)"
     )
     done = execute([sys.executable, "-c", code, tmp_path / "other"])
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import occatrace
-from occatrace.monitor import Monitor
+from occatrace.views.monitor import Monitor
 from tests.integration.hip.conftest import Run
 from tests.support import live, timelines
 from tests.support.runs import OCCA_PROF, execute

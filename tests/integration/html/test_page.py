@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from occatrace import page
-from occatrace.plots import draw
+from occatrace.core.units import size
 from occatrace.render import renderer
 from occatrace.render.text import cell
 from occatrace.reports import definition
-from occatrace.tables import open_store
-from occatrace.units import size
+from occatrace.store.tables import open_store
+from occatrace.views import page
+from occatrace.views.plots import draw
 from tests.integration.html.conftest import Keep, Run
 from tests.integration.reports.conftest import occa_prof
 from tests.support.browser import Browser

@@ -258,7 +258,7 @@ def test_device_buffers_are_marked(build: Build, trace: Trace) -> None:
 
 def test_no_mpi_no_difference(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A program without MPI is not told that it has one."""
-    from occatrace import install
+    from occatrace.run import install
 
     program = tmp_path_factory.mktemp("probing") / "probing"
     # Bound when first used, after the start.

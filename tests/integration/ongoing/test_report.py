@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 import occatrace
-from occatrace import _native, ongoing, rescue
-from occatrace.job import host_name
-from occatrace.run import open_run
-from occatrace.tables import native_reader
+from occatrace import _native
+from occatrace.ingest import live_buffers
+from occatrace.run import liveness
+from occatrace.run.nodes import host_name
+from occatrace.run.opening import open_run
+from occatrace.store.tables import native_reader
 from tests.support import runs
 
 from .conftest import Start, Stepper, until
@@ -114,7 +116,7 @@ def test_buffers_that_fill_while_they_are_read(tmp_path: Path) -> None:
     command = [*runs.OCCA_PROF, "-q", "-o", folder, program, "2000", "60"]
     process = subprocess.Popen([str(word) for word in command], text=True, stdout=subprocess.PIPE)
     until(lambda: (folder / "trace").is_dir(), "the trace")
-    watch = ongoing.HostWatch(folder, open_run(folder).info, host_name())
+    watch = live_buffers.HostWatch(folder, open_run(folder).info, host_name())
     assert watch.complete
     seen = []
     since, looks, whole = -1, 0, False
@@ -154,9 +156,9 @@ def test_what_another_node_records_is_not_taken_for_complete(tmp_path: Path) -> 
     (run.folder / "nodes").mkdir()
     node = run.folder / "nodes" / "elsewhere.json"
     node.write_text("{}")
-    assert rescue.is_recorded(run.folder)
+    assert liveness.is_recorded(run.folder)
     os.utime(node, (1, 1))
-    assert not rescue.is_recorded(run.folder)
+    assert not liveness.is_recorded(run.folder)
     place.unlink()
     node.unlink()
     node.parent.rmdir()

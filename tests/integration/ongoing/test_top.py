@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import occatrace
-from occatrace.monitor import Monitor, View
+from occatrace.views.monitor import Monitor, View
 from tests.support import runs
 
 from ..occa.conftest import ProfileOcca, gcc_occa, occa_build, profile
@@ -85,7 +85,7 @@ def test_numbers_are_those_of_the_tables(start: Start) -> None:
 
 def test_buffers_out_of_reach(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on another node: what LTTng writes later is not taken for seen."""
-    monkeypatch.setattr("occatrace.ongoing.buffers_of", lambda *_: None)
+    monkeypatch.setattr("occatrace.ingest.live_buffers.buffers_of", lambda *_: None)
     stepper = start("-q")
     stepper.steps(1)
     with contextlib.closing(Monitor(stepper.run)) as monitor:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import occatrace
-from occatrace import install
+from occatrace.run import install
 from tests.support.libraries import without
 
 from .conftest import PROGRAMS, Profile, native

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import install
 from occatrace.cli import doctor
+from occatrace.run import install
 
 from .conftest import PROGRAMS, ROOT, Profile, native
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import install
+from occatrace.run import install
 
 from .conftest import Profile, native
 

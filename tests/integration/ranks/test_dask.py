@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from occatrace import partial, reports
-from occatrace.tables import open_store
+from occatrace import reports
+from occatrace.reports import partial
+from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
 
 from ...unit.test_partial import job as fake_job

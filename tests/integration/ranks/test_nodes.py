@@ -14,8 +14,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from occatrace import checksums, merge
-from occatrace.tables import open_store
+from occatrace.run import checksums
+from occatrace.store import merge
+from occatrace.store.tables import open_store
 from tests.support.runs import PATIENCE, measured
 
 from ..session.conftest import OCCA_PROF, PROGRAMS, Person, wait_for

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from occatrace.tables import open_store
+from occatrace.store.tables import open_store
 from tests.integration.reports.conftest import PROGRAMS, Profile, Profiled, occa_prof
 
 HOST = ("Serial", "OpenMP")

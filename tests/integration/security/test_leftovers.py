@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from occatrace import daemon, job, rescue
 from occatrace.cli.dispatch import main
+from occatrace.lttng import recovery
+from occatrace.record import daemon, job
 from tests.integration.security.conftest import untouched
 
 Give = Callable[[Path], Path]
@@ -54,7 +55,7 @@ def sockets_of(place: Path, run_id: str, run: Path, uid: int | None = None) -> P
 def notes(run: Path) -> list[str]:
     """What was noted of events from buffers."""
     found: list[str] = json.loads((run / "run.json").read_text()).get("notes", [])
-    return [note for note in found if note != rescue.KILLED]
+    return [note for note in found if note != recovery.KILLED]
 
 
 def test_the_callers_own_are_rescued_and_swept(
@@ -156,10 +157,10 @@ def test_buffers_of_a_run_serve_no_other_that_has_its_id(
     """A copy of a run, or a run of a stranger who knows the id, neither gets them nor removes them."""
     run, copy = killed_run(tmp_path / "run", run_id), killed_run(tmp_path / "copy", run_id)
     daemon.mark_buffers(buffers, run)
-    rescue.rescue(copy)
+    recovery.rescue(copy)
     assert (buffers / "buffers" / "ring").exists() and notes(copy) == []
     moved = run.rename(tmp_path / "moved")
-    rescue.rescue(moved)
+    recovery.rescue(moved)
     assert not buffers.exists() and len(notes(moved)) == 1
 
 
@@ -169,7 +170,7 @@ def test_buffers_that_are_not_the_callers_are_left(
     run = killed_run(tmp_path / "run", run_id)
     daemon.mark_buffers(buffers, run)
     give(buffers)
-    rescue.rescue(run)
+    recovery.rescue(run)
     assert (buffers / "buffers" / "ring").exists() and notes(run) == []
 
 
@@ -184,7 +185,7 @@ def test_a_run_with_links_is_not_written_to(
         link.rmdir()
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(victim / link.name if link.name in ("metadata", "stream_0") else victim)
-    rescue.rescue(run)
+    recovery.rescue(run)
     assert untouched(victim)
     # Beside a link that is the trace of another machine there may be one of this.
     assert len(notes(run)) == (where == "trace/h")

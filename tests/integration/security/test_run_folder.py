@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 import occatrace
-from occatrace import run as runs
-from occatrace import stream, switch
+from occatrace import errors
 from occatrace.cli.dispatch import UsageError, main
 from occatrace.cli.pause import turn
+from occatrace.run import control
+from occatrace.run import folder as runs
+from occatrace.store import stream
 from tests.integration.security.conftest import untouched
 
 Give = Callable[[Path], Path]
@@ -205,17 +207,17 @@ def test_the_place_of_a_switch_is_not_trusted(tmp_path: Path, victim: Path, what
     note = run / "control" / f"{os.uname().nodename}.json"
     page = victim / "switch"
     for file in (victim / "metadata", page, victim / "x" / "switch", Path("/dev/zero")):
-        page.write_bytes(b"\1" * switch.SIZE)
+        page.write_bytes(b"\1" * control.SIZE)
         note.write_text(json.dumps({"file": str(file), "pid": 1}))
         with pytest.raises(UsageError, match="not being recorded any more"):
             turn(run, what)
-        assert switch.state(run) == "recording"
-        assert page.read_bytes() == b"\1" * switch.SIZE
+        assert control.state(run) == "recording"
+        assert page.read_bytes() == b"\1" * control.SIZE
     for content in ('{"file": 3, "pid": 1}', '{"pid": 1}', "[", '{"file": "/x", "pid": "1"}'):
         note.write_text(content)
         with pytest.raises(UsageError):
             turn(run, what)
-        assert switch.holders(run) == []
+        assert control.holders(run) == []
 
 
 def test_commands_for_other_nodes_are_not_written_through_links(tmp_path: Path, victim: Path) -> None:
@@ -249,7 +251,7 @@ def test_an_empty_folder_of_another_user_is_refused(tmp_path: Path, give: Give) 
     folder = tmp_path / "there"
     folder.mkdir()
     give(folder)
-    with pytest.raises(runs.RunError, match=r"belongs to another user .*: choose another folder by -o"):
+    with pytest.raises(errors.RunError, match=r"belongs to another user .*: choose another folder by -o"):
         runs.create(folder, runs.RunInfo(program=("x",)))
     assert list(folder.iterdir()) == []
 

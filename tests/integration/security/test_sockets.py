@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from occatrace import files, install, job, session
 from occatrace.cli.dispatch import main
 from occatrace.cli.start import control_path, sessions
-from occatrace.ranks import Place
+from occatrace.core import files
+from occatrace.record import job, session
+from occatrace.run import install
+from occatrace.run.ranks import Place
 from tests.integration.security.conftest import STRANGER, untouched
 
 Give = Callable[[Path], Path]

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from occatrace.session import SHM, plan_buffers, possible_cpus
-from occatrace.tables import open_store
+from occatrace.record.session import SHM, plan_buffers, possible_cpus
+from occatrace.store.tables import open_store
 from tests.integration.session.conftest import (
     CLONE,
     IS_ROOT,

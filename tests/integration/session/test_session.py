@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from occatrace.session import ANSWER_TIMEOUT_S
+from occatrace.record.session import ANSWER_TIMEOUT_S
 from tests.integration.session.conftest import USER, Driven, Person, left_of, nothing_left, processes_of, wait_for
 from tests.support.runs import measured
 

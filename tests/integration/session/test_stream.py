@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 import occatrace
-from occatrace import checksums, stream
-from occatrace.switch import EVENTS, size_of
+from occatrace.lttng import chunks
+from occatrace.run import checksums, layout
+from occatrace.run.control import EVENTS, size_of
+from occatrace.store import stream
 from tests.integration.session.conftest import OCCA_PROF, ROOT, Person, environment, wait_for
 from tests.integration.session.test_command import info, profile
 
@@ -104,7 +106,7 @@ def calls(found: dict[str, Any], function: str) -> int:
 
 def manifest(run: Path) -> stream.Manifest:
     (host,) = stream.hosts(run) or [""]
-    return stream.Manifest.read(run / stream.FOLDER / host)
+    return stream.Manifest.read(run / layout.STREAM_FOLDER / host)
 
 
 def descendants(pid: int) -> list[int]:
@@ -119,7 +121,9 @@ def descendants(pid: int) -> list[int]:
 
 def worker_of(pid: int) -> int:
     """The process that makes tables for an occa_prof."""
-    (worker,) = (p for p in descendants(pid) if b"occatrace.stream_worker" in Path(f"/proc/{p}/cmdline").read_bytes())
+    (worker,) = (
+        p for p in descendants(pid) if b"occatrace.store.stream_worker" in Path(f"/proc/{p}/cmdline").read_bytes()
+    )
     return worker
 
 
@@ -167,7 +171,7 @@ def test_as_if_not_streamed(people: dict[str, Person], name: str, folder: Path, 
     streamed = counted(folder / "streamed", "single calls")
     check_whole(streamed, rounds)
     assert stream.kept_since(folder / "streamed") is None  # so short a run has all its single calls
-    assert not (folder / "streamed" / stream.FOLDER).exists()
+    assert not (folder / "streamed" / layout.STREAM_FOLDER).exists()
     check_checksums(folder / "streamed")
     if name == "user":
         done = profile(people[name], "-m", "full", "-o", "plain", paced, rounds, 1000, env=setting(folder))
@@ -191,7 +195,7 @@ def test_nothing_is_lost(user: Person, folder: Path, start: Start, how: str) -> 
     shown = profile(user, "report", "run", "--format", "json")
     assert shown.returncode == 0, shown.stderr
     (trace,) = (run / "trace").iterdir()
-    wait_for(lambda: sum(piece.finished for piece in stream.pieces(trace)) >= 3)  # they wait for it
+    wait_for(lambda: sum(piece.finished for piece in chunks.pieces(trace)) >= 3)  # they wait for it
     assert manifest(run) == kept
     if how == "slow":
         os.kill(worker, signal.SIGCONT)

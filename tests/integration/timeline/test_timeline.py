@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("perfetto")
 pytest.importorskip("wasmtime")
 
-from occatrace.tables import open_store
+from occatrace.store.tables import open_store
 from tests.integration.reports.conftest import OCCA_PROF, occa_prof
 from tests.integration.timeline.conftest import Run
 from tests.support.browser import Browser, chromium

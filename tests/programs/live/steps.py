@@ -15,7 +15,7 @@ import pyopencl as cl
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 import occatrace
-from occatrace._live import Live
+from occatrace.inprocess.live import Live
 
 STEPS, ENTRIES = 5, 1 << 12
 SOURCE = """

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from occatrace.daemon import DaemonError
-from occatrace.session import Session
+from occatrace.errors import DaemonError
+from occatrace.record.session import Session
 
 
 def main() -> None:

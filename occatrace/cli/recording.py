@@ -1,0 +1,67 @@
+"""What the recording of one program and of the ranks of a node have in common."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from occatrace.run import folder as runs
+
+if TYPE_CHECKING:
+    from occatrace.record.sampling import Sampler
+    from occatrace.record.session import Outcome, Session
+
+
+def start_sampling(
+    run: runs.Run, host: str, args: argparse.Namespace, session: Session, programs: Callable[[], list[int]]
+) -> Sampler:
+    """Sample the programs that were started, and every process that is traced."""
+    from occatrace.record.sampling import Sampler
+
+    registered = session.outcome.processes
+    sampler = Sampler(run.path, host, args.choosing.sampling, lambda: [*programs(), *(p.pid for p in registered)])
+    sampler.start()
+    return sampler
+
+
+def not_measured(args: argparse.Namespace, sampler: Sampler | None) -> list[str]:
+    """At the end: what was to be sampled or counted on this node and could not be, a line each."""
+    lines = sampler.stop() if sampler else []
+    events = args.choosing.values.get("OCCATRACE_PAPI")
+    if events:
+        from occatrace._native import papi_refused
+
+        lines += [f"--papi {name or events}: not counted: {why}" for name, why in papi_refused(events)]
+    return lines
+
+
+def describe(outcome: Outcome) -> runs.SessionFacts:
+    """The session for run.json."""
+    out: runs.SessionFacts = {"state": outcome.state, "daemon": outcome.daemon}
+    if outcome.buffers:
+        out["buffers"] = {"cpus": outcome.buffers.cpus, "size": outcome.buffers.size, "count": outcome.buffers.count}
+    return out
+
+
+def load_analysis() -> None:
+    """Import what the analysis needs; whatever fails here fails again, with a message, when it is used."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra here: no thread per core
+    gc.disable()  # a tenth faster
+    try:
+        import duckdb  # noqa: F401
+        import numpy  # noqa: F401
+
+        import occatrace._native
+        import occatrace.cli.report
+        import occatrace.ingest
+        import occatrace.render.text
+        import occatrace.reports
+        import occatrace.store.losses
+        import occatrace.store.tables  # noqa: F401
+    except Exception:
+        pass
+    finally:
+        gc.enable()

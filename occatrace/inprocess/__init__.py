@@ -1,0 +1,1 @@
+"""Python that runs inside the traced program. Imports nothing of the analysis."""

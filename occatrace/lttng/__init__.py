@@ -1,0 +1,1 @@
+"""LTTng's file layout: packets in buffers and streams."""

@@ -1,0 +1,252 @@
+"""LTTng's daemon for a run: a private one for an ordinary user, the machine's for root, and the keeper that ends it.
+
+Nothing here knows of sessions or events. Whatever happens to this process, the keeper (native/session/keeper.c)
+destroys the session, ends the daemon that we started and removes our folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from occatrace.core import files
+from occatrace.errors import DaemonError
+from occatrace.run import install
+from occatrace.run.layout import RUN_MARK
+
+LOCK_FILE = Path("/run/occatrace.lock")
+SOCKET_PATH_LIMIT = 107  # of a unix socket
+LONGEST_SOCKET = len("/.lttng/ustconsumerd64/error")  # the daemon's own, below its home
+START_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 20.0
+STALE_AFTER_S = 60.0
+APP_TIMEOUT_S = 30
+RUN_LINK = "run"  # in the folder of sockets: to the run's folder
+
+
+def private_folder(run_id: str) -> Path:
+    """A folder for sockets, readable by its owner only, in a path short enough for them."""
+    prefix = f"occatrace-{os.getuid()}-{run_id}-"
+    for base in files.shared_places():
+        if len(str(base)) + len(prefix) + 10 + LONGEST_SOCKET > SOCKET_PATH_LIMIT:
+            continue
+        folder = base / f"{prefix}{os.urandom(4).hex()}"  # module tempfile takes 5 ms to load
+        try:
+            folder.mkdir(mode=0o700)
+        except OSError:
+            continue
+        sweep(base)
+        return folder
+    raise DaemonError(
+        "no folder for sockets: /tmp cannot be written to, and TMPDIR is unset, too long, not writable, or others may"
+        " replace what is in it"
+    )
+
+
+def mark_buffers(buffers: Path, run: Path) -> None:
+    """Write down of which run a folder of buffers is. Its name alone does not say so: a copy of a run has the same id, and
+    a run of somebody else may have any."""
+    with files.open_own(buffers / RUN_MARK, "xb") as file:
+        file.write(b"%d" % os.stat(run).st_ino)
+
+
+def sweep(base: Path) -> None:
+    """Remove what runs have left of which everything was killed at once, keeper and all: nobody listens there. Their last
+    events go into their traces before. What belongs to others is left alone, whatever its name."""
+    for folder in deserted(base, f"occatrace-{os.getuid()}-", "[0-9a-z]+-[0-9a-f]{8}", "register", STALE_AFTER_S):
+        from occatrace.lttng import recovery
+
+        with contextlib.suppress(OSError):
+            recovery.rescue(Path(os.readlink(folder / RUN_LINK)).resolve())
+        shutil.rmtree(folder, ignore_errors=True)
+        buffers = Path("/dev/shm", folder.name.rpartition("-")[0])
+        if files.is_private(buffers):
+            shutil.rmtree(buffers, ignore_errors=True)
+
+
+def deserted(base: Path, prefix: str, rest: str, socket_name: str, age_s: float) -> Iterator[Path]:
+    """Folders of this age, the caller's own, at whose socket of that name nobody listens any more. `rest`: a regular
+    expression of what follows the prefix in their names."""
+    try:
+        # /tmp may have thousands of entries: Path.glob would take milliseconds.
+        found = [entry for entry in os.listdir(base) if entry.startswith(prefix)]
+    except OSError:
+        return
+    for folder in (base / entry for entry in found if re.fullmatch(rest, entry.removeprefix(prefix))):
+        try:
+            with files.folder_below(folder) as opened:
+                status = opened.stat()
+                if status.st_uid != os.geteuid() or time.time() - status.st_mtime < age_s:
+                    continue
+                if not _answers(opened / socket_name):
+                    yield folder
+        except OSError:
+            continue
+
+
+def _answers(path: Path) -> bool:
+    try:
+        files.connect(path).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    return True
+
+
+class Lock:
+    """Held shared by every run that uses the machine's daemon; the keeper of the run that started the daemon takes it
+    exclusively, ends the daemon, and removes the file. A lock on a removed file is no lock: try again."""
+
+    def __init__(self, path: Path = LOCK_FILE) -> None:
+        self.path = path
+        while True:
+            try:
+                self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise DaemonError(f"cannot lock {path}: {error.strerror}") from None
+            fcntl.flock(self.fd, fcntl.LOCK_SH)  # waits while a daemon is being ended
+            try:
+                if os.stat(path).st_ino == os.fstat(self.fd).st_ino:
+                    return
+            except FileNotFoundError:
+                pass
+            os.close(self.fd)
+
+    def close(self) -> None:
+        """Let go; the keeper may hold on."""
+        os.close(self.fd)
+
+
+class Daemon:
+    """What a run needs of the daemon. `start` returns at once; `socket` says "R" when our daemon is ready."""
+
+    def __init__(self, session: str, run_id: str, shm: Path | None) -> None:
+        self.session = session
+        self.home = private_folder(run_id)
+        self.shm = shm
+        self.shared = os.getuid() == 0  # as root LTTng has one daemon, whatever LTTNG_HOME says
+        self.private_home = None if self.shared else self.home
+        self.log = self.home / "daemon.log"
+        self.started_ours = False
+        self._lock: Lock | None = None
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self.socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Use the machine's daemon when there is one (root), else start one under a keeper."""
+        from occatrace import _session
+
+        try:
+            if self.shared:
+                self._lock = Lock()
+            else:
+                _session.use_home(str(self.home))
+            if not self.shared or not _session.daemon_alive():
+                program = install.sessiond()
+                if program is None:
+                    raise DaemonError("lttng-sessiond is not installed (Debian: apt install lttng-tools)")
+                self._spawn([str(program), "--no-kernel", "--sig-parent"])
+                self.started_ours = True
+            else:
+                self._spawn([])
+        except BaseException:
+            self.close()
+            raise
+
+    def _spawn(self, daemon: list[str]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket = ours
+        keep = [theirs.fileno()]
+        # One descriptor per CPU and stream in the consumer, a few per traced process; more would slow its start.
+        limit = 2048 + 8 * (os.cpu_count() or 1)
+        command = [str(install.KEEPER), "-c", str(theirs.fileno()), "-s", self.session, "-n", str(limit)]
+        command += ["-r", str(self.home)]
+        if self.shm:
+            command += ["-r", str(self.shm)]
+        if self._lock:
+            keep.append(self._lock.fd)
+            command += ["-l", str(self._lock.fd), "-p", str(self._lock.path)]
+        environment = dict(os.environ)
+        environment.pop("LD_PRELOAD", None)
+        if daemon and install.DAEMON_LIBRARY.exists() and not set(str(install.DAEMON_LIBRARY)) & set(" :$"):
+            environment["LD_PRELOAD"] = str(install.DAEMON_LIBRARY)
+        # A process that does not answer in this time is given up. While it registers an API's events it cannot, which takes
+        # more than the 5 s that LTTng gives it where a machine is overloaded.
+        environment.setdefault("LTTNG_APP_SOCKET_TIMEOUT", str(APP_TIMEOUT_S))
+        # Newer daemons write CTF 2 unless asked.
+        environment["LTTNG_SESSIOND_DEFAULT_TRACE_FORMAT"] = "ctf-1.8"
+        if self.private_home:
+            environment["LTTNG_HOME"] = str(self.private_home)
+        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            if daemon:
+                keep.append(log)
+                command += ["-o", str(log), "-w"]
+            self._keeper = subprocess.Popen(
+                command + daemon,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=keep,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise DaemonError(f"cannot start {install.KEEPER}: {error.strerror}") from None
+        finally:
+            os.close(log)
+            theirs.close()
+
+    def failure(self) -> str:
+        """What the daemon said last, for a message."""
+        try:
+            lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        except OSError:
+            lines = []
+        said = lines[-1].strip() if lines else "it said nothing"
+        return f"LTTng's daemon ended as it started: {said}"
+
+    def wait_alive(self, timeout: float) -> bool:
+        """Whether a daemon answers within a time: another run's, started in the same moment as ours, serves as well."""
+        from occatrace import _session
+
+        end = time.monotonic() + timeout
+        while not _session.daemon_alive():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.005)
+        return True
+
+    def release(self, session_destroyed: bool) -> None:
+        """Tell the keeper that we need it no longer. It ends what is to be ended while we go on."""
+        if self.socket:
+            if session_destroyed:
+                with contextlib.suppress(OSError):
+                    self.socket.send(b"D")
+            self.socket.close()
+            self.socket = None
+        if self._lock:
+            self._lock.close()
+            self._lock = None
+
+    def close(self) -> None:
+        """Return when nothing of us is left: processes, sockets, folders. A keeper that waits for other users of the
+        machine's daemon is not waited for."""
+        self.release(session_destroyed=False)
+        if self._keeper:
+            try:
+                self._keeper.wait(0.5 if self.shared else END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._keeper.returncode = 0  # it goes on alone, by design; no warning from Popen
+            self._keeper = None
+        else:
+            shutil.rmtree(self.home, ignore_errors=True)
+            if self.shm:
+                shutil.rmtree(self.shm, ignore_errors=True)

@@ -1,0 +1,343 @@
+"""What a run records: when, which of the work, how much. Options as people write them, checked, and as the program gets them.
+
+The options stand once, in `OPTIONS`: the command line, the environment, files of --config and docs/choosing.md have them from
+there. What the words mean to a traced process is in native/emit/choice.c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from occatrace.core.events import LOGLEVELS, MODES
+from occatrace.core.units import seconds
+from occatrace.errors import ChoiceError
+from occatrace.run.control import Plan
+
+if TYPE_CHECKING:
+    from occatrace.record.sampling import Sampling
+
+PREFIX = "OCCATRACE_"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. `native`: the traced process reads it, under the name of its environment variable."""
+
+    name: str
+    metavar: str | None  # None: a switch without a value
+    help: str
+    group: str
+    native: bool = True
+
+    @property
+    def key(self) -> str:
+        """As an attribute."""
+        return self.name.replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        """In the environment."""
+        return PREFIX + self.key.upper()
+
+
+WHEN, WHAT, HOW_MUCH, COUNTERS = "when", "what", "how much", "counters"
+OPTIONS: tuple[Option, ...] = (
+    Option("start-paused", None, "record nothing until `occa_prof resume RUN`, from another shell", WHEN, native=False),
+    Option("delay", "SECONDS", "record nothing for so long (seconds, or 500ms, 2m)", WHEN, native=False),
+    Option("duration", "SECONDS", "record for so long, from the begin or the end of --delay", WHEN, native=False),
+    Option(
+        "collect",
+        "DELAY:TIME:REPEAT",
+        "record in periods: not for DELAY, then for TIME, REPEAT times (0: to the end)",
+        WHEN,
+        native=False,
+    ),
+    Option(
+        "capture-range",
+        "WHAT",
+        "record only in ranges that the program marks: cudaProfilerApi (cuProfilerStart to cuProfilerStop), hipProfilerApi,"
+        " api (occatrace_capture_start to _stop, occatrace.start() to stop()), range:NAME (annotations of this name,"
+        " whichever library they come from), or none",
+        WHEN,
+    ),
+    Option(
+        "capture-range-end",
+        "END",
+        "stop: only the first such range (the default); repeat: each; repeat:N: the first N",
+        WHEN,
+    ),
+    Option(
+        "kernels",
+        "REGEX",
+        "of kernels, only those in whose name this is found (as grep -E finds it); by the names that people wrote, or"
+        " _occa_… ones; what an OCCA kernel launches belongs to it",
+        WHAT,
+    ),
+    Option("exclude-kernels", "REGEX", "not those", WHAT),
+    Option(
+        "kernel-iterations",
+        "LIST",
+        "of each kernel and process, only these launches, counted from 1 while recording: 10-20,50,100-",
+        WHAT,
+    ),
+    Option(
+        "devices",
+        "LIST",
+        "only work on these devices: numbers from 0 in the order in which a process meets them (0,2-3), or patterns of names",
+        WHAT,
+    ),
+    Option(
+        "streams", "LIST", "only work in these queues or streams: numbers from 0 in the order of their making", WHAT
+    ),
+    Option("threads", "PATTERNS", "only these threads: main, or patterns of names, as in main,worker*", WHAT),
+    Option(
+        "functions",
+        "PATTERNS",
+        "of calls, only those of these functions, as in 'clEnqueue*,MPI_Send,occa::memory::*'",
+        WHAT,
+    ),
+    Option("exclude-functions", "PATTERNS", "not those", WHAT),
+    Option(
+        "only-tagged",
+        None,
+        'of OCCA, only kernels, memory and devices whose properties say {"occatrace": {"trace": true}}, and what they call',
+        WHAT,
+    ),
+    Option("labels", "PATTERNS", 'only those with such a label: {"occatrace": {"label": "…"}}', WHAT),
+    Option("level", "LIST", "another mode for some APIs, as in opencl=full,mpi=tally", HOW_MUCH),
+    Option(
+        "max-size",
+        "SIZE",
+        "when the trace has this size (as in 500M, 2G), record no more events and go on counting; with --stream, what the"
+        " run may take",
+        HOW_MUCH,
+        native=False,
+    ),
+    Option(
+        "stream",
+        None,
+        "for long runs: make tables of the trace while the program runs and delete it, so that the run keeps within"
+        " --max-size (2G unless given); `occa_prof report RUN` shows what there is so far (docs/long-runs.md)",
+        HOW_MUCH,
+        native=False,
+    ),
+    Option(
+        "sample",
+        "WHAT",
+        "note values over time beside the program: host (memory and CPU use of its processes), nvml, amdsmi, sysman (power, clocks,"
+        " temperature, utilization, memory of GPUs) or all; each 100 ms, or as in host,nvml:20ms (docs/counters.md)",
+        COUNTERS,
+        native=False,
+    ),
+    Option(
+        "papi",
+        "EVENTS",
+        "count these events of PAPI, as in PAPI_TOT_INS,PAPI_L2_TCM or perf::PAGE-FAULTS, in kernels of OCCA's modes Serial"
+        " and OpenMP and in ranges (docs/counters.md)",
+        COUNTERS,
+    ),
+)
+
+PAPI_MOST = 16  # as in native/intercept/papi_library.h
+# What native/emit/choice.c has room for.
+MOST_RANGES, LONGEST_PATTERN = 32, 255
+_RANGES = ("none", "cudaProfilerApi", "hipProfilerApi", "api")
+_LIST = re.compile(r"\d+(-\d*)?(,\d+(-\d*)?)*")
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """The options of a run, checked."""
+
+    plan: Plan = field(default_factory=Plan)
+    values: Mapping[str, str] = field(default_factory=dict)  # of those for the process, by variable
+    sampling: Sampling | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Choosing:
+        """From options by their keys; what is None or False was not given. Raises a ChoiceError."""
+        for option in OPTIONS:
+            if given.get(option.key) == "":
+                raise ChoiceError(f"--{option.name}: write {option.metavar}, or leave the option out")
+        values = {o: given[o.key] for o in OPTIONS if given.get(o.key) not in (None, False)}
+        texts = {o.key: str(value) for o, value in values.items()}
+        for key, check in _CHECKS.items():
+            if key in texts:
+                check(texts[key])
+        if "capture_range_end" in texts and texts.get("capture_range", "none") == "none":
+            raise ChoiceError("--capture-range-end says how --capture-range ends: give that one too")
+        plan = Plan(
+            paused="start_paused" in texts,
+            delay=seconds("--delay", texts.get("delay", "0")),
+            duration=seconds("--duration", texts["duration"]) if "duration" in texts else None,
+            collect=_periods(texts["collect"]) if "collect" in texts else None,
+            max_size=_size(texts["max_size"]) if "max_size" in texts else None,
+            stream="stream" in texts,
+        )
+        sampling = None
+        if "sample" in texts:
+            from occatrace.record.sampling import Sampling
+
+            sampling = Sampling.of(texts["sample"])
+        native = {o.variable: "1" if v is True else str(v) for o, v in values.items() if o.native}
+        if "devices" in texts:
+            native[PREFIX + "DEVICES"] = _devices(texts["devices"])
+        return cls(plan, native, sampling)
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The environment with this choice, and with no other."""
+        ours = {o.variable for o in OPTIONS}
+        return {name: value for name, value in inherited.items() if name not in ours} | dict(self.values)
+
+    def loglevel(self, mode: str) -> int:
+        """What the session has to let through."""
+        modes = [mode, *_levels(self.values.get(PREFIX + "LEVEL", "")).values()]
+        return max(LOGLEVELS[m] for m in modes)
+
+
+def _periods(text: str) -> tuple[float, float, int]:
+    parts = text.split(":")
+    if len(parts) != 3 or not parts[2].isdigit():
+        raise ChoiceError(f"--collect {text}: write DELAY:TIME:REPEAT, as in 10:1:3 or 500ms:100ms:0")
+    delay, length = (seconds("--collect", part) for part in parts[:2])
+    if length <= 0 or (delay <= 0 and int(parts[2]) != 1):
+        raise ChoiceError(f"--collect {text}: periods need a length, and time between them")
+    return delay, length, int(parts[2])
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match or not float(match[1]):
+        raise ChoiceError(f"--max-size {text}: write a size, as in 500M or 2G")
+    return int(float(match[1]) * _SIZES[match[2].upper()])
+
+
+def _levels(text: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def _check_level(text: str) -> None:
+    from occatrace.core.apis import ALWAYS, read_model
+
+    apis = [api for api in read_model()["apis"] if api not in ALWAYS]
+    for part in text.split(","):
+        api, _, mode = part.partition("=")
+        if api not in apis:
+            raise ChoiceError(f"--level {text}: no API {api!r} is traced; there are: {', '.join(apis)}")
+        if mode not in MODES:
+            raise ChoiceError(f"--level {text}: {api} takes one of {', '.join(MODES)}, as in {api}=full")
+
+
+def _regex(option: str) -> Any:
+    def check(text: str) -> None:
+        import ctypes
+
+        # By the very function that will use it: what it takes differs from Python's.
+        libc = ctypes.CDLL(None)
+        compiled = ctypes.create_string_buffer(512)
+        code = libc.regcomp(compiled, text.encode(), 1)
+        if code:
+            why = ctypes.create_string_buffer(200)
+            libc.regerror(code, compiled, why, len(why))
+            raise ChoiceError(f"{option} {text}: no regular expression ({why.value.decode(errors='replace')})")
+        libc.regfree(compiled)
+
+    return check
+
+
+def _list(option: str, first: int) -> Any:
+    def check(text: str) -> None:
+        wrong = not _LIST.fullmatch(text)
+        if not wrong and text.count(",") >= MOST_RANGES:
+            raise ChoiceError(f"{option} {text[:20]}…: at most {MOST_RANGES} numbers and ranges, please")
+        for part in () if wrong else text.split(","):
+            low, _, high = part.partition("-")
+            wrong = wrong or int(low) < first or bool(high and int(high) < int(low))
+        if wrong:
+            raise ChoiceError(f"{option} {text}: write numbers from {first}, as in {first},10-20 or 100-")
+
+    return check
+
+
+def _patterns(option: str) -> Any:
+    def check(text: str) -> None:
+        for pattern in text.split(","):
+            if not pattern.strip() or len(pattern.encode()) > LONGEST_PATTERN:
+                raise ChoiceError(
+                    f"{option} {text[:40]}: write patterns with commas between, as in main,worker*, none of them empty or longer"
+                    f" than {LONGEST_PATTERN} bytes"
+                )
+
+    return check
+
+
+def _devices(text: str) -> str:
+    """Ranges of numbers as the numbers, for the process knows patterns."""
+    out: list[str] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)-(\d*)", part)
+        if not match:
+            out.append(part)
+            continue
+        first, last = int(match[1]), int(match[2] or -1)
+        if not first <= last < 1000:
+            raise ChoiceError(f"--devices {text}: a range of numbers needs its end, as in 0-3, not below its begin")
+        out += map(str, range(first, last + 1))
+    return ",".join(out)
+
+
+def _functions(option: str) -> Any:
+    checked = _patterns(option)
+
+    def check(text: str) -> None:
+        checked(text)
+        import fnmatch
+
+        from occatrace.core.model import load
+
+        names = {name for f in load().by_event.values() for name in (f.name, f.event.partition(":")[2])}
+        for pattern in text.split(","):
+            if not any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in names):
+                raise ChoiceError(f"{option} {text}: no traced function is called {pattern!r} (docs/events lists them)")
+
+    return check
+
+
+def _check_range(text: str) -> None:
+    if text not in _RANGES and not (text.startswith("range:") and len(text) > 6):
+        raise ChoiceError(f"--capture-range {text}: there are {', '.join(_RANGES)} and range:NAME")
+
+
+def _check_papi(text: str) -> None:
+    names = text.split(",")
+    if len(names) > PAPI_MOST or not all(re.fullmatch(r"[\w:.=+-]{1,127}", name) for name in names):
+        raise ChoiceError(
+            f"--papi {text}: write at most {PAPI_MOST} names with commas between them, as papi_avail and"
+            " papi_native_avail show them"
+        )
+
+
+def _check_end(text: str) -> None:
+    if not re.fullmatch(r"stop|repeat(:[1-9]\d*)?", text):
+        raise ChoiceError(f"--capture-range-end {text}: there are stop, repeat and repeat:N")
+
+
+_CHECKS = {
+    "capture_range": _check_range,
+    "capture_range_end": _check_end,
+    "kernels": _regex("--kernels"),
+    "exclude_kernels": _regex("--exclude-kernels"),
+    "kernel_iterations": _list("--kernel-iterations", 1),
+    "streams": _list("--streams", 0),
+    "devices": _patterns("--devices"),
+    "threads": _patterns("--threads"),
+    "labels": _patterns("--labels"),
+    "functions": _functions("--functions"),
+    "exclude_functions": _functions("--exclude-functions"),
+    "level": _check_level,
+    "papi": _check_papi,
+}

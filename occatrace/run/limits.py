@@ -1,0 +1,51 @@
+"""What `ulimit` allows, against what tracing takes: where it is not enough, LTTng fails in silence, or the program does."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from occatrace.errors import DaemonError
+
+# Of a traced process: stacks and heaps of LTTng's threads and ours, libraries, buffers.
+TAKEN_SPACE = 256 << 20
+LEAST_SPACE = 3 * TAKEN_SPACE
+LEFT_DESCRIPTORS = 64  # for the program itself
+
+
+def address_space() -> int | None:
+    """Bytes that a process may map (ulimit -v); None: without limit."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def of_process(cpus: int) -> int:
+    """Descriptors that LTTng takes in a traced process."""
+    return 2 * cpus + 12
+
+
+def of_daemon(cpus: int) -> int:
+    """Descriptors that LTTng's daemon and its consumer need for a few processes."""
+    return 4 * cpus + 96
+
+
+def check(cpus: int) -> None:
+    """Raises DaemonError where the program would fail for lack of what tracing takes, or would not be recorded."""
+    space = address_space()
+    if space is not None and space < LEAST_SPACE:
+        raise DaemonError(
+            f"a process may map only {space >> 20} MiB (ulimit -v), of which tracing takes up to {TAKEN_SPACE >> 20} MiB:"
+            f" allow {LEAST_SPACE >> 20} MiB or more"
+        )
+    soft, hard = (
+        limit if limit != resource.RLIM_INFINITY else 1 << 30 for limit in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
+    need = of_process(cpus) + LEFT_DESCRIPTORS
+    if soft < need:
+        raise DaemonError(
+            f"a process may open only {soft} files (ulimit -n), of which LTTng takes {of_process(cpus)}: allow {need} or more"
+        )
+    if hard < of_daemon(cpus) and os.getuid() != 0:
+        raise DaemonError(
+            f"a process may open only {hard} files (ulimit -Hn), LTTng's daemon needs {of_daemon(cpus)} for {cpus} CPUs"
+        )

@@ -1,0 +1,1 @@
+"""The tables of a run: built once from the trace, opened at once later."""

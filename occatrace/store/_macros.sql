@@ -1,0 +1,74 @@
+-- What the reports share: the buckets of the histograms (as in occatrace/core/histogram.py) and durations that cannot be negative.
+
+-- Highest set bit. log2 of a double may round up to the next power of two: then one less.
+CREATE OR REPLACE MACRO _msb(v) AS floor(log2(v))::INTEGER - ((1::UBIGINT << floor(log2(v))::INTEGER) > v)::INTEGER;
+CREATE OR REPLACE MACRO bucket(v) AS
+    CASE WHEN v < 128 THEN v::INTEGER ELSE 64 * (_msb(v) - 5) + ((v::UBIGINT >> (_msb(v) - 6)) & 63)::INTEGER END;
+CREATE OR REPLACE MACRO bucket_middle(b) AS
+    CASE WHEN b < 128 THEN b::DOUBLE ELSE (64 + b % 64) * 2.0 ** (b // 64 - 1) + (2.0 ** (b // 64 - 1) - 1) / 2 END;
+CREATE OR REPLACE MACRO span(start_ns, end_ns) AS
+    CASE WHEN end_ns > start_ns THEN end_ns - start_ns ELSE 0::UBIGINT END;
+CREATE OR REPLACE MACRO share(part, whole) AS
+    CASE WHEN whole > 0 THEN 100.0 * part / whole ELSE 0.0 END;
+CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'occa' THEN 'OCCA' WHEN 'opencl' THEN 'OpenCL' WHEN 'mpi' THEN 'MPI' WHEN 'cuda' THEN 'CUDA' WHEN 'cudart' THEN 'CUDA runtime' WHEN 'hip' THEN 'HIP'
+    WHEN 'nvtx' THEN 'NVTX' WHEN 'roctx' THEN 'ROCTX' WHEN 'itt' THEN 'ITT' WHEN 'openmp' THEN 'OpenMP target' ELSE api END;
+-- What a memory operation is called: its direction and, where it is known and not the usual, the memory on its host side, or
+-- of two devices' memory what is special. OpenCL's copies are from and to pageable memory where nothing else is said.
+CREATE OR REPLACE MACRO _unusual(side, api) AS nullif(side, CASE api WHEN 'OpenCL' THEN 'pageable' END);
+CREATE OR REPLACE MACRO memory_operation(kind, source, target, api) AS kind || coalesce(CASE
+    WHEN kind = 'HtoD' THEN ' (' || _unusual(source, api) || ')' WHEN kind = 'DtoH' THEN ' (' || _unusual(target, api) || ')'
+    WHEN kind = 'DtoD' AND source != 'device' THEN ' (' || source || ')' WHEN kind = 'DtoD' AND target != 'device' THEN ' (' || target || ')' END, '');
+CREATE OR REPLACE MACRO host_mode(mode) AS mode IN ('Serial', 'OpenMP');
+
+-- Median per key of a histogram (key, value, n): the mean of the two middle ones, as of a sorted list.
+CREATE OR REPLACE MACRO medians(hist) AS TABLE (
+    WITH cumulated AS (
+        SELECT key, value, sum(n) OVER (PARTITION BY key ORDER BY value) AS upto, sum(n) OVER (PARTITION BY key) AS total
+        FROM query_table(hist)
+    )
+    SELECT key, (min(value) FILTER (upto >= (total + 1) // 2) + min(value) FILTER (upto >= total // 2 + 1)) / 2 AS median
+    FROM cumulated GROUP BY key
+);
+
+-- Time per key in which at least one of its intervals (key, s, e) runs: their union.
+CREATE OR REPLACE MACRO busy(intervals) AS TABLE (
+    WITH ordered AS (
+        SELECT key, s, e, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until
+        FROM query_table(intervals)
+    )
+    SELECT key, sum(CASE WHEN until IS NULL THEN span(s, e) WHEN e > until THEN span(greatest(s, until), e) ELSE 0 END) AS busy
+    FROM ordered GROUP BY key
+);
+
+-- Statistics per key of single values (key, v); the median through the histogram, so that memory stays bounded.
+CREATE OR REPLACE MACRO statistics(samples) AS TABLE (
+    WITH source AS (SELECT key, v FROM query_table(samples)),
+    hist AS (SELECT key, bucket_middle(bucket(v)) AS value, count(*) AS n FROM source WHERE v IS NOT NULL GROUP BY key, bucket(v)),
+    sums AS (
+        SELECT key, count(*) AS calls, sum(v) AS total, avg(v) AS mean, min(v) AS lowest, max(v) AS highest,
+               CASE WHEN count(v) > 1 THEN stddev_samp(v) ELSE 0 END AS deviation
+        FROM source GROUP BY key
+    )
+    SELECT key, calls, total, mean, least(greatest(median, lowest), highest) AS median, lowest, highest, deviation
+    FROM sums LEFT JOIN medians(hist) USING (key)
+);
+
+-- For each place in Python code (leaf) of a process the innermost line on its stack that is the program's own, or the outermost where
+-- there is none, and what in a package was called through.
+CREATE OR REPLACE MACRO own_lines(frames) AS TABLE (
+    WITH RECURSIVE walked AS (
+        SELECT process, id AS leaf, id, parent, function, source, line FROM query_table(frames)
+        UNION ALL
+        SELECT w.process, w.leaf, f.id, f.parent, f.function, f.source, f.line
+        FROM walked w JOIN query_table(frames) f ON f.process = w.process AND f.id = w.parent
+        WHERE w.source LIKE '%/site-packages/%' OR w.source LIKE '%/dist-packages/%' OR w.source LIKE '<%' OR regexp_matches(w.source, '/lib/python3[^/]*/[^/]+$')
+    ),
+    -- The last of each walk: the program's own, or the outermost where there is none.
+    own AS (
+        SELECT process, leaf, arg_min(function, id) AS function, arg_min(source, id) AS source, arg_min(line, id) AS line, min(id) AS id
+        FROM walked GROUP BY ALL
+    )
+    SELECT o.process, o.leaf, o.function, o.source || ':' || o.line AS source,
+           CASE WHEN o.id != o.leaf THEN CASE WHEN f.source LIKE '%/%' THEN regexp_extract(f.source, '[^/]*/[^/]*$') ELSE f.source END || ':' || f.line || ' ' || f.function ELSE '' END AS through
+    FROM own o JOIN query_table(frames) f ON f.process = o.process AND f.id = o.leaf
+);

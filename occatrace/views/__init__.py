@@ -1,0 +1,1 @@
+"""What people look at beside reports: timelines, plots, flame graphs, listings, pages, exports."""

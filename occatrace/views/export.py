@@ -1,0 +1,77 @@
+"""The tables of a run as files of other formats. Written by DuckDB, and by Python's own sqlite3 for SQLite."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from occatrace.core.schema import CALLS, SCHEMA_VERSION, TABLES
+from occatrace.core.sql import name as sql_name
+from occatrace.core.sql import text as sql_text
+from occatrace.errors import StoreError
+from occatrace.store.tables import Store, open_store
+
+_COPY = {
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+    "csv": "FORMAT csv, HEADER",
+    "json": "FORMAT json",  # one object per line
+}
+_FETCH = 8192
+
+
+def export(
+    run: Path,
+    target: Path,
+    fmt: str,
+    names: Sequence[str] = (),
+    *,
+    calls: bool = False,
+    tell: Callable[[str], object] = str,
+) -> list[str]:
+    """Write tables of a run to `target`; returns their names. `tell` hears that the run goes on."""
+    with open_store(run) as store:
+        if store.partial:
+            tell(store.partial)
+        there = [table.name for table in TABLES]
+        if calls or any(name not in there for name in names):
+            there += [CALLS.name, *store.functions()]
+        unknown = [name for name in names if name not in there]
+        if unknown:
+            raise StoreError(f"no table {unknown[0]!r}; there are: {', '.join(there)}")
+        chosen = list(names) or there
+        if fmt == "sqlite":
+            _sqlite(store, target, chosen)
+        else:
+            target.mkdir(parents=True)
+            for name in chosen:
+                file = sql_text(str(target / f"{name}.{fmt}"))
+                store.con.execute(f"COPY (SELECT * FROM {sql_name(name)}) TO {file} ({_COPY[fmt]})")
+            manifest: dict[str, Any] = {"schema": SCHEMA_VERSION, "format": fmt, "tables": chosen}
+            if store.partial:
+                manifest["partial"] = store.partial
+            (target / "tables.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        return chosen
+
+
+def _sqlite(store: Store, target: Path, names: Sequence[str]) -> None:
+    """SQLite has 64-bit signed integers only: what is larger is kept as text; lists and structs as JSON."""
+    with sqlite3.connect(target) as db:
+        for name in names:
+            cursor = store.con.cursor().execute(f"SELECT * FROM {sql_name(name)}")
+            columns = ", ".join(sql_name(column[0]) for column in cursor.description or ())
+            db.execute(f"CREATE TABLE {sql_name(name)} ({columns})")
+            marks = ", ".join("?" * len(cursor.description or ()))
+            while rows := cursor.fetchmany(_FETCH):
+                db.executemany(f"INSERT INTO {sql_name(name)} VALUES ({marks})", [tuple(map(_plain, r)) for r in rows])
+    db.close()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return str(value)
+    return value

@@ -1,0 +1,249 @@
+"""Where time and memory went, by nesting: ranges of the program, in them OCCA calls, in them the backend's calls; between them
+the lines of Python that made the calls, where they were recorded (--python lines).
+
+Calls and ranges → trees of stacks, one per process, over all of its threads; trees → collapsed stacks and speedscope's JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from occatrace.core.sql import text as sql_text
+from occatrace.store.tables import Store
+from occatrace.views.plots import data
+
+FAILED = "✗ "  # before the names of calls that failed
+RANGE = "range"  # the category of ranges; that of calls is their API
+PYTHON = "python"  # of lines of Python
+_WINDOW_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a stack may be weighed by."""
+
+    title: str
+    unit: str  # ns or bytes
+    about: str
+
+
+MEASURES: Mapping[str, Measure] = {
+    "time": Measure("Host time", "ns", "time of the threads in calls and ranges"),
+    "memory": Measure("Memory allocated", "bytes", "all memory that was allocated, given back or not"),
+    "peak": Measure("Memory at the peak", "bytes", "memory held at the moment when most was in use"),
+}
+
+# An outer frame comes before the inner ones: it begins earlier, or ends later, or has the lower number.
+_FRAMES = f"""
+WITH held AS (
+    SELECT thread, seq, sum(bytes) AS memory, sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)) AS peak
+    FROM held_memory GROUP BY ALL
+),
+frames AS (
+    SELECT c.thread, c.start_ns, c.end_ns, c.seq, c.api AS category, h.memory, h.peak, l.frame,
+           CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.name, c.function) AS name
+    FROM calls c LEFT JOIN held h USING (thread, seq) LEFT JOIN python_lines l USING (thread, seq)
+    LEFT JOIN (SELECT r.thread, r.seq, k.name FROM kernel_runs r JOIN kernels k USING (kernel)) k
+           ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
+    UNION ALL
+    SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, u.api, NULL, NULL, NULL,
+           '{FAILED}' || u.function || ' (never returned)'
+    FROM unfinished u JOIN processes p USING (process)
+    UNION ALL
+    SELECT r.thread, r.start_ns, greatest(coalesce(r.end_ns, p.end_ns), r.start_ns), r.seq, '{RANGE}', NULL, NULL, NULL, r.name
+    FROM ranges r JOIN processes p USING (process) WHERE r.kind = 'push'
+)
+"""
+
+
+@dataclass
+class Stacks:
+    """The stacks of one process, as a tree in lists: a node's parent comes before it. Weights are without the callees'."""
+
+    name: str
+    names: list[str] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)  # -1: outermost
+    calls: list[int] = field(default_factory=list)
+    weights: dict[str, list[int]] = field(default_factory=lambda: {measure: [] for measure in MEASURES})
+    _nodes: dict[tuple[int, str, str], int] = field(default_factory=dict)
+
+    def node(self, parent: int, name: str, category: str) -> int:
+        """The number of a stack."""
+        number = self._nodes.setdefault((parent, name, category), len(self.names))
+        if number == len(self.names):
+            self.names.append(name)
+            self.categories.append(category)
+            self.parents.append(parent)
+            self.calls.append(0)
+            for weights in self.weights.values():
+                weights.append(0)
+        return number
+
+    def rows(self, measure: str = "time") -> Iterator[tuple[list[str], int]]:
+        """Every stack that has weight itself, outermost frame first."""
+        for number, weight in enumerate(self.weights[measure]):
+            if weight > 0:
+                stack = []
+                while number >= 0:
+                    stack.append(self.names[number])
+                    number = self.parents[number]
+                yield stack[::-1], weight
+
+    def totals(self, measure: str) -> list[int]:
+        """Of each node, with what it called."""
+        totals = list(self.weights[measure])
+        for number in range(len(totals) - 1, -1, -1):
+            if self.parents[number] >= 0:
+                totals[self.parents[number]] += totals[number]
+        return totals
+
+
+def stacks(store: Store) -> list[Stacks]:
+    """The stacks of each process of a run."""
+    processes = dict(
+        store.con.execute("SELECT process, regexp_extract(exe, '[^/]*$') || ' ' || pid FROM processes").fetchall()
+    )
+    owners = dict(store.con.execute("SELECT thread, process FROM threads").fetchall())
+    found: dict[int, Stacks] = {}
+    lines = _python_stacks(store)
+    # End and node of the frames that are open, and whether lines of Python are above.
+    current, tree, open_frames = -1, Stacks(""), list[tuple[int, int, bool]]()
+    sorted_frames = store.scratch / "flamegraph.parquet"
+    texts = _sort(store, sorted_frames)
+    time: list[int] = []
+    for thread, start, end, text, memory, peak, frame in _windows(store, sorted_frames):
+        if thread != current:
+            current, open_frames = thread, []
+            process = owners[thread]
+            tree = found.setdefault(process, Stacks(processes[process]))
+            time = tree.weights["time"]
+        while open_frames and open_frames[-1][0] <= start:
+            open_frames.pop()
+        parent, known = open_frames[-1][1:] if open_frames else (-1, False)
+        above = parent
+        if frame and not known:
+            for line in lines.get((owners[thread], frame), ()):
+                above = tree.node(above, line, PYTHON)
+        node = tree.node(above, *texts[text])
+        tree.calls[node] += 1
+        time[node] += end - start
+        if parent >= 0:
+            time[parent] -= min(end, open_frames[-1][0]) - start
+        if memory:
+            tree.weights["memory"][node] += memory
+            tree.weights["peak"][node] += peak
+        open_frames.append((end, node, known or frame > 0))
+    sorted_frames.unlink()
+    # Memory of which the allocating call is not there (it was only counted): it stands alone.
+    for process, function, memory, peak in store.con.execute(
+        """SELECT process, function, sum(bytes)::BIGINT,
+                  coalesce(sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)), 0)::BIGINT
+           FROM held_memory h WHERE NOT EXISTS (FROM calls c WHERE c.thread = h.thread AND c.seq = h.seq) GROUP BY ALL""",
+        {"peak": _peak(store)},
+    ).fetchall():
+        tree = found.setdefault(process, Stacks(processes[process]))
+        node = tree.node(-1, function, "")
+        tree.weights["memory"][node] += memory
+        tree.weights["peak"][node] += peak
+    return [found[process] for process in sorted(found)]
+
+
+def _python_stacks(store: Store) -> dict[tuple[int, int], list[str]]:
+    """The lines of Python above a call, outermost first, by process and number of the innermost."""
+    found: dict[tuple[int, int], list[str]] = {}
+    rows = store.con.execute(
+        "SELECT process, id, parent, function, source, line FROM python_frames ORDER BY process, id"
+    )
+    for process, number, parent, function, source, line in rows.fetchall():
+        above = found.get((process, parent), []) if parent else []
+        found[process, number] = [*above, f"{function} ({source.rpartition('/')[2]}:{line})"]
+    return found
+
+
+def _peak(store: Store) -> int:
+    """When most memory was in use, by the run's clock."""
+    rows = store.con.execute("""
+        SELECT arg_max(t, (v, -t::BIGINT)) FROM (
+            SELECT t, sum(sum(d)) OVER (ORDER BY t) AS v
+            FROM (SELECT since AS t, bytes AS d FROM held_memory
+                  UNION ALL SELECT until, -bytes FROM held_memory WHERE until IS NOT NULL) GROUP BY t)""").fetchall()
+    return int(rows[0][0] or 0)
+
+
+def _sort(store: Store, path: Path) -> list[tuple[str, str]]:
+    """Write all frames in the order of threads and time to a file; their names and categories, by number."""
+    con = store.con
+    store.functions()
+    data.prepare(con)
+    peak = {"peak": _peak(store)}
+    con.execute(
+        f"CREATE OR REPLACE TEMP TABLE frame_texts AS {_FRAMES}"
+        " SELECT (row_number() OVER (ORDER BY name, category) - 1)::UINTEGER AS text, name, category"
+        " FROM (SELECT DISTINCT name, category FROM frames)",
+        peak,
+    )
+    con.execute(
+        f"""COPY ({_FRAMES} SELECT row_number() OVER () - 1 AS rn, * FROM (
+                SELECT thread, start_ns, end_ns, text, coalesce(memory, 0)::BIGINT AS memory, coalesce(peak, 0)::BIGINT AS peak,
+                       coalesce(frame, 0)::BIGINT AS frame
+                FROM frames JOIN frame_texts USING (name, category) ORDER BY thread, start_ns, end_ns DESC, seq))
+            TO {sql_text(str(path))} (FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {_WINDOW_ROWS})""",
+        peak,
+    )
+    texts = con.execute("SELECT name, category FROM frame_texts ORDER BY text").fetchall()
+    con.execute("DROP TABLE frame_texts")
+    return texts
+
+
+def _windows(store: Store, path: Path) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+    """The rows of the sorted file, a window in memory at a time."""
+    file = f"read_parquet({sql_text(str(path))})"
+    count = store.con.execute(f"SELECT count(*) FROM {file}").fetchall()[0][0]
+    for first in range(0, count, _WINDOW_ROWS):
+        columns = store.con.execute(
+            f"SELECT thread, start_ns, end_ns, text, memory, peak, frame FROM {file} WHERE rn >= ? AND rn < ? ORDER BY rn",
+            [first, first + _WINDOW_ROWS],
+        ).fetchnumpy()
+        yield from zip(*(column.tolist() for column in columns.values()), strict=True)
+
+
+def folded(found: Sequence[Stacks], out: TextIO, measure: str = "time") -> None:
+    """A line per stack, `process;outer;inner weight`, as flamegraph.pl, inferno and their kin read it."""
+    for tree in found:
+        for stack, weight in tree.rows(measure):
+            out.write(";".join(_one_line(text) for text in (tree.name, *stack)) + f" {weight}\n")
+
+
+def _one_line(text: str) -> str:
+    return "".join(" " if c in "\r\n\t\v\f\x1c\x1d\x1e\x85\u2028\u2029" else "," if c == ";" else c for c in text)
+
+
+def speedscope(found: Sequence[Stacks], out: TextIO) -> None:
+    """For https://www.speedscope.app, which reads it without sending it anywhere: a profile per process and measure."""
+    frames: dict[str, int] = {}
+    profiles: list[dict[str, Any]] = []
+    units = {"ns": "nanoseconds", "bytes": "bytes"}
+    for measure, entry in MEASURES.items():
+        for tree in found:
+            rows = list(tree.rows(measure))
+            if not rows:
+                continue
+            samples = [[frames.setdefault(name, len(frames)) for name in stack] for stack, _ in rows]
+            weights = [weight for _, weight in rows]
+            profiles.append(
+                {"type": "sampled", "name": f"{tree.name}: {entry.title.lower()}", "unit": units[entry.unit],
+                 "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights}
+            )  # fmt: skip
+    content = {
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "exporter": "occatrace",
+        "shared": {"frames": [{"name": name} for name in frames]},
+        "profiles": profiles,
+    }
+    json.dump(content, out, ensure_ascii=False)
+    out.write("\n")

@@ -1,0 +1,115 @@
+"""The single calls of a run as lines of text, in time order, with every argument: enumerations and bit fields as names; and
+the ranges and marks of its annotations between them.
+
+The text is put together in SQL, function by function, and sorted by DuckDB, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from occatrace.core.model import Arg, Enum, Function
+from occatrace.core.sql import bit_names, enum_case
+from occatrace.core.sql import name as sql_name
+from occatrace.core.sql import text as sql_text
+from occatrace.store.tables import Store
+
+_FETCH = 4096
+
+
+# What may overlap others encloses nothing.
+_RANGES = """
+    SELECT start_ns, end_ns, process, thread, coalesce(seq, 0) AS seq, false AS failed,
+           CASE kind WHEN 'mark' THEN 'mark' ELSE 'range' END || ' "' || replace(replace(name, '\\', '\\\\'), '"', '\\"') || '"'
+           || coalesce(' (' || payload || ')', '') || ' [' || concat_ws(' ', api, nullif(domain, ''), category) || ']' AS text,
+           kind = 'push' AS nests
+    FROM ranges"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One call or range."""
+
+    start_ns: int
+    duration_ns: int | None  # None: it never returned
+    pid: int
+    tid: int
+    depth: int
+    failed: bool
+    text: str
+
+
+def lines(store: Store) -> Iterator[Line]:
+    """All recorded calls and ranges."""
+    keys = store.functions()
+    functions = ((key, store.model.function(*key.split(".", 1))) for key in keys)
+    parts = [_select(store, key, function) for key, function in functions if function]
+    parts.append(
+        "SELECT start_ns, NULL::UBIGINT AS end_ns, process, thread, seq, false AS failed,"
+        " function || '(…) never returned' AS text FROM unfinished"
+    )
+    parts = [f"SELECT *, true AS nests FROM ({part})" for part in parts] + [_RANGES]
+    cursor = store.con.cursor()
+    cursor.execute(
+        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text, c.nests"
+        f" FROM ({' UNION ALL '.join(parts)}) c JOIN processes p ON p.process = c.process"
+        f" JOIN threads t ON t.thread = c.thread ORDER BY c.start_ns, c.thread, c.seq"
+    )
+    open_calls: dict[int, list[int]] = {}
+    while rows := cursor.fetchmany(_FETCH):
+        for start, duration, pid, tid, thread, end, failed, text, nests in rows:
+            stack = open_calls.setdefault(thread, [])
+            while stack and stack[-1] <= start:
+                stack.pop()
+            yield Line(start, duration, pid, tid, len(stack), failed, text)
+            if nests:
+                stack.append(end if end is not None else 1 << 64)
+
+
+def _select(store: Store, key: str, function: Function) -> str:
+    """SELECT of one function's calls with their text."""
+    described = store.con.execute(f"SELECT * FROM {sql_name(key)} LIMIT 0").description or ()
+    fields: Sequence[str] = ()
+    if any(column[0] == "args" for column in described):
+        names = store.con.execute(f"SELECT unnest(struct_keys(args)) FROM (SELECT args FROM {sql_name(key)} LIMIT 1)")
+        fields = [row[0] for row in names.fetchall()]
+    args = {arg.name: arg for arg in function.args}
+    enums = store.model.enums.get(function.api, {})
+    shown: list[str] = []
+    result = ""
+    for field in fields:
+        if function.failed and field == function.failed.field and args[field].kind == "name":
+            continue  # the error's text is told at the end of the line
+        arg = args.get(field, Arg(field, "uint"))
+        value = f"coalesce({_value(f'args.{sql_name(field)}', arg, enums.get(arg.enum or ''))}, '')"
+        if function.api == "occa" and field == "kernel":
+            query = "SELECT name FROM kernels k WHERE k.process = f.process AND k.id = f.args.kernel"
+            value = f"coalesce('\"' || ({query}) || '\"', {value})"
+        if field == "ret":
+            result = f" || ' = ' || {value}"
+        else:
+            shown.append(f"{sql_text(('' if not shown else ', ') + field + '=')} || {value}")
+    text = " || ".join([sql_text(function.name + "("), *shown, sql_text(")")]) + result
+    failure = "CASE WHEN failed THEN ' FAILED ' || coalesce(error, '') ELSE '' END"
+    return f"SELECT start_ns, end_ns, process, thread, seq, failed, {text} || {failure} AS text FROM {sql_name(key)} f"
+
+
+def _value(column: str, arg: Arg, enum: Enum | None) -> str:
+    """SQL text of one value."""
+    if arg.kind == "array":
+        element = Arg(arg.name, arg.element or "uint", arg.enum, None, arg.hex)
+        return f"'[' || array_to_string(list_transform({column}, lambda v: {_value('v', element, enum)}), ', ') || ']'"
+    if arg.kind in ("string", "name"):
+        return f"'\"' || replace(replace({column}, '\\', '\\\\'), '\"', '\\\"') || '\"'"
+    if enum is not None and enum.bitfield:
+        return bit_names(column, enum.values)
+    if enum is not None:
+        return f"coalesce({enum_case(column, enum.values)}, {_number(column, arg)})"
+    return _number(column, arg)
+
+
+def _number(column: str, arg: Arg) -> str:
+    if arg.hex or arg.kind in ("handle", "pointer"):
+        return f"CASE {column} WHEN 0 THEN '0' ELSE printf('0x%x', {column}) END"
+    return f"{column}::VARCHAR"

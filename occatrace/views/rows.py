@@ -1,0 +1,159 @@
+"""Rows of a report as Python programs and notebooks use them: a list of dicts that is also a table, a data frame, a plot."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from occatrace.errors import RunError
+from occatrace.reports import Column, Report
+
+BARS = 20  # rows of a plot
+_STYLE = (
+    "<style>.occatrace table{border-collapse:collapse}.occatrace caption,.occatrace .about{display:none}"
+    ".occatrace h2{font-size:1.05em;margin:.8em 0 .2em}.occatrace th,.occatrace td{padding:.15em .6em;text-align:left}"
+    ".occatrace td.n,.occatrace th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
+    ".occatrace tr.part .name{padding-left:1.6em}</style>"
+)
+
+
+class MissingPackage(RunError):
+    """A package that this needs is not installed; one line that says which."""
+
+
+class Picture:
+    """A plot as SVG. Notebooks show it; `save` writes SVG or PNG."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self._spec = spec
+
+    def _repr_svg_(self) -> str:
+        from occatrace.views.plots import draw
+
+        return draw.svg(self._spec)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture: PNG for a name that ends in .png, else SVG. Raises a RunError without vl-convert-python."""
+        from occatrace.views.plots import draw
+
+        path = Path(path)
+        content = draw.png(self._spec) if path.suffix == ".png" else draw.svg(self._spec).encode()
+        path.write_bytes(content)
+        return path
+
+
+class Rows(list[dict[str, Any]]):
+    """The rows of one report: dicts by field name, in the units of docs/reports.md (ns, bytes, percent of 0 to 100)."""
+
+    def __init__(self, report: Report) -> None:
+        fields = [column.name for column in report.columns]
+        super().__init__(dict(zip(fields, row, strict=True)) for row in report.rows)
+        self._report = report
+
+    @property
+    def name(self) -> str:
+        """The report's name."""
+        return self._report.name
+
+    @property
+    def title(self) -> str:
+        """The report's title."""
+        return self._report.definition.title
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The fields of a row, in the report's order."""
+        return [column.name for column in self._report.columns]
+
+    def arrow(self) -> Any:
+        """A pyarrow table. Raises MissingPackage without pyarrow."""
+        try:
+            pyarrow = import_module("pyarrow")
+        except ImportError:
+            raise MissingPackage("arrow() needs pyarrow: pip install pyarrow") from None
+        return pyarrow.table({name: [row[name] for row in self] for name in self.columns})
+
+    def df(self) -> Any:
+        """A pandas data frame. Raises MissingPackage without pandas."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise MissingPackage("df() needs pandas: pip install pandas") from None
+        return pandas.DataFrame(list(self), columns=list(self.columns))
+
+    def pl(self) -> Any:
+        """A polars data frame. Raises MissingPackage without polars."""
+        try:
+            polars = import_module("polars")
+        except ImportError:
+            raise MissingPackage("pl() needs polars: pip install polars") from None
+        # All rows decide the types: a column may begin with None.
+        return polars.DataFrame(
+            {name: [row[name] for row in self] for name in self.columns}, infer_schema_length=None, strict=False
+        )
+
+    def plot(self, column: str | None = None) -> Picture:
+        """Bars of one numeric column (default: the first time, size or count) for the first 20 names.
+
+        Raises a RunError for a column that the report does not have or that has no numbers, and where there are no rows.
+        """
+        from occatrace.views.plots import charts
+
+        chosen = self._numeric(column)
+        label = next((c.name for c in self._report.columns if c.name == "name"), self.columns[0])
+        shown = [row for row in self if row[chosen.name] is not None and row.get("parent") is None][:BARS]
+        if not shown:
+            raise RunError(f"{self.name} has no rows to plot")
+        return Picture(
+            charts.bars(
+                [str(row[label]) for row in shown],
+                [float(row[chosen.name]) for row in shown],
+                chosen.title,
+                chosen.unit,
+            )
+        )
+
+    def _numeric(self, name: str | None) -> Column:
+        numeric = [c for c in self._report.columns if c.unit in ("ns", "bytes", "count", "percent", "number")]
+        if name is None:
+            for unit in ("ns", "bytes", "count", "percent", "number"):
+                for column in numeric:
+                    if column.unit == unit:
+                        return column
+        for column in numeric:
+            if column.name == name:
+                return column
+        there = ", ".join(column.name for column in numeric) or "none"
+        raise RunError(f"{self.name} has no numeric column {name!r}; there are: {there}")
+
+    def _repr_html_(self) -> str:
+        return f'<div class="occatrace">{_STYLE}{"".join(self._sections())}</div>'
+
+    def _sections(self) -> Iterator[str]:
+        from occatrace.render import html
+        from occatrace.render.text import sections
+
+        for title, rows in sections(self._report):
+            yield from html.table(0, title, rows, self._report, html.Wholes(), more=None)
+
+    def __repr__(self) -> str:
+        """The table as `occa_prof report` prints it."""
+        from occatrace.render import Document, renderer
+        from occatrace.store.losses import Losses
+
+        out = io.StringIO()
+        renderer("table")(Document({}, Losses.none(), [self._report]), out)
+        return out.getvalue().rstrip("\n") or f"{self.title} ({self.name}): no rows"
+
+
+class Summary(list[Rows]):
+    """The reports of a run's summary, as `occa_prof ./a.out` prints them."""
+
+    def _repr_html_(self) -> str:
+        return "".join(rows._repr_html_() for rows in self) or "<p>nothing was recorded</p>"
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self)) or "nothing was recorded"

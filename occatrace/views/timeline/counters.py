@@ -1,0 +1,287 @@
+"""The values over time that a timeline has: memory, commands in flight, busy time, traffic, samples; in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from occatrace.core.schema import MEMORY_KINDS
+from occatrace.core.sql import text as sql_text
+from occatrace.store.tables import Store
+from occatrace.views.timeline.selection import DEVICE, FILE_FORMAT, WINDOW_ROWS, Columns, Options, Selection
+
+# Kinds of counters, in the order in which they stand below the queues.
+ALLOCATED, IN_FLIGHT, BUSY, TRAFFIC, SAMPLED, COUNTED = range(6)
+
+# Shares and rates are means over windows of this many ns at least, and there are at most so many windows.
+SHORTEST, MOST = 100_000, 2_000
+BYTES_PER_VALUE = 17  # in the file
+
+_KEY = "kind, process, device, label, unit"
+
+_IN_FLIGHT = f"""
+SELECT {IN_FLIGHT} AS kind, process, coalesce(device, 0) AS device, 'enqueued, not finished' AS label, 'commands' AS unit, t, d
+FROM (SELECT process, device, CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END AS t, 1 AS d
+      FROM activities
+      UNION ALL SELECT process, device, greatest(end_ns, start_ns), -1 FROM activities)
+"""
+# A part of another allocation takes no memory of its own.
+_ALLOCATED = f"""
+SELECT {ALLOCATED} AS kind, process, coalesce(device, 0) AS device, 'bytes' AS unit, t, d,
+       concat_ws(', ', title(api), CASE WHEN coalesce(device, 0) = 0 THEN mode END, nullif(kind, 'device')) AS label
+FROM (SELECT *, start_ns AS t, bytes::BIGINT AS d FROM allocations
+      UNION ALL SELECT *, end_ns, -bytes::BIGINT FROM allocations WHERE end_ns IS NOT NULL)
+WHERE bytes > 0 AND parent IS NULL
+"""
+# What a memory pool of a Python library has, and how much of that was asked for and not given back.
+_POOLED = f"""
+SELECT {ALLOCATED} AS kind, s.process, 0 AS device, 'bytes' AS unit, t, d,
+       format('pool {{}} {{}}, {{}}', p.id, regexp_extract(p.kind, '[^.]*$'), what) AS label
+FROM (SELECT process, pool, time_ns AS t, 'held' AS what,
+             bytes::BIGINT - coalesce(lag(bytes) OVER (PARTITION BY process, pool ORDER BY time_ns), 0)::BIGINT AS d FROM pool_sizes
+      UNION ALL SELECT process, pool, start_ns, 'in use', asked::BIGINT FROM pool_blocks
+      UNION ALL SELECT process, pool, end_ns, 'in use', -asked::BIGINT FROM pool_blocks WHERE end_ns IS NOT NULL) s
+JOIN pools p ON p.process = s.process AND p.id = s.pool
+"""
+
+# Of PAPI, rates in kernels; in a process without any, in its outermost ranges.
+_COUNTED = f"""
+SELECT {COUNTED} AS kind, process, 0 AS device, counter AS label, '/s' AS unit, unnest([start_ns, end_ns]) AS t,
+       unnest([1, -1]) * value * 1e9 / (end_ns - start_ns) AS d
+FROM papi_counts JOIN (
+    SELECT thread, seq, start_ns, end_ns FROM kernel_runs
+    UNION ALL SELECT thread, seq, start_ns, end_ns FROM ranges
+    WHERE kind = 'push' AND depth = 0 AND process NOT IN (
+        SELECT process FROM papi_counts SEMI JOIN kernel_runs USING (thread, seq))
+) USING (thread, seq)
+WHERE end_ns > start_ns
+"""
+
+
+_WORK = """
+SELECT process, coalesce(device, 0) AS device, kind, bytes, start_ns::BIGINT AS s, greatest(end_ns, start_ns)::BIGINT AS e
+FROM activities WHERE kind <> 'marker'
+"""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One counter in one file."""
+
+    part: int
+    kind: int
+    process: int
+    device: int  # 0: not known
+    label: str
+    unit: str
+    first: int  # row on disk
+    rows: int
+    begin: int
+    before: float = 0  # what it comes to where it begins
+
+
+class Counters:
+    """The counters of a timeline: changes and samples sorted on disk, rates per window in memory."""
+
+    def __init__(self, store: Store, selection: Selection, options: Options) -> None:
+        self._con = store.con
+        self._selection = selection
+        self._options = options
+        self._path = store.scratch / "timeline-values.parquet"
+        self._work = store.scratch / "timeline-work.parquet"
+        self._rates: dict[Series, Columns] = {}
+        self.series: list[Series] = []
+        if not options.counters or (options.apis and DEVICE not in options.apis):
+            return
+        titles = " ".join(f"WHEN {sql_text(api)} THEN {sql_text(title)}" for api, title in store.model.titles.items())
+        self._con.execute(
+            f"CREATE OR REPLACE MACRO title(api) AS CASE api {titles or 'WHEN NULL THEN NULL'} ELSE api END"
+        )
+        self._sort_changes()
+        self._fold_rates()
+        self.series.sort(key=lambda series: (series.part, series.kind, series.process, series.device))
+
+    @property
+    def rows(self) -> int:
+        """How many values, at most."""
+        return sum(series.rows for series in self.series)
+
+    @property
+    def bytes(self) -> int:
+        """Of the file, about."""
+        return self.rows * BYTES_PER_VALUE
+
+    def values(self, series: Series) -> Iterator[Columns]:
+        """Windows of the values (`t`, `value`) of a counter."""
+        if series in self._rates:
+            yield self._rates[series]
+            return
+        total, held = series.before, None
+        for window in _windows(self._con, self._path, series.first, series.rows, "t, d"):
+            t, value = window["t"], window["d"].astype(np.float64)
+            if series.kind != SAMPLED:
+                value = total + np.cumsum(value)
+                total = float(value[-1])
+                if held:  # the last of what came together counts, also over the end of a window
+                    t, value = np.append(held[0], t), np.append(held[1], value)
+                last = np.append(t[1:] != t[:-1], False)
+                held = (t[-1:], value[-1:])
+                t, value = t[last], value[last]
+            if len(t):
+                yield {"t": t, "value": value}
+        if held:
+            yield {"t": held[0], "value": held[1]}
+
+    def close(self) -> None:
+        """Remove the files."""
+        for path in (self._path, self._work):
+            path.unlink(missing_ok=True)
+
+    def _of_ranks(self) -> str:
+        """Condition on a process."""
+        ranks = ", ".join(map(str, self._options.ranks))
+        return f"process IN (SELECT process FROM processes WHERE rank IN ({ranks}))" if ranks else "true"
+
+    def _sort_changes(self) -> None:
+        """What changes by steps, and samples, by counter and time; sorted by DuckDB, which spills."""
+        begin, end = self._selection.begin, self._selection.end
+        part = self._selection.part.format(process="s.process", t="s.t")
+        # What holds when the time that was asked for begins has its value there.
+        changes = f"""
+            SELECT {_KEY}, greatest(t, {begin or 0})::BIGINT AS t, d::DOUBLE AS d
+            FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED} UNION ALL BY NAME {_POOLED} UNION ALL BY NAME {_COUNTED})"""
+        samples = f"""
+            SELECT {SAMPLED} AS kind, process, coalesce(device, 0) AS device, name AS label, coalesce(unit, '') AS unit,
+                   time_ns::BIGINT AS t, value AS d
+            FROM counters WHERE time_ns >= {begin or 0}"""
+        within = f"{self._of_ranks()} AND {'true' if end is None else f't <= {end}'}"
+        self._con.execute(f"""
+            COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (
+                      SELECT {part} AS part, * FROM ({changes} UNION ALL BY NAME {samples}) s WHERE {within}
+                      ORDER BY {_KEY}, t))
+            TO {sql_text(str(self._path))} {FILE_FORMAT}""")
+        rows = self._con.execute(
+            f"SELECT part, {_KEY}, min(rn), count(*), min(t), sum(d) FROM read_parquet({sql_text(str(self._path))})"
+            " GROUP BY ALL ORDER BY min(rn)"
+        ).fetchall()
+        before: dict[tuple[Any, ...], float] = {}
+        for number, kind, process, device, label, unit, first, count, begins, change in rows:
+            key = (kind, process, device, label, unit)
+            self.series.append(
+                Series(number, kind, process, device, label, unit, first, count, begins, before.get(key, 0))
+            )
+            before[key] = before.get(key, 0) + (change or 0)
+
+    def _fold_rates(self) -> None:
+        """Per device, the share of each window in which something ran, and the bytes per ns (GB/s) of each kind of copy."""
+        begin = self._selection.begin or 0
+        end = self._selection.end if self._selection.end is not None else (1 << 63) - 1
+        chosen = f"({_WORK}) WHERE {self._of_ranks()} AND e > {begin} AND s < {end}"
+        ((first, last),) = self._con.execute(f"SELECT min(s), max(e) FROM {chosen}").fetchall()
+        if first is None:
+            return
+        first, last = max(first, begin), min(last, end)
+        width = window_width(last - first)
+        self._con.execute(f"""
+            COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (FROM {chosen} ORDER BY process, device, s, e))
+            TO {sql_text(str(self._work))} {FILE_FORMAT}""")
+        groups = self._con.execute(
+            f"SELECT process, device, min(rn), count(*) FROM read_parquet({sql_text(str(self._work))})"
+            " GROUP BY ALL ORDER BY min(rn)"
+        ).fetchall()
+        for process, device, row, count in groups:
+            busy, traffic = Windows(first, last, width), {kind: Windows(first, last, width) for kind in MEMORY_KINDS}
+            until = 0
+            for rows in _windows(self._con, self._work, row, count, "s, e, bytes, kind"):
+                s, e = rows["s"].astype(np.int64), rows["e"].astype(np.int64)
+                covered = np.maximum.accumulate(np.append(until, e))
+                until = int(covered[-1])
+                busy.add(np.maximum(s, covered[:-1]), e, None)
+                size = np.ma.filled(rows["bytes"], 0).astype(np.float64)
+                for kind, windows in traffic.items():
+                    mine = (rows["kind"] == kind) & (size > 0)
+                    if mine.any():
+                        windows.add(s[mine], e[mine], size[mine])
+            self._keep(BUSY, process, device, "busy", "%", busy, 100)
+            for kind, windows in traffic.items():
+                self._keep(TRAFFIC, process, device, f"traffic {kind}", "GB/s", windows, 1)
+
+    def _keep(
+        self, kind: int, process: int, device: int, label: str, unit: str, windows: Windows, scale: float
+    ) -> None:
+        """Values where they change, cut into the files."""
+        t, value = windows.changes(scale)
+        if not len(t):
+            return
+        split = self._options.split
+        parts = np.zeros(len(t), np.int64)
+        if split == "rank":
+            sql = f"SELECT {self._selection.part.format(process=process, t=0)}"
+            parts += self._con.execute(sql).fetchall()[0][0]
+        elif split is not None:
+            parts = np.maximum((t - self._selection.origin) // int(split), 0)
+        for part in np.unique(parts).tolist():
+            mine = parts == part
+            series = Series(part, kind, process, device, label, unit, -1, int(mine.sum()), int(t[mine][0]))
+            self._rates[series] = {"t": t[mine], "value": value[mine]}
+            self.series.append(series)
+
+
+def _windows(con: Any, path: Path, first: int, rows: int, columns: str) -> Iterator[Columns]:
+    """Rows of a file, so many at a time, that are not many."""
+    for begin in range(first, first + rows, WINDOW_ROWS):
+        yield con.execute(
+            f"SELECT {columns} FROM read_parquet({sql_text(str(path))}) WHERE rn >= ? AND rn < ? ORDER BY rn",
+            [begin, min(begin + WINDOW_ROWS, first + rows)],
+        ).fetchnumpy()
+
+
+class Windows:
+    """Sums over windows of one length, of what is spread evenly over intervals."""
+
+    def __init__(self, first: int, last: int, width: int) -> None:
+        self._first, self._last, self._width = first, last, width
+        count = (max(last, first + 1) - 1 - first) // width + 3
+        self._sums, self._steps = np.zeros(count), np.zeros(count)
+
+    def add(
+        self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], amount: npt.NDArray[np.float64] | None
+    ) -> None:
+        """Intervals with an amount each; None: their length. What lies outside of all windows does not count."""
+        width, sums = self._width, self._sums
+        if amount is not None:
+            moment = (end <= start) & (start >= self._first) & (start <= self._last)
+            np.add.at(sums, (start[moment] - self._first) // width, amount[moment])
+        # The amount per ns is that of the whole interval, of which a part may lie outside.
+        density = np.ones(len(start)) if amount is None else amount / np.maximum(end - start, 1)
+        s, e = np.maximum(start, self._first), np.minimum(end, self._last)
+        some = e > s
+        s, e, density = s[some] - self._first, e[some] - self._first, density[some]
+        left, right = s // width, (e - 1) // width
+        one = left == right
+        np.add.at(sums, left[one], ((e - s) * density)[one])
+        more = ~one
+        np.add.at(sums, left[more], (((left + 1) * width - s) * density)[more])
+        np.add.at(sums, right[more], ((e - right * width) * density)[more])
+        np.add.at(self._steps, left[more] + 1, (width * density)[more])
+        np.add.at(self._steps, right[more], -(width * density)[more])
+
+    def changes(self, scale: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Begins of windows and means per ns, where a mean differs from the one before; nothing where all are zero."""
+        value = (self._sums + np.cumsum(self._steps)) * scale / self._width
+        value[np.abs(value) < 1e-12 * np.abs(value).max(initial=0)] = 0
+        at = np.flatnonzero(np.diff(value, prepend=0.0) != 0)
+        return self._first + at * self._width, value[at]
+
+
+def window_width(span: int) -> int:
+    """Length of the windows over which shares and rates are means: 1, 2 or 5 times a power of ten."""
+    width, step = SHORTEST, 0
+    while width * MOST < span:
+        width = SHORTEST * (1, 2, 5)[(step := step + 1) % 3] * 10 ** (step // 3)
+    return width

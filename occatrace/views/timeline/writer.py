@@ -1,0 +1,215 @@
+"""Brings the chosen slices to the encoder, window by window, and the file to its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from occatrace.core import halfway
+from occatrace.core.files import partial_name
+from occatrace.store.tables import Store
+from occatrace.views.timeline.counters import Counters, Series
+from occatrace.views.timeline.selection import ARGUMENTS, TEXTS, Columns, Options, Part, Selection
+from occatrace.views.timeline.text import ChromeTimeline, CsvTimeline, Encoder
+from occatrace.views.timeline.tracks import Known, Tracks, salt
+
+Format = Literal["perfetto", "csv", "json"]
+
+_ALL = Options()
+MOST_PARTS = 1000
+
+Progress = Callable[[float], None]
+Announce = Callable[[int], None]
+
+
+class TooManyParts(Exception):
+    """More files than anybody wants."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written."""
+
+    slices: int
+    counter_values: int
+    bytes: int  # before compression
+    files: tuple[Path, ...]
+    ranks: str = ""  # of the run, if ranks were asked for
+    ranks_missing: tuple[int, ...] = ()
+
+
+def write(
+    store: Store,
+    path: Path,
+    options: Options = _ALL,
+    progress: Progress = lambda fraction: None,
+    announce: Announce = lambda bytes_: None,
+    format: Format = "perfetto",
+) -> Written:
+    """Write the timeline of a run to `path`, compressed where it ends in .gz; with `split` to several files beside it.
+
+    Files are replaced only when all went well. `announce` is told the expected size before the writing begins.
+    """
+    partials: dict[Path, Path] = {}
+    counters: Counters | None = None
+    selection = Selection(store, options)
+    try:
+        counters = Counters(store, selection, options)
+        announce(selection.bytes + counters.bytes)
+        job = _Job(store.con, selection, counters, format, path.suffix == ".gz", progress)
+        if options.split != "rank" and len(job.parts) > MOST_PARTS:
+            raise TooManyParts(f"would make {len(job.parts):,} files, more than {MOST_PARTS:,}; write a longer time")
+        for part in job.parts:
+            final = part_path(path, options.split, part.number)
+            partials[final] = halfway.add_path(partial_name(final))
+            job.write(part, partials[final])
+        for final, partial in partials.items():
+            partial.replace(final)
+    finally:
+        for partial in partials.values():
+            halfway.remove_path(partial)
+        selection.close()
+        if counters:
+            counters.close()
+    there = {
+        row[0] for row in store.con.execute("SELECT DISTINCT rank FROM processes WHERE rank IS NOT NULL").fetchall()
+    }
+    missing = tuple(rank for rank in options.ranks if rank not in there)
+    known = f"{min(there)} to {max(there)}" if missing and there else ""
+    return Written(job.slices, job.values, job.bytes, tuple(partials), known, missing)
+
+
+def part_path(path: Path, split: int | str | None, number: int) -> Path:
+    """The file of one part of a timeline: x.rank3.pftrace, x.007.pftrace."""
+    if split is None:
+        return path
+    word = f"{number:03}" if split != "rank" else f"rank{number - 1}" if number else "norank"
+    first, dot, rest = path.name.partition(".")
+    return path.with_name(f"{first}.{word}{dot}{rest}")
+
+
+def _encoder(format: Format, path: Path, origin: int, realtime: int, gzip: bool) -> Encoder:
+    if format == "csv":
+        return CsvTimeline(path, origin, gzip)
+    if format == "json":
+        return ChromeTimeline(path, origin, gzip)
+    from occatrace import _native
+
+    return _native.Timeline(str(path), origin, realtime, gzip)
+
+
+class _Job:
+    """The writing of all files of a timeline."""
+
+    def __init__(
+        self, con: Any, selection: Selection, counters: Counters, format: Format, gzip: bool, progress: Progress
+    ) -> None:
+        self._selection, self._counters = selection, counters
+        self._known = Known(con)
+        self._format, self._gzip, self._progress = format, gzip, progress
+        run = con.execute("SELECT run FROM processes WHERE realtime_ns > 0 ORDER BY process LIMIT 1").fetchall()
+        self._unique = salt(run[0][0] if run and run[0][0] else "")
+        self._origin = min([selection.origin, *(series.begin for series in counters.series)])
+        known = {part.number: part for part in selection.parts}
+        numbers = sorted({*known, *(series.part for series in counters.series)}) or [0]
+        self.parts = [known.get(number, Part(number, 0, 0)) for number in numbers]
+        self._total = max(selection.rows + counters.rows, 1)
+        self._done = 0
+        self._series: dict[Series, int] = {}
+        self.slices = self.values = self.bytes = 0
+
+    def write(self, part: Part, path: Path) -> None:
+        """One file."""
+        timeline = _encoder(self._format, path, self._origin, self._selection.realtime + self._origin, self._gzip)
+        strings = np.array([timeline.string(text or "(no name)") for text in self._selection.texts], np.uint32)
+        arguments = [(column, kind, timeline.string(name)) for column, kind, name in ARGUMENTS]
+        tracks = Tracks(self._known, timeline, self._unique, part.number)
+        for process in self._selection.processes.get(part.number, ()):
+            tracks.process(process)
+        for rows, flows in self._selection.slices(part):
+            rows = {name: strings[plain(values)] if name in TEXTS else values for name, values in rows.items()} | {
+                f"{name}?": _present(rows[name]) for name in rows
+            }
+            for span in _by_track(rows):
+                key = (int(rows["kind"][span.start]), int(rows["track"][span.start]))
+                _add(tracks.lanes(*key), rows, span, flows, self._unique, arguments)
+            self._advance(len(rows["rn"]))
+        tracks.finish()
+        for series in self._counters.series:
+            if series.part != part.number:
+                continue
+            # The files of one timeline know it by one number.
+            number = self._series.setdefault(
+                replace(series, part=0, first=0, rows=0, begin=0, before=0), len(self._series)
+            )
+            counter = tracks.counter(number, series)
+            for window in self._counters.values(series):
+                counter.add(plain(window["t"]).astype(np.uint64), _numbers(plain(window["value"])))
+                self._advance(len(window["t"]))
+        timeline.close()
+        self.slices += int(timeline.slices)
+        self.values += int(timeline.counter_values)
+        self.bytes += int(timeline.bytes)
+
+    def _advance(self, rows: int) -> None:
+        self._done += rows
+        self._progress(self._done / self._total)
+
+
+def _numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    """Whole numbers take less room than others."""
+    whole = values.astype(np.int64)
+    return whole if (whole == values).all() else values
+
+
+def _by_track(rows: Columns) -> list[slice]:
+    """The rows of each track."""
+    kind, track = plain(rows["kind"]), plain(rows["track"])
+    cuts = np.flatnonzero((np.diff(kind) != 0) | (np.diff(track) != 0)) + 1
+    bounds = [0, *cuts.tolist(), len(kind)]
+    return [slice(*pair) for pair in pairwise(bounds)]
+
+
+def _add(
+    lanes: Any, rows: Columns, part: slice, flows: Columns, unique: int, arguments: list[tuple[str, str, int]]
+) -> None:
+    given = []
+    for column, kind, name in arguments:
+        present = rows[f"{column}?"][part]
+        if present.any():
+            given.append((name, kind, plain(rows[column][part]), None if present.all() else present))
+    numbers = plain(rows["rn"])[part]
+    lowest, highest = np.searchsorted(plain(flows["rn"]), (numbers[0], numbers[-1] + 1))
+    ties = None
+    if highest > lowest:
+        offsets = np.searchsorted(plain(flows["rn"])[lowest:highest], np.append(numbers, numbers[-1] + 1))
+        # Another run's flows must not meet ours; an id is never 0 for ids begin at 2.
+        ties = (offsets.astype(np.uint32), plain(flows["id"])[lowest:highest] ^ np.uint64(unique & ~0xFFFF_FFFF))
+    instant = plain(rows["instant"])[part].astype(bool)
+    lanes.add(
+        plain(rows["start_ns"])[part],
+        plain(rows["end_ns"])[part],
+        rows["name"][part],
+        rows["category"][part],
+        ties,
+        given,
+        instant if instant.any() else None,
+    )
+
+
+def _present(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which rows have a value."""
+    mask: npt.NDArray[np.bool_] = ~np.ma.getmaskarray(values)
+    return mask
+
+
+def plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """DuckDB hands out masked arrays where a column may be null."""
+    result: npt.NDArray[Any] = values.filled(0) if isinstance(values, np.ma.MaskedArray) else values
+    return result
