@@ -1,7 +1,7 @@
 // occatrace._native.papi_refused: which counters of --papi this machine cannot count, and why.
 #include "bindings.h"
 
-#include "../intercept/papi_library.h"
+#include "../intercept/papi/papi_library.h"
 
 #include <pybind11/stl.h>
 

@@ -131,7 +131,7 @@ class SignalGuard:
 def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guard: SignalGuard) -> int:
     """Start the program; returns its process id."""
 
-    # Which process is the program itself, and not started by it (native/intercept/python.c).
+    # Which process is the program itself, and not started by it (native/intercept/python/python.c).
     given = {**environment, "OCCATRACE_PARENT": str(os.getpid())}
 
     # liblttng-ctl, at work in another thread, opens sockets that any program would inherit.

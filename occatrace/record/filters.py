@@ -141,7 +141,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-PAPI_MOST = 16  # as in native/intercept/papi_library.h
+PAPI_MOST = 16  # as in native/intercept/papi/papi_library.h
 # What native/emit/choice.c has room for.
 MOST_RANGES, LONGEST_PATTERN = 32, 255
 _RANGES = ("none", "cudaProfilerApi", "hipProfilerApi", "api")

@@ -23,7 +23,7 @@ def functions(api: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("api", ["cuda", "hip", "opencl"])
 def test_each_command_has_a_hook(api: str) -> None:
-    source = (ROOT / f"native/intercept/{api}.cpp").read_text()
+    source = (ROOT / f"native/intercept/{api}/{api}.cpp").read_text()
     hooked = set(re.findall(COMMAND, source, re.M)) | set(re.findall(HOOK, source))
     commands = {str(f.get("event", f["name"])) for f in functions(api) if "activity" in f} - WITHOUT_EVENT
     assert len(commands) > 20
@@ -31,7 +31,7 @@ def test_each_command_has_a_hook(api: str) -> None:
 
 
 def test_each_command_of_cuda_is_one_in_the_model() -> None:
-    source = (ROOT / "native/intercept/cuda.cpp").read_text()
+    source = (ROOT / "native/intercept/cuda/cuda.cpp").read_text()
     hooked = set(re.findall(r"^OCCATRACE_(?:COMMAND|COPY|BATCH|FILL_1D|FILL_2D)\((cu\w+),", source, re.M))
     commands = {str(f.get("event", f["name"])) for f in functions("cuda") if "activity" in f}
     assert len(hooked) > 50 and hooked - commands == set()

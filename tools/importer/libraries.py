@@ -1,5 +1,5 @@
 """Libraries on top of CUDA and HIP: names of functions and codes, from the text of their headers, which need not compile.
-The wrappers pass all arguments on as they are (native/intercept/library.c), so that no types are needed."""
+The wrappers pass all arguments on as they are (native/intercept/libraries/library.c), so that no types are needed."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@
 #include "occa_errors.h"
 #include "occa_events.h"
 #include "occatrace_core.h"
-#include "site.h"
+#include "../common/site.h"
 
 namespace {
 

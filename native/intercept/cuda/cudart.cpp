@@ -1,6 +1,6 @@
 // The CUDA runtime API, by preloaded symbols: the calls only. What they make the device do is seen in the driver's calls that
 // they make (cuda.cpp).
-#include "arrays.h"
+#include "../common/arrays.h"
 #include "cudart_dispatch.h"
 #include "handle_map.h"
 #include "occatrace_core.h"

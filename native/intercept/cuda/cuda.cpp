@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "arrays.h"
+#include "../common/arrays.h"
 #include "cuda_dispatch.h"
 #include "cupti.h"
 #include "event_pairs.h"

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <string>
 
-#include "site.h"
+#include "../common/site.h"
 
 namespace openmp {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "libraries.h"
+#include "../libraries/libraries.h"
 
 namespace occatrace::rocprofiler {
 

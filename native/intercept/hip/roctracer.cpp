@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "libraries.h"
+#include "../libraries/libraries.h"
 
 namespace occatrace::roctracer {
 

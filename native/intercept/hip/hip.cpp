@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "arrays.h"
+#include "../common/arrays.h"
 #include "event_pairs.h"
 #include "hip_dispatch.h"
 #include "known_functions.h"

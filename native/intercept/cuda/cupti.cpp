@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libraries.h"
+#include "../libraries/libraries.h"
 #include "occatrace_core.h"
 #include "tickets.h"
 
