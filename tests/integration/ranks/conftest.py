@@ -106,7 +106,7 @@ def mpi_programs() -> Iterator[Path]:
 def job_folder() -> Iterator[Path]:
     """A folder where everybody may write."""
     path = Path(tempfile.mkdtemp(prefix="ranks-test-"))
-    path.chmod(0o777)
+    path.chmod(0o1777)  # ranks do not meet where others can rename what they make
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

@@ -199,7 +199,7 @@ def nothing_left(run_id: str, within: float = 60) -> None:
         time.sleep(0.02)
 
 
-def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not happen"

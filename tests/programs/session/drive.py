@@ -17,6 +17,7 @@ from occatrace.record.session import Session
 
 def main() -> None:
     run_id, output, *command = sys.argv[1:]
+    Path(output).parents[1].mkdir(mode=0o700, exist_ok=True)
     session = Session(run_id=run_id, output=Path(output), mode="full", patterns=["occatrace_probe:*"])
     begin = time.perf_counter()
     try:
