@@ -367,5 +367,9 @@ void python_samples_forked(struct python_thread *t) {
   pthread_mutex_init(&lock, NULL);
   all = NULL;
   if (t != NULL) t->sampled = NULL;
-  if (python_sampling && t != NULL && !py.embedded) python_sample_thread(t);
+  if (python_sampling && t != NULL && !py.embedded) {
+    python_sample_thread(t);
+    /* Samples come from a signal handler, which cannot register the child, as other records do. */
+    if (occatrace_start()) occatrace_want_harvest();
+  }
 }
