@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
 import pytest
 
+SIGNAL_MASK = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # as the tests were started
 # Folders of integration/ that stay together, because programs, or a cache of compiled kernels, are made for all of a folder.
 TOGETHER = {"html": "html", "timeline": "timeline", "occa": "occa", "memory": "occa", "openmp": "occa"}
 # These take longest, so they are begun first.
@@ -37,3 +40,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     config.option.loadscopereorder = False
     return ByGroup(config, log)
+
+
+@pytest.fixture(autouse=True)
+def own_signal_mask() -> Iterator[None]:
+    """A test that calls a command in this process leaves the signals as they were: a shell that inherits a blocked SIGCHLD
+    waits for ever for its children."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, SIGNAL_MASK)
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, SIGNAL_MASK)
