@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from occatrace import __version__
 from occatrace.cli import choice, program
 from occatrace.cli.dispatch import UsageError, words_of
+from occatrace.cli.recording import note_in
 from occatrace.core import files
 from occatrace.errors import RunError
 from occatrace.record import job
@@ -478,7 +479,9 @@ class Node:
             why = program.cannot_be_traced(program.find(self.args.program[0]))
             notes.append(f"nothing was recorded: {why or 'the ranks made no call of an API that is traced'}")
         statuses = [r.status or 0 for r in states if r.status is not None]
-        self.run = self.run.updated(
+        self.run = note_in(
+            self.run,
+            self.say,
             ended=runs.now(),
             exit_status=max(statuses, default=None),
             session=next((n.session for n in nodes if n.session), {}),
@@ -516,7 +519,7 @@ class Node:
             if self.meeting:
                 from occatrace.store.tables import read_clocks
 
-                self.run = self.run.updated(clocks=read_clocks(self.run.path))
+                self.run = note_in(self.run, self.say, clocks=read_clocks(self.run.path))
                 for part in (self.run.path / "nodes").glob("*/tables.json"):
                     shutil.rmtree(part.parent, ignore_errors=True)  # they are in the tables of the run
             if self.args.timeline:

@@ -127,6 +127,13 @@ class SignalGuard:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
 
+    def __enter__(self) -> SignalGuard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """As before, however the context ends; without a program, what arrived is for us."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
 
 def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guard: SignalGuard) -> int:
     """Start the program; returns its process id."""

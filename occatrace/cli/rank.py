@@ -24,7 +24,11 @@ REPORT_TIMEOUT_S = 600.0
 
 def run(args: argparse.Namespace, path: Path, place: Place) -> int:
     """Run this rank; returns its status, or ends by its signal."""
-    guard = program.SignalGuard.block()
+    with program.SignalGuard.block() as guard:
+        return _run(args, path, place, guard)
+
+
+def _run(args: argparse.Namespace, path: Path, place: Place, guard: program.SignalGuard) -> int:
     key = job.key_of(place)
     try:
         desk = job.find_desk(key)

@@ -6,8 +6,9 @@ import argparse
 import gc
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from occatrace.core import disk
 from occatrace.run import folder as runs
 
 if TYPE_CHECKING:
@@ -36,6 +37,16 @@ def not_measured(args: argparse.Namespace, sampler: Sampler | None) -> list[str]
 
         lines += [f"--papi {name or events}: not counted: {why}" for name, why in papi_refused(events)]
     return lines
+
+
+def note_in(run: runs.Run, say: Callable[[str], object], **changes: Any) -> runs.Run:
+    """Write to run.json how a run went. A full disk takes nothing else with it: one line says what is missing."""
+    try:
+        return run.updated(**changes)
+    except OSError as error:
+        why = disk.needs_room(run.path) if disk.is_full(error) else error.strerror
+        say(f"{runs.FILE} does not say how the run ended: {why}")
+        return run
 
 
 def describe(outcome: Outcome) -> runs.SessionFacts:

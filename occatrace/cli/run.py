@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from occatrace import __version__
 from occatrace.cli import choice, ending, options, program
 from occatrace.cli.dispatch import UsageError, complain, words_of
-from occatrace.cli.recording import describe, load_analysis, not_measured, start_sampling
+from occatrace.cli.recording import describe, load_analysis, not_measured, note_in, start_sampling
 from occatrace.core import disk, halfway
 from occatrace.errors import RunError
 from occatrace.run import folder as runs
@@ -131,12 +131,12 @@ def run(args: argparse.Namespace) -> int:
     run_id = runs.new_id()
     folder: Path = args.output or runs.default_folder(args.program[0], run_id)
     info = new_info(args, run_id, program=tuple(args.program), host=os.uname().nodename, choice=args.choosing.values)
-    guard = program.SignalGuard.block()  # from now on signals are for the program
-    recorded = Recording(args, create(args, folder, info), log)
-    try:
-        return recorded.go(path, guard)
-    finally:
-        recorded.close()
+    with program.SignalGuard.block() as guard:  # from now on signals are for the program
+        recorded = Recording(args, create(args, folder, info), log)
+        try:
+            return recorded.go(path, guard)
+        finally:
+            recorded.close()
 
 
 def create(args: argparse.Namespace, folder: Path, info: runs.RunInfo) -> runs.Run:
@@ -278,11 +278,7 @@ class Recording:
 
     def _note(self, **changes: Any) -> None:
         """Write to run.json how the run went. Where that fails, the program's status is still ours."""
-        try:
-            self.run = self.run.updated(**changes)
-        except OSError as error:
-            why = disk.needs_room(self.run.path) if disk.is_full(error) else error.strerror
-            complain(f"{runs.FILE} does not say how the run ended: {why}")
+        self.run = note_in(self.run, complain, **changes)
 
     def _analyse(self) -> None:
         where = runs.near(self.run.path)

@@ -16,7 +16,6 @@ from occatrace.cli import choice, options
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.cli.shell import print_environment
 from occatrace.core import files, halfway
-from occatrace.errors import RunError
 from occatrace.run import folder as runs
 from occatrace.run.control import VARIABLE as SWITCH_VARIABLE
 from occatrace.run.control import Switch, is_running
@@ -81,8 +80,9 @@ def run(args: argparse.Namespace) -> int:
     info = new_info(args, run_id, program=(args.name,), host=host_name(), choice=args.choosing.values)
     try:
         made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force)
-    except RunError:
-        control.unlink()
+    except BaseException:
+        listener.close()
+        halfway.remove_path(control)
         raise
     if args.output is None:
         halfway.add_path(made.path)
@@ -159,7 +159,7 @@ def _hold(
     args: argparse.Namespace, made: runs.Run, control: Path, listener: socket.socket, teller: socket.socket
 ) -> None:
     """The process that holds the session until somebody says stop, or asks it to end."""
-    from occatrace.cli.recording import describe
+    from occatrace.cli.recording import describe, note_in
     from occatrace.errors import DaemonError
     from occatrace.record import session
 
@@ -193,7 +193,10 @@ def _hold(
             while client is None:
                 client = files.accept(listener)
         outcome = held.stop()
-        made.updated(
+        problems: list[str] = []
+        note_in(
+            made,
+            problems.append,
             ended=runs.now(),
             session=describe(outcome),
             captures={} if outcome.captures is None else {made.info.host: outcome.captures},
@@ -201,7 +204,8 @@ def _hold(
             notes=(*outcome.notes, *([f"not traced: {outcome.problem}"] if outcome.problem else [])),
         )
         if client:
-            client.send(json.dumps({"run": str(made.path), "state": outcome.state}).encode())
+            answer = {"run": str(made.path), "state": outcome.state, "problems": problems}
+            client.send(json.dumps(answer).encode())
     finally:
         control.unlink(missing_ok=True)
         held.close()

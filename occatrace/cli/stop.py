@@ -40,6 +40,7 @@ class Answer:
 
     run: str
     state: str
+    problems: tuple[str, ...] = ()
 
 
 def _stopped(name: str) -> Answer:
@@ -73,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     answer = _stopped(args.name)
     if not sys.stdout.isatty():
         print_back()
+    for problem in answer.problems:
+        complain(problem)
     folder = Path(answer.run)
     where = near(folder)
     info = open_run(folder).info

@@ -173,15 +173,19 @@ def result(run: Path, name: str) -> Path:
 def create(path: Path, info: RunInfo, *, force: bool = False) -> Run:
     """Make the folder, for its owner's eyes only. `force` replaces an older run, and nothing but a run."""
     there = _make_room(path, force)
+    made = False
     try:
         if there:
             _take_over(path)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
+            made = True
         run = Run(path.resolve(), info)
         _write(run)
     except OSError as error:
+        if made:
+            shutil.rmtree(path, ignore_errors=True)
         raise RunError(f"cannot write to {path}: {error.strerror or error}; choose another folder by -o") from None
     return run
 

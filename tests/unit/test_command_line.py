@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import re
 import resource
+import signal
 import socket
 import subprocess
 import tempfile
@@ -17,13 +19,13 @@ from typing import Any
 import pytest
 
 from occatrace import errors
-from occatrace.cli import choice, dispatch, program
+from occatrace.cli import choice, dispatch, program, rank, recording
 from occatrace.cli import run as run_command
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.dispatch import UsageError, main
 from occatrace.core import apis
-from occatrace.errors import DaemonError
+from occatrace.errors import DaemonError, RunError
 from occatrace.record.session import plan_buffers, possible_cpus, program_environment
-from occatrace.run import folder, install, limits, opening
+from occatrace.run import folder, install, limits, opening, ranks
 
 MIB = 1 << 20
 
@@ -238,6 +240,43 @@ def test_the_program_gets_the_descriptors_that_we_were_given_and_no_others() -> 
     finally:
         os.close(given)
         os.close(opened)
+
+
+def test_signals_are_heard_again_where_no_run_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    (tmp_path / "there").touch()
+    assert main(["-o", str(tmp_path / "there"), "true"]) == 2
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+    def none(_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(rank.job, "find_desk", none)
+    with pytest.raises(OSError):
+        rank.run(argparse.Namespace(), Path("/bin/true"), ranks.Place(0, 2))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def test_a_run_json_that_cannot_be_written_takes_nothing_else_with_it(tmp_path: Path) -> None:
+    made = folder.create(tmp_path / "r", info())
+    (tmp_path / "r" / "run.json").unlink()
+    (tmp_path / "r" / "run.json" / "x").mkdir(parents=True)
+    said: list[str] = []
+    assert recording.note_in(made, said.append, exit_status=3) == made
+    (line,) = said
+    assert line.startswith("run.json does not say how the run ended: ")
+
+
+def test_no_empty_folder_stays_where_no_run_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(folder, "_write", full)
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "new"):
+        with pytest.raises(RunError, match="No space left"):
+            folder.create(tmp_path / name, info())
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
 def test_run_round_trip(tmp_path: Path) -> None:

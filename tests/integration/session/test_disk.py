@@ -77,6 +77,16 @@ def test_filled_by_the_program(owner: Person, folder: Path) -> None:
     assert done.stderr == ""
 
 
+def test_run_json_cannot_be_written_when_the_session_of_a_shell_ends(owner: Person, folder: Path) -> None:
+    """`stop` says so, and not that nobody answers."""
+    script = (
+        f'cd {folder}; eval "$({PROFILE} start -o run {folder.name})"; rm run/run.json; mkdir -p run/run.json/x;'
+        f" {PROFILE} stop {folder.name}"
+    )
+    done = owner.run(["sh", "-c", script])
+    assert "run.json does not say how the run ended: " in done.stderr and "without an answer" not in done.stderr
+
+
 def test_full_at_the_report(owner: Person, folder: Path, probe: Path) -> None:
     """The report comes all the same; the tables are kept once there is room."""
     report = f"{PROFILE} report run --format json"
