@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
 from occatrace.cli.dispatch import complain
@@ -35,7 +34,6 @@ def run(args: argparse.Namespace) -> int:
             raise BadInput(f"{target} exists already: choose another place by -o, or add --force to replace it")
         if target.is_dir() and not (target / "tables.json").is_file():
             raise BadInput(f"{target} is a folder that no export made, so --force does not touch it")
-        shutil.rmtree(target) if target.is_dir() else target.unlink()
     try:
         names = export(folder, target, args.format, args.table, calls=args.calls, tell=complain)
     except OSError as error:

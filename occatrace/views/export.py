@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from occatrace.core import files, halfway
 from occatrace.core.schema import CALLS, SCHEMA_VERSION, TABLES
 from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
@@ -42,18 +44,39 @@ def export(
         if unknown:
             raise StoreError(f"no table {unknown[0]!r}; there are: {', '.join(there)}")
         chosen = list(names) or there
-        if fmt == "sqlite":
-            _sqlite(store, target, chosen)
-        else:
-            target.mkdir(parents=True)
-            for name in chosen:
-                file = sql_text(str(target / f"{name}.{fmt}"))
-                store.con.execute(f"COPY (SELECT * FROM {sql_name(name)}) TO {file} ({_COPY[fmt]})")
-            manifest: dict[str, Any] = {"schema": SCHEMA_VERSION, "format": fmt, "tables": chosen}
-            if store.partial:
-                manifest["partial"] = store.partial
-            (target / "tables.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Beside its place until it is complete: whatever ends us leaves no half of it.
+        partial = halfway.add_path(files.partial_name(target))
+        try:
+            partial.mkdir()
+            if fmt == "sqlite":
+                _sqlite(store, partial / target.name, chosen)
+                _put(partial / target.name, target)
+            else:
+                _folder(store, partial, fmt, chosen)
+                _put(partial, target)
+        finally:
+            halfway.remove_path(partial)
         return chosen
+
+
+def _put(made: Path, target: Path) -> None:
+    """In place of what was there."""
+    if target.is_dir():
+        shutil.rmtree(target)
+    elif made.is_dir():
+        target.unlink(missing_ok=True)
+    made.replace(target)
+
+
+def _folder(store: Store, folder: Path, fmt: str, names: Sequence[str]) -> None:
+    for name in names:
+        file = sql_text(str(folder / f"{name}.{fmt}"))
+        store.con.execute(f"COPY (SELECT * FROM {sql_name(name)}) TO {file} ({_COPY[fmt]})")
+    manifest: dict[str, Any] = {"schema": SCHEMA_VERSION, "format": fmt, "tables": list(names)}
+    if store.partial:
+        manifest["partial"] = store.partial
+    (folder / "tables.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def _sqlite(store: Store, target: Path, names: Sequence[str]) -> None:

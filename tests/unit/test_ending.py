@@ -77,6 +77,10 @@ def words_of(run: Path, tmp: Path) -> dict[str, tuple[object, ...]]:
     }
 
 
+# While an export is written.
+WRITTEN = (("os.mkdir", "/.export."), ("open", "tables.json"))
+
+
 def heard() -> None:
     """In a child: signals are not ignored, as they are where the tests were started in the background."""
     for number in SIGNALS:
@@ -121,6 +125,23 @@ def test_signals(name: str, run: Path, tmp_path: Path) -> None:
             assert (done.stdout, done.stderr) == ("", ""), moment
         assert "Traceback" not in done.stderr, moment
         assert not left(run, tmp_path), moment
+
+
+@pytest.mark.parametrize("moment", WRITTEN)
+@pytest.mark.parametrize("before", [False, True])
+def test_an_export_is_whole_or_not_there(before: bool, moment: tuple[str, str], run: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(HOOK)
+    if before:
+        assert execute("export", run, tmp_path).returncode == 0
+    there = sorted((tmp_path / "export").glob("*"))
+    told = "|".join((*moment, str(int(signal.SIGTERM)), str(tmp_path / "marker")))
+    path = f"{site}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")
+    done = execute("export", run, tmp_path, env={"OCCATRACE_TEST_MOMENT": told, "PYTHONPATH": path})
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "")
+    assert sorted((tmp_path / "export").glob("*")) == there and bool(there) == before
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".export")] and not left(run, tmp_path)
 
 
 NATIVE = """
