@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from occatrace.cli.dispatch import UsageError
 from occatrace.core import events, naming, units
 from occatrace.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from occatrace.core.apis import Traced
     from occatrace.reports import Report
@@ -175,6 +177,24 @@ class Choice:
         first = self.rows if self.sort is None and self.name is None else None
         made = [reports.make(store, name, scoped, first) for name in names] if names else reports.summary(store, scoped)
         return self.rows_of(made)
+
+    @contextmanager
+    def opened(self, store: Store, name: str) -> Iterator[tuple[Report, Iterator[tuple[Any, ...]]]]:
+        """A report of single events as it was asked for, and its rows as they come."""
+        from occatrace import reports
+
+        empty = reports.Report(reports.definition(name), [])
+        order = reports.Selection(sort=self.sort).order(empty) if self.sort else []
+        sorts = [(empty.columns[at].name, down) for at, down in order]
+        named = reports.Selection(name=self.name)
+
+        def shown(part: Report) -> Report:
+            part = named.apply(part)
+            return reports.in_units(part, self.fixed) if self.fixed else part
+
+        with reports.opened(store, name, self.scoped(store), sorts) as (report, chunks):
+            rows = (row for chunk in chunks for row in shown(replace(report, rows=chunk)).rows)
+            yield shown(report), rows if self.rows is None else islice(rows, self.rows)
 
     def rows_of(self, made: Sequence[Report]) -> list[Report]:
         """Of each report the rows that are wanted, in their units. One that lacks the column to sort by stays as it is."""

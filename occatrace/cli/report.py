@@ -6,11 +6,11 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from occatrace.cli import choice
 from occatrace.core import files, halfway
@@ -22,6 +22,8 @@ from occatrace.run.opening import open_run
 
 if TYPE_CHECKING:
     from occatrace.render import Document
+    from occatrace.reports import Report
+    from occatrace.store.tables import Store
 
 FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")
 PICTURES = ("svg", "png")
@@ -120,8 +122,11 @@ def print_reports(
 
     chosen = chosen or choice.Choice()
     with open_store(run) as store:
-        made = chosen.reports(store, names)
         facts = run_facts(run)
+        if _can_stream(names, fmt, chosen):
+            _stream(store, facts, out, names, fmt, chosen)
+            return
+        made = chosen.reports(store, names)
         if fmt == "html" and not names:
             from occatrace.views import page
 
@@ -131,6 +136,45 @@ def print_reports(
         render(document, out, fmt)
         if fmt == "table" and not made:
             out.write(NOTHING if chosen.window is None else "nothing was recorded in this part of the run\n")
+
+
+def _can_stream(names: Sequence[str], fmt: str, chosen: choice.Choice) -> bool:
+    """Whether there is a report of single events, whose rows are written as they come."""
+    from occatrace import reports
+    from occatrace.render import stream
+
+    if chosen.by is not None or not any(map(reports.is_endless, names)):
+        return False
+    return len(names) == 1 or (chosen.sort is None and fmt in stream.EACH)
+
+
+def _stream(
+    store: Store, facts: Mapping[str, Any], out: TextIO, names: Sequence[str], fmt: str, chosen: choice.Choice
+) -> None:
+    """Write reports one after another, in bounded memory."""
+    from occatrace import reports
+    from occatrace.render import Document, stream
+
+    document = Document(facts, store.losses(facts), [])
+    say_losses(document, fmt)
+    with ExitStack() as stack:
+
+        def part(name: str) -> stream.Part:
+            if reports.is_endless(name):
+                report, rows = stack.enter_context(chosen.opened(store, name))
+                come = stream.blocks(stream.Rows(rows))
+            else:
+                (report,) = chosen.reports(store, [name])
+                come = iter([(report.rows, True)])
+            say_notes([report], fmt)
+            return report, come
+
+        parts = map(part, names)
+        if len(names) == 1:
+            report, come = next(parts)
+            stream.render(replace(document, reports=[report]), come, out, fmt)
+        else:
+            stream.render_each(document, parts, out, fmt)
 
 
 def render(document: Document, out: TextIO, fmt: str) -> None:
@@ -146,7 +190,13 @@ def say_losses(document: Document, fmt: str) -> None:
     if fmt in ("csv", "tsv"):
         for line in document.losses.lines():
             print(f"! {printable(line)}", file=sys.stderr)
-        for report in document.reports:
+    say_notes(document.reports, fmt)
+
+
+def say_notes(made: Sequence[Report], fmt: str) -> None:
+    """Say what a format has no place for beside each report."""
+    if fmt in ("csv", "tsv"):
+        for report in made:
             for note in report.notes:
                 print(f"! {report.name}: {printable(note)}", file=sys.stderr)
 

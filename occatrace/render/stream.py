@@ -1,9 +1,9 @@
-"""The result of a query as it comes: in bounded memory, the first rows at once, whatever follows them."""
+"""The result of a query, or of a report without end, as it comes: in bounded memory, the first rows at once, whatever follows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol, TextIO
@@ -13,12 +13,17 @@ from occatrace.render import Document, csv, renderer, tsv
 from occatrace.render import json as json_format
 from occatrace.render import markdown as markdown_format
 from occatrace.render import text as text_format
+from occatrace.reports import Report
+from occatrace.store.losses import Losses
 
 MOST_ROWS = 1000  # at a time; the widths of a table's columns are those of the first ones
 MOMENT_S = 0.1
 PAGE_ROWS = 100_000
 
+EACH = ("csv", "tsv", "markdown", "table")  # formats of `render_each`
+
 Block = Sequence[tuple[Any, ...]]
+Part = tuple[Report, Iterator[tuple[Block, bool]]]
 
 
 class Cursor(Protocol):
@@ -29,6 +34,17 @@ class Cursor(Protocol):
 
 class TooManyRows(RunError):
     """A format that needs all rows at once does not take that many."""
+
+
+class Rows:
+    """Rows that are made one by one, as a cursor gives them."""
+
+    def __init__(self, rows: Iterator[tuple[Any, ...]]) -> None:
+        self._rows = rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row."""
+        return next(self._rows, None)
 
 
 def blocks(cursor: Cursor) -> Iterator[tuple[Block, bool]]:
@@ -55,6 +71,17 @@ def render(document: Document, come: Iterator[tuple[Block, bool]], out: TextIO, 
         renderer(fmt)(started, out)
     else:
         _FORMATS[fmt](started, (rows for rows, _ in come), out)
+
+
+def render_each(document: Document, parts: Iterable[Part], out: TextIO, fmt: str) -> None:
+    """Write one report after another, each as its rows come. For formats that are no more than that."""
+    for number, (report, come) in enumerate(parts):
+        if fmt in ("csv", "tsv"):
+            out.write(("\n" if number else "") + f"# {report.name}\n")
+        elif number and fmt == "markdown":
+            out.write("\n")
+        losses = Losses.none() if number else document.losses
+        render(replace(document, losses=losses, reports=[report]), come, out, fmt)
 
 
 def _csv(document: Document, following: Iterator[Block], out: TextIO) -> None:
@@ -106,7 +133,7 @@ def _html(document: Document, following: Iterator[Block], out: TextIO) -> None:
         rows += block
         if len(rows) > PAGE_ROWS:
             raise TooManyRows(
-                f"a page has room for {PAGE_ROWS:,} rows: take another --format, or add LIMIT to the query"
+                f"a page has room for {PAGE_ROWS:,} rows: take another --format, or add LIMIT to the query (of a report: --rows N)"
             )
     renderer("html")(replace(document, reports=[replace(report, rows=rows)]), out)
 

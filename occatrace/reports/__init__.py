@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 _FOLDER = Path(__file__).parent
+_FETCH = 1024
+_ENDLESS = "_trace"  # how the names of those end that have a row per event
 _UNITS = ("percent", "ns", "bytes", "count", "number", "text", "source", "parent")
 
 # What `occa_prof ./a.out` prints at the end, as far as there is something to print. api_sum has OCCA's calls too.
@@ -146,6 +149,11 @@ def parse(name: str, text: str) -> Definition:
     )
 
 
+def is_endless(name: str) -> bool:
+    """Whether a report has a row per event, and so as many as the run is long."""
+    return name.endswith(_ENDLESS)
+
+
 @cache
 def definitions() -> Mapping[str, Definition]:
     """All reports by name."""
@@ -198,7 +206,7 @@ class Selection:
             at = places["name"]
             blocks = [block for block in blocks if any(pattern.search(str(row[at])) for row in block)]
         if self.sort is not None:
-            for by, descending in reversed(self._order(report)):
+            for by, descending in reversed(self.order(report)):
                 there = [block for block in blocks if block[0][by] is not None]
                 missing = [block for block in blocks if block[0][by] is None]
                 blocks = sorted(there, key=lambda block: block[0][by], reverse=descending) + missing
@@ -206,7 +214,7 @@ class Selection:
             blocks = self._first(report, blocks)
         return replace(report, rows=[row for block in blocks for row in block])
 
-    def _order(self, report: Report) -> list[tuple[int, bool]]:
+    def order(self, report: Report) -> list[tuple[int, bool]]:
         """Places of the columns to sort by, and whether the largest come first: unless told otherwise, those of numbers."""
         places = {column.name: place for place, column in enumerate(report.columns)}
         titles = {column.title.lower(): place for place, column in enumerate(report.columns)}
@@ -286,6 +294,37 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
         raise RunError(f"{name}: {reasons.of_duckdb(error, store.path)}") from error
 
 
+@contextmanager
+def opened(
+    store: Store, name: str, scoped: Scoped, order: Sequence[tuple[str, bool]] = ()
+) -> Iterator[tuple[Report, Iterator[list[tuple[Any, ...]]]]]:
+    """A report of single events, and its rows as they come. `order`: columns to sort by, and whether the largest come first."""
+    entry = definition(name)
+    if entry.needs_calls:
+        store.functions()
+    tables = tables_of(entry.sql)
+    counted = entry.counts or tables
+    sql = entry.sql
+    if order:
+        columns = ", ".join(f"{column} {'DESC' if down else 'ASC'} NULLS LAST" for column, down in order)
+        sql = f"SELECT * FROM (\n{sql}\n) ORDER BY {columns}, start_ns"
+    with nullcontext(store.con.cursor()) if scoped.plain else scoped.connection(tables, counted) as con:
+        try:
+            result = con.execute(sql)
+        except duckdb.Error as error:
+            raise RunError(f"{name}: {reasons.of_duckdb(error, store.path)}") from error
+        yield Report(entry, [], [] if scoped.plain else scoped.notes(counted)), _chunks(result, entry, store.path)
+
+
+def _chunks(result: duckdb.DuckDBPyConnection, entry: Definition, path: Path) -> Iterator[list[tuple[Any, ...]]]:
+    try:
+        picked = _picked(result, entry)
+        while rows := result.fetchmany(_FETCH):
+            yield [plain(tuple(row[i] for i in picked), entry) for row in rows]
+    except duckdb.Error as error:
+        raise RunError(f"{entry.name}: {reasons.of_duckdb(error, path)}") from error
+
+
 def _frees_left_out(store: Store, entry: Definition) -> Sequence[str]:
     """What is to be said of memory where calls were left out: a free may have been one of them."""
     if entry.name not in OF_FREES:
@@ -304,9 +343,14 @@ def _rows(con: duckdb.DuckDBPyConnection, entry: Definition, rows: int | None = 
 
 def rows_of(result: duckdb.DuckDBPyConnection, entry: Definition) -> list[tuple[Any, ...]]:
     """Rows of a query with a report's columns, in any order, as rows of the report."""
-    order = {column[0]: i for i, column in enumerate(result.description or ())}
-    picked = [order[column.name] for column in entry.columns]
+    picked = _picked(result, entry)
     return [plain(tuple(row[i] for i in picked), entry) for row in result.fetchall()]
+
+
+def _picked(result: duckdb.DuckDBPyConnection, entry: Definition) -> list[int]:
+    """Where a query has the columns of a report."""
+    order = {column[0]: i for i, column in enumerate(result.description or ())}
+    return [order[column.name] for column in entry.columns]
 
 
 def plain(row: tuple[Any, ...], entry: Definition) -> tuple[Any, ...]:

@@ -1,13 +1,15 @@
 """The single calls of a run as lines of text, in time order, with every argument: enumerations and bit fields as names; and
 the ranges and marks of its annotations between them.
 
-The text is put together in SQL, function by function, and sorted by DuckDB, so that memory stays bounded.
+The text is put together in SQL, function by function, and sorted by DuckDB, one window of time after another: the first lines
+come at once, and memory stays bounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from occatrace.core.model import Arg, Enum, Function
 from occatrace.core.sql import bit_names, enum_case
@@ -16,6 +18,7 @@ from occatrace.core.sql import text as sql_text
 from occatrace.store.tables import Store
 
 _FETCH = 4096
+_FEW, _MANY = 2_000, 200_000  # lines of a window: of the first, and about so many of later ones
 
 
 # What may overlap others encloses nothing.
@@ -50,21 +53,46 @@ def lines(store: Store) -> Iterator[Line]:
         " function || '(…) never returned' AS text FROM unfinished"
     )
     parts = [f"SELECT *, true AS nests FROM ({part})" for part in parts] + [_RANGES]
-    cursor = store.con.cursor()
-    cursor.execute(
-        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text, c.nests"
-        f" FROM ({' UNION ALL '.join(parts)}) c JOIN processes p ON p.process = c.process"
-        f" JOIN threads t ON t.thread = c.thread ORDER BY c.start_ns, c.thread, c.seq"
-    )
     open_calls: dict[int, list[int]] = {}
-    while rows := cursor.fetchmany(_FETCH):
-        for start, duration, pid, tid, thread, end, failed, text, nests in rows:
-            stack = open_calls.setdefault(thread, [])
-            while stack and stack[-1] <= start:
-                stack.pop()
-            yield Line(start, duration, pid, tid, len(stack), failed, text)
-            if nests:
-                stack.append(end if end is not None else 1 << 64)
+    for start, duration, pid, tid, thread, end, failed, text, nests in _in_order(store, " UNION ALL ".join(parts)):
+        stack = open_calls.setdefault(thread, [])
+        while stack and stack[-1] <= start:
+            stack.pop()
+        yield Line(start, duration, pid, tid, len(stack), failed, text)
+        if nests:
+            stack.append(end if end is not None else 1 << 64)
+
+
+def _in_order(store: Store, parts: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of all parts by their start, window by window. Of a window DuckDB reads what may be in it: Parquet files say of
+    each group of rows when its first and its last call began."""
+    sources = ("calls", "unfinished", "ranges")
+    extents = " UNION ALL ".join(
+        f"SELECT min(start_ns) AS a, max(start_ns) AS b, count(*) AS n FROM {t}" for t in sources
+    )
+    begin, last, count = store.con.execute(f"SELECT min(a), max(b), sum(n) FROM ({extents})").fetchall()[0]
+    if not count:
+        return
+    query = (
+        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text, c.nests"
+        f" FROM (SELECT * FROM ({parts}) WHERE start_ns >= $1 AND start_ns < $2) c"
+        f" JOIN processes p ON p.process = c.process JOIN threads t ON t.thread = c.thread"
+        f" ORDER BY c.start_ns, c.thread, c.seq"
+    )
+    wanted = _FEW
+    width = max((last - begin) * wanted // count, 1)
+    cursor = store.con.cursor()
+    while begin <= last:
+        end = min(begin + width, last + 1)
+        cursor.execute(query, [begin, end])
+        found = 0
+        while rows := cursor.fetchmany(_FETCH):
+            found += len(rows)
+            yield from rows
+        begin = end
+        # Calls are not spread evenly: the next window as the last ones had it, never much wider at once.
+        wanted = min(wanted * 4, _MANY)
+        width = max(min(width * wanted // max(found, 1), width * 16), 1)
 
 
 def _select(store: Store, key: str, function: Function) -> str:

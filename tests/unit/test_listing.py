@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from occatrace.store.tables import open_store
+from occatrace.views import listing
 from occatrace.views.listing import Line, lines
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 
@@ -26,6 +29,28 @@ def test_demo(tmp_path: Path) -> None:
     assert texts.count(copy) == 3 and texts.count(f"{copy} FAILED out of bounds") == 1
     assert "clBuildProgram(options=\"-cl-std=CL3.0 'x'\n\") = CL_SUCCESS" in texts
     assert found[-1].text == "clFinish(…) never returned" and found[-1].duration_ns is None
+
+
+def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of the run is read at a time: order, nesting, and what lies behind a pause."""
+    trace = demo_trace()
+    far = trace.process(7)
+    for start in (10**12, 10**12 + 1, 10**15):
+        far.call("opencl:clFinish", start, start + 5, command_queue=1, ret=0)
+    whole = listed(tmp_path / "1", trace)
+    monkeypatch.setattr(listing, "_FEW", 1)
+    monkeypatch.setattr(listing, "_MANY", 3)
+    assert listed(tmp_path / "2", trace) == whole and len(whole) == 53
+
+
+def test_the_first_lines_do_not_wait_for_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_FEW", 1)
+    monkeypatch.setattr(listing, "_MANY", 1)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=demo_trace().open) as store:
+        found = lines(store)
+        first = next(found)
+        store.con.execute("DELETE FROM threads")  # what is read now is not listed any more
+        assert first.depth == 0 and len(list(found)) < 10
 
 
 def test_odd_values(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from occatrace import reports
 from occatrace.cli.dispatch import main
 from occatrace.render import stream
 from tests.support.fake import demo_trace, recorded
@@ -44,6 +45,40 @@ def test_in_parts_it_is_the_same(
     assert shown[0].count("2") > 5 and all(text == shown[0] for text in shown)
     if fmt == "json":
         assert len(json.loads(shown[-1])["reports"][0]["rows"]) == 50
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_report_of_single_events_comes_in_parts(
+    fmt: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the same as at once, narrowed and sorted too, and never all in memory."""
+    chosen = ["--filter-name", "Kernel|Finish", "--units", "us", "--sort", "duration_ns", "--rows", "9"]
+    for words in ([], chosen):
+        shown = []
+        for most in (1000, 1, 7):  # all at once first
+            monkeypatch.setattr(stream, "MOST_ROWS", most)
+            monkeypatch.setattr(stream, "MOMENT_S", PATIENCE)
+            monkeypatch.setattr(reports, "_FETCH", most)
+            monkeypatch.setattr(reports, "rows_of", None)  # that fetches them all
+            assert main(["report", str(run), "--report", "api_trace", "--format", fmt, *words]) == 0
+            shown.append(capsys.readouterr().out)
+            assert "clEnqueueNDRangeKernel" in shown[-1]
+        if fmt == "table":  # columns are as wide as the first rows want them, and all are there
+            shown = [f"{text.count('clFinish')} {text.count(chr(10))}" for text in shown]
+        assert all(text == shown[-1] for text in shown[0 if fmt != "table" else 1 :])
+
+
+@pytest.mark.parametrize("fmt", ["table", "csv", "tsv", "markdown"])
+def test_reports_one_after_another(
+    fmt: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["api_sum", "gpu_trace", "gpu_kern_sum"]
+    words = [word for name in names for word in ("--report", name)]
+    assert main(["report", str(run), *words, "--format", fmt]) == 0
+    streamed = capsys.readouterr().out
+    monkeypatch.setattr(reports, "is_endless", lambda name: False)
+    assert main(["report", str(run), *words, "--format", fmt]) == 0
+    assert capsys.readouterr().out == streamed
 
 
 def test_what_is_wider_than_the_first_rows_is_whole(
