@@ -1,0 +1,48 @@
+"""What native/session/daemon.c changes in LTTng's daemon, on a program of its name that writes as it does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from occatrace.run import install
+
+SOURCE = Path(__file__).resolve().parents[2] / "programs" / "session" / "daemon_writes.c"
+TOKENS = "".join(f"{i}," for i in range(1000))
+
+
+def run(folder: Path, name: str, *words: object) -> str:
+    """The program, by this name and with the library."""
+    program = folder / name
+    if not program.exists():
+        subprocess.run(["gcc", "-O1", "-o", program, SOURCE], check=True)
+    env = os.environ | {"LD_PRELOAD": str(install.DAEMON_LIBRARY)}
+    return subprocess.run(
+        [program, *map(str, words)], env=env, check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def test_metadata_is_written_before_a_message_is_sent(tmp_path: Path) -> None:
+    """Short writes are joined; a process that is told of its registration finds it in the file."""
+    file = tmp_path / "metadata"
+    assert run(tmp_path, "lttng-sessiond", "tokens", file).split() == ["before", "0", "after", str(len(TOKENS))]
+    assert file.read_text() == TOKENS + 40000 * "more\n"
+
+
+@pytest.mark.parametrize(("name", "file"), [("lttng-sessiond", "other"), ("lttng-consumerd", "metadata")])
+def test_other_files_are_written_at_once(tmp_path: Path, name: str, file: str) -> None:
+    size = str(len(TOKENS))
+    assert run(tmp_path, name, "tokens", tmp_path / file).split() == ["before", size, "after", size]
+    assert (tmp_path / file).read_text() == TOKENS + 40000 * "more\n"
+
+
+@pytest.mark.parametrize("name", ["lttng-consumerd", "lttng-sessiond"])
+def test_buffers_are_allocated(tmp_path: Path, name: str) -> None:
+    """No hole is left in which a write could fail, and what stands in a file is replaced."""
+    size = (1 << 20) + 100
+    said = run(tmp_path, name, "zeros", tmp_path / "buffer").splitlines()
+    assert said == [f"position {size} size {size} blocks 1", "overwritten 1"]
+    assert (tmp_path / "buffer").read_bytes() == bytes(size)

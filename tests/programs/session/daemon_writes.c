@@ -1,0 +1,69 @@
+/* Writes as LTTng's daemon and its consumer do, for the test of native/session/daemon.c. The name of the program decides
+ * which of them it is taken for.
+ *   daemon_writes tokens FILE    text in short writes; prints the size of FILE before and after a message is sent
+ *   daemon_writes zeros FILE     a file of 1 MiB and 100 bytes filled with zeros by pages; prints its blocks */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct stat state_of(int fd) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) abort();
+  return info;
+}
+
+static void tokens(int fd) {
+  int pair[2];
+  char text[16], byte = 'x';
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) abort();
+  for (int i = 0; i < 1000; i++) {
+    snprintf(text, sizeof text, "%d,", i);
+    if (write(fd, text, strlen(text)) != (ssize_t)strlen(text)) abort();
+  }
+  const pid_t child = fork(); /* has a copy of what was not written yet, which is not its own to write */
+  if (child == 0) {
+    close(fd);
+    _exit(0);
+  }
+  waitpid(child, NULL, 0);
+  printf("before %ld\n", (long)state_of(fd).st_size);
+  struct iovec part = {&byte, 1};
+  if (sendmsg(pair[0], &(struct msghdr){.msg_iov = &part, .msg_iovlen = 1}, 0) != 1) abort();
+  printf("after %ld\n", (long)state_of(fd).st_size);
+  for (int i = 0; i < 40000; i++)
+    if (write(fd, "more\n", 5) != 5) abort();
+  close(fd);
+}
+
+static void zeros(int fd) {
+  enum { PAGE = 4096, SIZE = (1 << 20) + 100 };
+  static const char page[PAGE];
+  if (ftruncate(fd, SIZE) != 0) abort();
+  for (int done = 0; done < SIZE; done += PAGE) {
+    const size_t size = SIZE - done < PAGE ? SIZE - done : PAGE;
+    if (write(fd, page, size) != (ssize_t)size) abort();
+  }
+  printf("position %ld size %ld blocks %d\n", (long)lseek(fd, 0, SEEK_CUR), (long)state_of(fd).st_size,
+         state_of(fd).st_blocks >= SIZE / 512);
+  /* What is there already is overwritten. */
+  if (pwrite(fd, "text", 4, 0) != 4 || lseek(fd, 0, SEEK_SET) != 0 || write(fd, page, PAGE) != PAGE) abort();
+  char start[4] = "full";
+  if (pread(fd, start, 4, 0) != 4) abort();
+  printf("overwritten %d\n", memcmp(start, page, 4) == 0);
+  close(fd);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 3) return 2;
+  const int fd = open(argv[2], O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (fd < 0) return 1;
+  if (strcmp(argv[1], "tokens") == 0) tokens(fd);
+  if (strcmp(argv[1], "zeros") == 0) zeros(fd);
+  return 0;
+}
