@@ -177,3 +177,13 @@ class Timeline:
 
 def papi_refused(events: str) -> list[tuple[str, str]]:
     """Of a list of events with commas: those that cannot be counted here and why; ("", why): none of them."""
+
+def longest_path(
+    base: NDArray[np.float64],
+    source: NDArray[np.uint32],
+    target: NDArray[np.uint32],
+    weight: NDArray[np.float64],
+    end: int,
+) -> tuple[NDArray[np.float64], NDArray[np.uint32]]:
+    """Times of the nodes: the latest of their sources with the weights of the edges, or their base; and the edges that decide
+    the time of `end`, in their order. Edges lead to nodes of higher numbers."""
