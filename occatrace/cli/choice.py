@@ -40,6 +40,9 @@ def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
         "--rows", metavar="N", type=int, help="only the first N rows of each report, or of each of --by"
     )
     parser.add_argument(
+        "--all", action="store_true", help="all rows of the summary's tables, not only those that matter"
+    )
+    parser.add_argument(
         "--sort",
         metavar="COLUMN",
         help="sort by this column: numbers the largest first, texts from A; COLUMN:asc and COLUMN:desc say otherwise",
@@ -151,6 +154,12 @@ class Choice:
     rows: int | None = None
     sort: str | None = None
     name: str | None = None
+    every: bool = False
+
+    @property
+    def brief(self) -> bool:
+        """Whether only the rows that matter are shown of a summary."""
+        return not self.every and self.rows is None and self.sort is None and self.name is None
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Choice:
@@ -161,7 +170,7 @@ class Choice:
             raise RunError(f"--rows {args.rows}: write a number of rows, as in --rows 10")
         fixed = units.parse_units(args.units) if args.units else None
         window = units.parse_range(args.filter_time) if args.filter_time is not None else None
-        return cls(args.names, fixed, args.by, window, args.rows, args.sort, args.filter_name)
+        return cls(args.names, fixed, args.by, window, args.rows, args.sort, args.filter_name, args.all)
 
     def scoped(self, store: Store) -> Scoped:
         """The part of the run that is wanted."""

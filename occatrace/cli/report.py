@@ -132,7 +132,7 @@ def print_reports(
 
             renderer(fmt)(page.collect(store, facts, chosen.scoped(store), chosen.rows_of), out)
             return
-        document = Document(facts, store.losses(facts), made)
+        document = Document(facts, store.losses(facts), made, brief=not names and chosen.brief)
         render(document, out, fmt)
         if fmt == "table" and not made:
             out.write(NOTHING if chosen.window is None else "nothing was recorded in this part of the run\n")

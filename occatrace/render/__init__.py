@@ -45,6 +45,8 @@ class Document:
     figures: Sequence[Figure] = ()
     facts: Sequence[tuple[str, str]] = ()
     remarks: Sequence[str] = ()
+    # Of tables for people only:
+    brief: bool = False  # only the rows that matter
 
 
 FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")

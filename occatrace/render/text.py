@@ -16,7 +16,7 @@ from rich.text import Text
 from occatrace.core.checked import printable
 from occatrace.core.units import SIZES, TIMES, duration, fixed, size
 from occatrace.render import Document
-from occatrace.reports import Column, Report
+from occatrace.reports import OVERVIEW, Column, Report
 
 # Left out one after another where the terminal is too narrow, least important first.
 _DISPENSABLE = ("stddev", "max", "min", "med", "busy", "source", "bytes", "device", "mode", "avg")
@@ -35,6 +35,10 @@ _NARROWEST = 6
 _FIRST = 4  # columns that are never left out
 _SENTENCES = ("evidence", "advice")  # columns that go on in the next line where the terminal is too narrow
 _GAP = 2
+_BRIEF_ROWS = 10  # of each table of a summary; of those after it only what takes this many per cent
+_BRIEF_SHARE = 1.0
+_OVERVIEW_PARTS = 7  # lines of the breakdown, and one of its rest
+_OVERVIEW_LEAST = 0.1  # per cent: what is less is in the rest
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
 
 
@@ -72,10 +76,17 @@ def render(document: Document, out: TextIO) -> None:
     for line in document.losses.lines():
         console.print(Text(f"! {printable(line)}", style="bold red"), soft_wrap=not terminal)
     for report in document.reports:
+        if report.name == OVERVIEW:
+            console.print()
+            _print_overview(console, report, console.width if terminal else None)
+            continue
         for number, (title, rows) in enumerate(sections(report)):
             console.print()
             shown = replace(report, notes=()) if number else report
-            _print_table(console, shown, title, rows, console.width if terminal else None)
+            kept, more = _that_matter(report, rows) if document.brief else (rows, 0)
+            _print_table(console, shown, title, kept, console.width if terminal else None)
+            if more:
+                console.print(Text(f"  {more:,} more: --all", style="dim"))
 
 
 def render_stream(document: Document, following: Iterator[Sequence[tuple[Any, ...]]], out: TextIO) -> None:
@@ -113,6 +124,23 @@ def sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
         (f"{_API_TITLES[key]} {title.lower()}" if key in _API_TITLES else f"{title}: {key}", list(rows))
         for key, rows in groups
     ]
+
+
+def _that_matter(report: Report, rows: list[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], int]:
+    """The first rows, those with a share of the whole and those that failed, each with its parts; and how many others there are."""
+    places = {column.name: place for place, column in enumerate(report.columns)}
+    share, parent, failed = (places.get(name) for name in ("share", "parent", "failed"))
+    kept: list[tuple[Any, ...]] = []
+    number, more, last = 0, 0, True
+    for row in rows:
+        if parent is None or row[parent] is None:
+            number += 1
+            large = share is not None and (row[share] or 0.0) >= _BRIEF_SHARE
+            last = number <= _BRIEF_ROWS or large or (failed is not None and bool(row[failed]))
+            more += not last
+        if last:
+            kept.append(row)
+    return kept, more
 
 
 def told_once(report: Report) -> list[tuple[Any, ...]]:
@@ -185,6 +213,48 @@ def _print_table(
         console.file.write("\n".join(lines) + "\n")
     if left_out:
         console.print(Text(f"  (no room for: {', '.join(c.title for c in left_out)})", style="dim"))
+
+
+def _print_overview(console: Console, report: Report, width: int | None) -> None:
+    """The overview as one block of at most twelve lines."""
+    names = [column.name for column in report.columns]
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for values in report.rows:
+        entry = dict(zip(names, values, strict=True))
+        by_kind.setdefault(entry["kind"], []).append(entry)
+    time = next(column for column in report.columns if column.name.startswith("time"))
+    head = f"{report.definition.title} ({report.name})"
+    run = "".join(f"  run time {cell(row[time.name], time)}" for row in by_kind.get("run", ()))
+    parts = by_kind.get("part", [])
+    shown = [row for row in parts if max(row["share"], row["worst"] or 0.0) >= _OVERVIEW_LEAST]
+    shown = shown if len(shown) <= _OVERVIEW_PARTS else shown[:_OVERVIEW_PARTS]
+    if rest := parts[len(shown) :]:
+        other = {
+            "name": f"{len(rest)} other part{'s' * (len(rest) > 1)}",
+            "worst": None,
+            "share": sum(r["share"] for r in rest),
+        }
+        parts = [*shown, {**other, time.name: sum(row[time.name] for row in rest)}]
+    ranks = any(row["worst"] is not None for row in parts)
+    times = [cell(row[time.name], time) for row in parts]
+    wide, long = max(map(len, times), default=0), max((len(row["name"]) for row in parts), default=0)
+    lines = []
+    for row, text in zip(parts, times, strict=True):
+        worst = "" if row["worst"] is None else f"  worst {row['worst']:5.1f} % (rank {row['worst_rank']})"
+        lines.append(f"{row['share']:5.1f} %  {text:>{wide}}  {row['name']:<{long}}{worst}")
+    for row in by_kind.get("device", ()):
+        lines.append(f"{row['share']:5.1f} %  {row['name']}")
+    if kernels := [row for row in by_kind.get("kernel", ()) if row["share"] >= _OVERVIEW_LEAST]:
+        told = (f"{each['name']} {each['share']:.1f} %" for each in kernels)
+        lines.append(f"  kernels: {', '.join(told)}")
+    lines += [f"  {row['name']}: {row['advice']}" for row in by_kind.get("advice", ())]
+    console.print(Text(head, style="bold"), end="")
+    console.print(Text(f"{run}{', mean of the ranks' if ranks else ''}"), soft_wrap=True)
+    for note in report.notes:
+        console.print(Text(f"  {printable(note)}", style="italic"), soft_wrap=width is None)
+    for line in map(printable, lines):
+        cut = line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
+        console.file.write(cut.rstrip() + "\n")
 
 
 def _widths(columns: Sequence[Column], cells: dict[str, list[str]], width: int | None) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -26,7 +27,8 @@ _FETCH = 1024
 _ENDLESS = "_trace"  # how the names of those end that have a row per event
 _UNITS = ("percent", "ns", "bytes", "count", "number", "text", "source", "parent")
 
-# What `occa_prof ./a.out` prints at the end, as far as there is something to print. api_sum has OCCA's calls too.
+OVERVIEW = "overview"  # the first block of a summary of the whole run
+# What `occa_prof ./a.out` prints after it, as far as there is something to print. api_sum has OCCA's calls too.
 SUMMARY = ("occa_kern_sum", "openmp_sum", "openmp_target_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum")
 WITHOUT_OCCA = "gpu_kern_sum"  # in place of the first one
 # Of a parallel job, the summary ends with its ranks, where they are few, and with what is unbalanced most.
@@ -88,6 +90,7 @@ class Definition:
     of: frozenset[str] = (
         frozenset()
     )  # tables of which it is made: where none of them has rows, it has none; empty: not said
+    made: str = ""  # module of this package whose `rows` makes them, where no query does
 
 
 @dataclass(frozen=True)
@@ -146,12 +149,14 @@ def parse(name: str, text: str) -> Definition:
         frozenset(single.get("counts", "").split()),
         single.get("empty", ""),
         frozenset(single.get("of", "").split()),
+        single.get("made", ""),
     )
 
 
 def is_endless(name: str) -> bool:
     """Whether a report has a row per event, and so as many as the run is long."""
-    return name.endswith(_ENDLESS)
+    entry = definitions().get(name)
+    return name.endswith(_ENDLESS) and not (entry and entry.made)
 
 
 @cache
@@ -283,6 +288,9 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
     if entry.needs_calls:
         store.functions()
     try:
+        if entry.made:
+            part = scoped is not None and (scoped.scope.window or scoped.scope.by)
+            return Report(entry, _made(store, entry), ["of the whole run"] if part else ())
         if scoped is None or scoped.plain:
             if entry.of and not entry.of & store.filled:
                 return Report(entry, [])
@@ -323,6 +331,12 @@ def _chunks(result: duckdb.DuckDBPyConnection, entry: Definition, path: Path) ->
             yield [plain(tuple(row[i] for i in picked), entry) for row in rows]
     except duckdb.Error as error:
         raise RunError(f"{entry.name}: {reasons.of_duckdb(error, path)}") from error
+
+
+def _made(store: Store, entry: Definition, reports: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
+    """Rows that a module makes; `reports`: some that there are already."""
+    rows: list[tuple[Any, ...]] = importlib.import_module(f"{__name__}.{entry.made}").rows(store, entry.name, reports)
+    return [plain(row, entry) for row in rows]
 
 
 def _frees_left_out(store: Store, entry: Definition) -> Sequence[str]:
@@ -399,7 +413,7 @@ def _split(entry: Definition, scoped: Scoped, by: str, notes: Sequence[str]) -> 
 
 
 def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
-    """The reports of the end of a run: OCCA's kernels (or the device's, where there is no OCCA), memory, calls."""
+    """The reports of the end of a run: the overview, OCCA's kernels (or the device's, where there is no OCCA), memory, calls."""
     made = [make(store, name, scoped) for name in SUMMARY]
     if not made[0].rows:
         made[0] = make(store, WITHOUT_OCCA, scoped)
@@ -419,7 +433,11 @@ def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
         made.append(make(store, "papi_sum", scoped))
     if (store.run / "samples").is_dir():
         made.append(make(store, "counters", scoped))
-    return [report for report in made if report.rows]
+    made = [report for report in made if report.rows]
+    if made and (scoped is None or not (scoped.scope.window or scoped.scope.by)):
+        entry = definition(OVERVIEW)
+        made.insert(0, Report(entry, _made(store, entry, made)))
+    return made
 
 
 def of_query(result: duckdb.DuckDBPyConnection) -> Report:
@@ -480,6 +498,8 @@ def markdown() -> str:
         "| `--sort COLUMN` | By a field or its heading: numbers the largest first, texts from A; `COLUMN:asc`, `COLUMN:desc`,"
         " several with commas. |",
         "| `--rows N` | The first N rows; of a report that is split and not sorted, of each part. |",
+        "| `--all` | All rows of the summary's tables for people. Without it each has its first ten, those after them that take 1 %"
+        " and more, and those with failures; its last line says how many others there are. |",
         "",
     ]
     for entry in definitions().values():

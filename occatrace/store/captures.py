@@ -57,6 +57,11 @@ def make(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Any]) -> bool:
     return True
 
 
+def partly(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether there is the table `unrecorded`: the run did not record all the time."""
+    return bool(con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'unrecorded'").fetchall())
+
+
 def length(con: duckdb.DuckDBPyConnection) -> int:
     """The time in which any process of a run that did not record all the time did."""
     total, until = 0, 0

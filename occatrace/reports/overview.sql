@@ -1,0 +1,16 @@
+-- title: Overview
+-- about: where the time of the run went. Every moment of a process counts once, for the first of these that applies: kernels
+--   (device computing, also of Serial and OpenMP mode), copies, kernel builds, OpenMP regions, MPI, work that is queued while
+--   none runs (waiting for the device), Python, the rest. A rank waits in a receive until its message is sent, in a collective
+--   until the last rank comes that it needs; waits for requests are known by their sum, and so are traced calls that neither wait
+--   nor build. Host computing is what is left. The parts add up to 100 %; of several processes they are the mean, by their time
+-- made: overview
+-- share: of the recorded time of the run
+-- column: share percent Time
+-- column: time_ns ns Total (of several processes: mean)
+-- column: worst percent Worst (largest share of a rank)
+-- column: worst_rank number Of rank
+-- column: kind text Kind (run; part: these add up to 100 %; device: computing and copies; kernel: the three largest; advice)
+-- column: name text Name
+-- column: source source Source (of a kernel: file and line)
+-- column: advice text Worth a try

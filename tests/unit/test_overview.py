@@ -1,0 +1,155 @@
+"""The overview: parts of the run time that add up, on traces whose truth is known."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from occatrace import reports
+from occatrace.cli.choice import Choice
+from occatrace.cli.report import print_reports
+from occatrace.render import Document, renderer
+from occatrace.store.losses import Losses
+from occatrace.store.tables import Store, open_store
+from tests.support.fake import MODEL, FakeTrace, demo_trace, recorded, run_folder
+
+NONE = 0xFFFFFFFF
+
+
+def known_trace() -> FakeTrace:
+    """A process of 1000 ns: builds in 100 to 300, launches at 300 and 350, a kernel in 400 to 600, a copy in 550 to 700."""
+    trace = FakeTrace()
+    t = trace.process(100, start=1_000_000)
+    at = 1_000_000
+    t.record(
+        "kernel",
+        at,
+        id=1,
+        name=t.name("add", at),
+        mode=t.name("OpenCL", at),
+        source=t.name("a.okl", at),
+        line=7,
+        binary=0,
+    )
+    t.event(
+        "occatrace_device:device",
+        at,
+        id=1,
+        api=t.name("opencl", at),
+        platform=0,
+        name=t.name("cpu", at),
+        vendor=0,
+        handle=1,
+    )
+    t.event("occatrace_device:queue", at, id=1, device=1, handle=2, flags=0)
+    t.call("occa:device_buildKernel", at + 100, at + 300, source=t.name("a.okl", at), error=0)
+    run = t.take()
+    for kind, queued, start, end in ((1, 300, 400, 600), (2, 350, 550, 700)):
+        t.event(
+            "occatrace_device:activity", at + 800, kind=kind, corr_tid=100, corr_seq=run, run_seq=run if kind == 1 else NONE,
+            queue=1, queued=at + queued, submitted=at + queued, start=at + start, end=at + end, name=t.name("_occa_add_0", at),
+        )  # fmt: skip
+    t.call("occa:kernel_run", at + 300, at + 340, run, kernel=1, launches=1, error=0)
+    t.record("exit", at + 1000, reason=0)
+    return trace
+
+
+def rows_of(store: Store) -> list[dict[str, Any]]:
+    report = reports.make(store, "overview")
+    return [dict(zip((c.name for c in report.columns), row, strict=True)) for row in report.rows]
+
+
+def parts(rows: list[dict[str, Any]]) -> dict[str, float]:
+    return {row["name"]: row["time_ns"] for row in rows if row["kind"] == "part"}
+
+
+def test_every_moment_counts_once(tmp_path: Path) -> None:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=known_trace().open) as store:
+        rows = rows_of(store)
+        assert parts(rows) == {
+            "kernel builds": 200,
+            "waiting for the device": 100,  # from the first launch to the first work
+            "device computing": 200,
+            "copies": 100,  # the rest of it ran beside the kernel
+            "host computing": 400,
+        }
+        assert [row["time_ns"] for row in rows if row["kind"] == "run"] == [1000]
+        assert sum(row["share"] for row in rows if row["kind"] == "part") == pytest.approx(100.0)
+        assert [(r["name"], r["source"], r["share"]) for r in rows if r["kind"] == "kernel"] == [
+            ("add", "a.okl:7", 20.0)
+        ]
+        assert [row["share"] for row in rows if row["kind"] == "device"] == [30.0]
+        (advice,) = (row for row in rows if row["kind"] == "advice")
+        assert advice["name"] == "kernel builds" and "OCCA_CACHE_DIR" in advice["advice"]
+
+
+def test_parts_of_ranks(tmp_path: Path) -> None:
+    """Mean and worst: rank 1 builds for half of its time, rank 0 never."""
+    trace = FakeTrace()
+    for rank in (0, 1):
+        t = trace.process(100 + rank, start=1000, rank=rank, size=2)
+        if rank:
+            t.call("occa:device_buildKernel", 1100, 1600, source=t.name("a.okl", 1000), error=0)
+        t.record("exit", 2000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        rows = {row["name"]: row for row in rows_of(store) if row["kind"] == "part"}
+        built = rows["kernel builds"]
+        assert (built["share"], built["worst"], built["worst_rank"], built["time_ns"]) == (25.0, 50.0, 1, 250)
+        assert rows["host computing"]["share"] == 75.0 and rows["host computing"]["worst_rank"] == 0
+
+
+def test_it_is_first_and_short(tmp_path: Path) -> None:
+    run = recorded(tmp_path, demo_trace())
+    out = io.StringIO()
+    print_reports(run, out)
+    block = next(each for each in out.getvalue().split("\n\n") if each.startswith("Overview")).splitlines()
+    assert block[0].startswith("Overview (overview)  run time") and len(block) <= 12
+    again = io.StringIO()
+    print_reports(run, again, chosen=Choice(by="thread"))
+    assert "Overview" not in again.getvalue()  # it is about the whole run
+
+
+def test_no_terminal_is_too_narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=known_trace().open) as store:
+        report = reports.make(store, "overview")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Terminal()
+    renderer("table")(Document({}, Losses.none(), [report]), out)
+    body = out.getvalue().strip().splitlines()[1:]
+    assert body and max(map(len, body)) <= 40
+
+
+def many_functions() -> reports.Report:
+    entry = reports.definition("occa_api_sum")
+    names = [column.name for column in entry.columns]
+
+    def row(number: int) -> tuple[Any, ...]:
+        values: dict[str, Any] = {
+            "share": 2.0 if number == 15 else 0.01,
+            "failed": 1 if number == 17 else 0,
+            "name": f"f{number}",
+        }
+        return tuple(values.get(name, 0) for name in names)
+
+    return reports.Report(entry, [row(number) for number in range(20)])
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_rows_that_matter(brief: bool) -> None:
+    """Of a long table the first ten, what takes 1 % and what failed."""
+    out = io.StringIO()
+    renderer("table")(Document({}, Losses.none(), [many_functions()], brief=brief), out)
+    shown = [line.split()[-1] for line in out.getvalue().splitlines() if line.rstrip()[-2:].lstrip("f").isdigit()]
+    if brief:
+        assert [n for n in range(20) if any(name == f"f{n}" for name in shown)] == [*range(10), 15, 17]
+        assert "  8 more: --all" in out.getvalue()
+    else:
+        assert "more: --all" not in out.getvalue() and "f19" in out.getvalue()
