@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "run a program and profile it; what happens when no subcommand is given",
         "report": "print the tables of a run again, or others",
+        "why": "show what decided the run time (critical path), and what a change would gain",
         "top": "show what a running program does, refreshed: kernels, devices, memory, ranks",
         "trace": "print the calls of a run as text, in time order",
         "query": "ask the tables of a run by SQL",

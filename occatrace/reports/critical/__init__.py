@@ -1,0 +1,417 @@
+"""The critical path of a run, and what another run would take: the reports `critical_path_sum` and `critical_path_trace`, and
+`occa_prof why`.
+
+The graph (graph.py) is walked back from the end of the run along the edges that decided (Böhme et al., SC'10); its pieces get
+their names here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from occatrace import _native
+from occatrace.errors import RunError
+from occatrace.reports.critical import graph, labels, whatif
+from occatrace.reports.critical.graph import Graph, Ints
+from occatrace.reports.critical.labels import Label, Labels, Spans
+from occatrace.store import captures
+
+if TYPE_CHECKING:
+    from occatrace.reports import Report
+    from occatrace.store.tables import Store
+
+Floats = npt.NDArray[np.float64]
+
+# What a piece is called that is no work: by the kind of its edge.
+_LATENCY = {
+    graph.LAUNCH: ("launch", "launch latency of {}"),
+    graph.QUEUE: ("launch", "gap in the queue before {}"),
+    graph.OTHER_QUEUE: ("launch", "gap after other work before {}"),
+    graph.DONE: ("launch", "return from waiting for the device"),
+    graph.FORK: ("function", "start of an OpenMP team"),
+    graph.JOIN: ("function", "end of an OpenMP team"),
+    graph.THREAD: ("host", "until a thread begins"),
+    graph.END: ("host", "after a thread has ended"),
+}
+_NO_WORK = ("not recorded",)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of a path, in order. `ns`: how long each takes; of a changed run not what was recorded."""
+
+    start: Ints
+    ns: Floats
+    label: Ints
+    process: Ints
+    labels: Labels
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sum over pieces of one name in one rank."""
+
+    kind: str
+    name: str
+    source: str
+    rank: int | None
+    time_ns: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What `why` says."""
+
+    wall_ns: int
+    path_ns: int
+    predicted_ns: int | None
+    rows: Sequence[Row]
+    notes: Sequence[str]
+
+
+class Run:
+    """The graph of one run and its names, for any number of questions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._labels = Labels()
+        self._work_labels = labels.of_work(store, self._labels)
+        self.graph = graph.build(store)
+        self._named: dict[int, Spans] = labels.special(store, self._labels, self.graph.zero) if self.graph else {}
+        self._called: dict[int, Spans] = {}
+        ranks = store.con.execute(
+            "SELECT process, coalesce(m.rank, p.rank) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
+        ).fetchall()
+        self._rank_of: dict[int, int | None] = dict(ranks)
+
+    @cached_property
+    def computing(self) -> npt.NDArray[np.bool_]:
+        """Of each edge whether it begins between MPI_Init and MPI_Finalize of its rank: what came before is no work of the job."""
+        g = self._known
+        out = np.ones(len(g.kind), bool)
+        spans = self._store.con.execute(
+            f"SELECT t.thread, m.start_ns::BIGINT - {g.zero}, coalesce(m.end_ns, p.end_ns)::BIGINT - {g.zero}"
+            " FROM mpi_ranks m JOIN processes p USING (process) JOIN threads t USING (process)"
+        ).fetchall()
+        threads = g.thread[g.source]
+        for thread, start, end in spans:
+            rows = threads == thread
+            out[rows] = (g.time[g.target[rows]] > start) & (g.time[g.source[rows]] <= end)
+        return out
+
+    def pieces(self, changes: Sequence[whatif.Change] = ()) -> tuple[float, Pieces]:
+        """The time at which the run ends, and the pieces of its critical path."""
+        g = self._known
+        factors = _Factors(self, changes)
+        weight = factors.weights()
+        times, path = _native.longest_path(g.base, g.source, g.target, weight, g.end)
+        return float(times[g.end]), self._of_path(path, factors)
+
+    def answer(self, changes: Sequence[whatif.Change] = ()) -> Answer:
+        """Where the time went, or would go."""
+        end, found = self.pieces(changes)
+        g = self._known
+        wall = int(g.time[g.end])
+        chosen = np.array([label.kind not in _NO_WORK for label in self._labels.all] or [True])
+        path = float(found.ns[chosen[found.label]].sum()) if len(found.ns) else 0.0
+        whole = end if changes else float(wall)
+        rows = self._rows(found, whole)
+        return Answer(wall, round(path), round(end) if changes else None, rows, self._notes())
+
+    def rank_of(self, process: int) -> int | None:
+        """The rank of a process; None: it has none."""
+        return self._rank_of.get(process)
+
+    @property
+    def _known(self) -> Graph:
+        if self.graph is None:
+            raise RunError(f"{self._store.run}: nothing was recorded, so there is no critical path")
+        return self.graph
+
+    def _rows(self, found: Pieces, whole: float) -> list[Row]:
+        keys, which = np.unique(np.stack([found.label, found.process]), axis=1, return_inverse=True)
+        sums = np.bincount(which.reshape(-1), weights=found.ns, minlength=keys.shape[1])
+        merged: dict[tuple[Label, int | None], float] = {}
+        for (label, process), ns in zip(keys.T.tolist(), sums.tolist(), strict=True):
+            key = (found.labels.all[label], self._rank_of.get(process))
+            merged[key] = merged.get(key, 0.0) + ns
+        rows = [
+            Row(label.kind, label.name, label.source, rank, round(ns), 100.0 * ns / whole if whole else 0.0)
+            for (label, rank), ns in merged.items()
+            if round(ns) > 0
+        ]
+        return sorted(rows, key=lambda row: (-row.time_ns, row.kind, row.name, row.rank or 0))
+
+    def _notes(self) -> list[str]:
+        con = self._store.con
+        out = []
+        if con.execute("SELECT 1 FROM processes WHERE mode = 'tally' LIMIT 1").fetchall():
+            out.append(
+                "-m tally records no single calls and no device work: what a process did is one piece of host code"
+            )
+        lost = con.execute("SELECT coalesce(sum(lost), 0)::BIGINT FROM losses").fetchall()[0][0]
+        if lost:
+            out.append(f"{lost:,} events were lost: launches, waits and messages among them are not followed")
+        if captures.partly(con):
+            out.append(
+                "the run was not recorded all the time: what was not is on the path as not recorded, and not in its length"
+            )
+        tallied = con.execute("SELECT 1 FROM call_stats WHERE source = 'event' LIMIT 1").fetchall()
+        if not out and not tallied:
+            out.append("no single calls were recorded: what a process did is one piece of host code")
+        return out
+
+    # ---- pieces ----
+
+    def _of_path(self, path: npt.NDArray[np.uint32], factors: _Factors) -> Pieces:
+        g = self._known
+        parts: list[tuple[Ints, Floats, Ints, Ints]] = []
+        first = int(g.source[path[0]]) if len(path) else g.end
+        kind, source, target = g.kind[path], g.source[path].astype(np.int64), g.target[path].astype(np.int64)
+        weight = factors.weights()[path]
+        if g.time[first] > 0:
+            begun = np.array([self._labels.number(Label("host", "before the first process"))])
+            owner = np.array([g.process_of.get(int(g.thread[first]), -1)])
+            parts.append((np.zeros(1, np.int64), np.array([g.base[first]]), begun, owner))
+        parts += self._host(path, kind, source, target, weight, factors)
+        parts += self._device(path, kind, source, weight)
+        parts += self._latencies(path, kind, source, target, weight)
+        start, ns, label, process = (
+            (np.concatenate([part[i] for part in parts]) for i in range(4)) if parts else _none()
+        )
+        order = np.lexsort((np.arange(len(start)), start))
+        order = order[ns[order] > 0]
+        return Pieces(start[order], ns[order], label[order], process[order], self._labels)
+
+    def _host(
+        self, path: Any, kind: Any, source: Ints, target: Ints, weight: Floats, factors: _Factors
+    ) -> list[tuple[Ints, Floats, Ints, Ints]]:
+        """Time of threads: cut by what they did. Of MPI calls in which nobody was waited for, the call."""
+        g = self._known
+        parts = []
+        own = kind == graph.HOST
+        of_mpi = own & (g.call[path] >= 0)
+        if of_mpi.any():
+            numbers = self._mpi_labels(g.call[path][of_mpi], None)
+            at = source[of_mpi]
+            parts.append((g.time[at], weight[of_mpi], numbers, self._processes(g.thread[at])))
+        own &= ~of_mpi & (weight > 0)
+        threads = g.thread[source]
+        missing = [t for t in np.unique(threads[own]).tolist() if t not in self._called]
+        self._called |= labels.calls(self._store, self._labels, g.zero, missing)
+        for thread in np.unique(threads[own]).tolist():
+            rows = own & (threads == thread)
+            start, end, label = labels.split(
+                self._labels,
+                g.time[source[rows]],
+                g.time[target[rows]],
+                self._named.get(thread),
+                self._called.get(thread),
+            )
+            ns = (end - start) * factors.of_host(label, start, thread)
+            parts.append((start, ns, label, np.full(len(start), g.process_of.get(thread, -1))))
+        return parts
+
+    def _device(self, path: Any, kind: Any, source: Ints, weight: Floats) -> list[tuple[Ints, Floats, Ints, Ints]]:
+        g = self._known
+        piece = g.work[path]
+        has = piece >= 0
+        if not has.any():
+            return []
+        which = piece[has]
+        of_work = self._work_labels[g.activities["label"][which]]
+        process = g.activities["process"][which].astype(np.int64)
+        latency = g.lag[path][has]
+        work_ns = weight[has] - latency
+        begins = np.maximum(g.time[source[has]] + latency.astype(np.int64), 0)
+        names = np.array([self._latency(int(k), int(n)) for k, n in zip(kind[has], of_work, strict=True)], np.int64)
+        return [(g.time[source[has]], latency, names, process), (begins, work_ns, of_work, process)]
+
+    def _latencies(
+        self, path: Any, kind: Any, source: Ints, target: Ints, weight: Floats
+    ) -> list[tuple[Ints, Floats, Ints, Ints]]:
+        g = self._known
+        rest = (kind != graph.HOST) & (g.work[path] < 0) & (weight > 0)
+        if not rest.any():
+            return []
+        process = self._processes(np.where(g.thread[target[rest]] >= 0, g.thread[target[rest]], g.thread[source[rest]]))
+        names = np.empty(int(rest.sum()), np.int64)
+        sent = np.isin(kind[rest], (graph.MESSAGE, graph.TOGETHER))
+        if sent.any():
+            names[sent] = self._mpi_labels(g.call[path][rest][sent], source[rest][sent])
+        names[~sent] = [self._latency(int(k), None) for k in kind[rest][~sent]]
+        return [(g.time[source[rest]], weight[rest], names, process)]
+
+    def _latency(self, kind: int, work: int | None) -> int:
+        what, words = _LATENCY[kind]
+        return self._labels.number(Label(what, words.format(self._labels.all[work].name if work is not None else "")))
+
+    def _mpi_labels(self, which: Any, source: Ints | None) -> Ints:
+        """Of calls of MPI: their own time, or the way of a message to their end."""
+        g = self._known
+        functions = [g.calls["function"][f] for f in g.calls["f"][which].tolist()]
+        if source is None:
+            return np.array([self._labels.number(Label("network", name)) for name in functions], np.int64)
+        froms = [self._rank_of.get(g.process_of.get(int(t), -1)) for t in g.thread[source].tolist()]
+        told = [
+            f"{name} from rank {rank}" if rank is not None else name
+            for name, rank in zip(functions, froms, strict=True)
+        ]
+        return np.array([self._labels.number(Label("network", name)) for name in told], np.int64)
+
+    def _processes(self, threads: Ints) -> Ints:
+        of = self._known.process_of
+        return np.array([of.get(int(thread), -1) for thread in threads.tolist()], np.int64)
+
+
+def _none() -> tuple[Ints, Floats, Ints, Ints]:
+    return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+class _Factors:
+    """What the changes make of weights and pieces."""
+
+    def __init__(self, run: Run, changes: Sequence[whatif.Change]) -> None:
+        self._run = run
+        self._changes = [change for change in changes if change.kind not in ("rank", "network")]
+        self._network = 1.0
+        for change in changes:
+            if change.kind == "network":
+                self._network *= change.factor if change.factor is not None else 1.0
+        self._weights: Floats | None = None
+        if self._changes and any(change.kind == "call" for change in self._changes):
+            self._open_calls()
+        for change in self._changes:
+            if not any(change.matches(label) for label in run._labels.all):
+                raise whatif.unknown(change, run._labels.all)
+        self._ranks = {int(change.name or 0): change for change in changes if change.kind == "rank"}
+        there = {rank for rank in run._rank_of.values() if rank is not None}
+        for rank, change in self._ranks.items():
+            if rank not in there:
+                known = f"there are 0 to {max(there)}" if there else "the run has no ranks"
+                raise RunError(f"--what-if {change.text}: no such rank; {known}")
+        self._of_rank = self._rank_factors()
+
+    def _open_calls(self) -> None:
+        run, g = self._run, self._run._known
+        missing = [t for t in np.unique(g.thread[g.thread >= 0]).tolist() if t not in run._called]
+        run._called |= labels.calls(run._store, run._labels, g.zero, missing)
+
+    def _of_label(self) -> Floats:
+        """The factor of each label."""
+        out = np.ones(len(self._run._labels.all))
+        for change in self._changes:
+            for number, label in enumerate(self._run._labels.all):
+                if change.matches(label):
+                    out[number] *= change.factor if change.factor is not None else 1.0
+        return out
+
+    def of_host(self, label: Ints, start: Ints, thread: int) -> Floats:
+        """The factors of pieces of one thread."""
+        run, g = self._run, self._run._known
+        out: Floats = self._of_label()[label]
+        factor = self._of_rank.get(g.process_of.get(thread, -1), 1.0)
+        if factor != 1.0:
+            at = np.flatnonzero((g.thread[g.source] == thread) & (g.kind == graph.HOST) & run.computing)
+            begins = np.sort(g.time[g.source[at]])
+            inside = (
+                (start >= begins[0]) & (start <= g.time[g.target[at]].max())
+                if len(begins)
+                else np.zeros(len(start), bool)
+            )
+            out = out * np.where(inside, factor, 1.0)
+        return out
+
+    def weights(self) -> Floats:
+        """The weights of all edges."""
+        if self._weights is None:
+            self._weights = self._make()
+        return self._weights
+
+    def _make(self) -> Floats:
+        run, g = self._run, self._run._known
+        if not (self._changes or self._ranks or self._network != 1.0):
+            return g.weight
+        of_label = self._of_label()
+        lag, work = g.lag.copy(), g.work_ns.copy()
+        has = g.work >= 0
+        if has.any():
+            which = g.work[has]
+            work[has] *= of_label[run._work_labels[g.activities["label"][which]]]
+            process = g.activities["process"][which]
+            work[has] *= np.array([self._of_rank.get(p, 1.0) for p in range(int(process.max(initial=0)) + 1)])[process]
+        sent = np.isin(g.kind, (graph.MESSAGE, graph.TOGETHER)) | ((g.kind == graph.HOST) & (g.call >= 0))
+        lag[sent] *= self._network
+        own = (g.kind == graph.HOST) & ~sent & (lag > 0)
+        threads = np.where(own, g.thread[g.source], -1)
+        for thread in np.unique(threads[own]).tolist():
+            rows = np.flatnonzero(threads == thread)
+            begin, end = g.time[g.source[rows]], g.time[g.target[rows]]
+            spans = [s for s in (run._named.get(thread), self._opened(thread)) if s is not None and len(s.start)]
+            for factor in np.unique(of_label[of_label != 1.0]).tolist():
+                for layer in spans:
+                    lag[rows] += (factor - 1.0) * (
+                        layer.covered(end, of_label == factor) - layer.covered(begin, of_label == factor)
+                    )
+            factor = self._of_rank.get(g.process_of.get(thread, -1), 1.0)
+            lag[rows] = np.maximum(lag[rows], 0.0) * np.where(run.computing[rows], factor, 1.0)
+        weights: Floats = lag + work
+        return weights
+
+    def _opened(self, thread: int) -> Spans | None:
+        """Calls, where a change is about them."""
+        return self._run._called.get(thread) if any(change.kind == "call" for change in self._changes) else None
+
+    def _rank_factors(self) -> dict[int, float]:
+        """Of each process of a rank that changes, the factor of all that it does itself: not of MPI, and no waits."""
+        if not self._ranks:
+            return {}
+        run, g = self._run, self._run._known
+        own = (g.kind == graph.HOST) & (g.call < 0) & run.computing
+        thread_process = np.full(int(g.thread.max(initial=0)) + 1, -1, np.int64)
+        for thread, process in g.process_of.items():
+            if thread < len(thread_process):
+                thread_process[thread] = process
+        processes = thread_process[g.thread[g.source[own]]]
+        busy: dict[int, float] = {}
+        for process in np.unique(processes).tolist():
+            rank = run._rank_of.get(process)
+            if rank is not None:
+                busy[rank] = busy.get(rank, 0.0) + float(g.lag[own][processes == process].sum())
+        durations = (g.activities["e"] - g.activities["s"]).astype(np.float64)
+        for process in np.unique(g.activities["process"]).tolist():
+            rank = run._rank_of.get(process)
+            if rank is not None:
+                busy[rank] = busy.get(rank, 0.0) + float(durations[g.activities["process"] == process].sum())
+        mean = sum(busy.values()) / len(busy) if busy else 0.0
+        out = {}
+        for process, rank in run._rank_of.items():
+            change = self._ranks.get(rank) if rank is not None else None
+            if change is not None and rank is not None:
+                whole = busy.get(rank, 0.0)
+                out[process] = change.factor if change.factor is not None else (mean / whole if whole else 1.0)
+        return out
+
+
+def rows(store: Store, name: str, reports: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
+    """Rows of critical_path_sum and critical_path_trace."""
+    run = Run(store)
+    if run.graph is None:
+        return []
+    if name == "critical_path_sum":
+        return [(row.share, row.time_ns, row.kind, row.name, row.source, row.rank) for row in run.answer().rows]
+    _, found = run.pieces()
+    label = found.labels.all
+    return [
+        (start, round(ns), label[number].kind, label[number].name, label[number].source, run.rank_of(process))
+        for start, ns, number, process in zip(
+            found.start.tolist(), found.ns.tolist(), found.label.tolist(), found.process.tolist(), strict=True
+        )
+    ]

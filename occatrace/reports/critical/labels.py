@@ -1,0 +1,237 @@
+"""What pieces of a path are called: device work, and spans of host threads (kernels of Serial and OpenMP mode, copies, builds,
+OpenMP, MPI, calls). No graph, no output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from occatrace.core import naming
+from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
+from occatrace.core.sql import name as sql_name
+from occatrace.store import captures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from occatrace.store.tables import Store
+
+Ints = npt.NDArray[np.int64]
+
+_MODES = f"({', '.join(repr(mode) for mode in HOST_MODES)})"
+_PLACE = "coalesce(k.source || CASE WHEN k.line > 0 THEN ':' || k.line ELSE '' END, '')"
+_FARTHEST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a piece is: its kind, its name as people know it, other names of it, file and line."""
+
+    kind: str
+    name: str
+    source: str = ""
+    other: str = ""
+
+
+@dataclass
+class Spans:
+    """Spans of one thread that do not overlap, in order, each with the number of its label."""
+
+    start: Ints
+    end: Ints
+    label: Ints
+
+    def at(self, moments: Ints) -> Ints:
+        """The label at each moment; -1: none."""
+        which = np.searchsorted(self.start, moments, "right") - 1
+        inside = (which >= 0) & (moments < self.end[which]) if len(self.start) else np.zeros(len(moments), bool)
+        return np.where(inside, self.label[which] if len(self.label) else -1, -1)
+
+    def covered(self, moments: Ints, labels: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+        """How much time of the chosen labels lies before each moment."""
+        chosen = labels[self.label] if len(self.label) else np.zeros(0, bool)
+        start, end = self.start[chosen], self.end[chosen]
+        if not len(start):
+            return np.zeros(len(moments))
+        before = np.r_[0, np.cumsum(end - start)]
+        which = np.searchsorted(start, moments, "right")
+        within = np.clip(moments - start[np.maximum(which - 1, 0)], 0, (end - start)[np.maximum(which - 1, 0)])
+        return np.where(which > 0, before[np.maximum(which - 1, 0)] + within, 0).astype(np.float64)
+
+
+class Labels:
+    """All labels of a run, by number."""
+
+    def __init__(self) -> None:
+        self.all: list[Label] = []
+        self._numbers: dict[Label, int] = {}
+
+    def number(self, label: Label) -> int:
+        """The number of a label."""
+        known = self._numbers.get(label)
+        if known is None:
+            known = self._numbers[label] = len(self.all)
+            self.all.append(label)
+        return known
+
+
+def of_work(store: Store, labels: Labels) -> Ints:
+    """Make the table `critical_labels`, by which device work is told apart; the label of each of its numbers."""
+    store.con.execute("""
+        CREATE OR REPLACE TABLE critical_labels AS
+        SELECT *, row_number() OVER (ORDER BY kind, name, kernel) - 1 AS label FROM (
+            SELECT DISTINCT kind, coalesce(name, '') AS name, coalesce(kernel::BIGINT, -1) AS kernel FROM activities)""")
+    rows = store.con.execute(f"""
+        SELECT l.kind, l.name, k.name, {_PLACE} FROM critical_labels l LEFT JOIN kernels k ON k.kernel = l.kernel
+        ORDER BY l.label""").fetchall()
+    out = []
+    for kind, name, kernel, source in rows:
+        shown = naming.demangled(name)
+        if kind == "kernel":
+            label = Label("kernel", kernel or shown or "(unknown kernel)", source or "", shown if kernel else name)
+        elif kind in MEMORY_KINDS:
+            label = Label("copy", kind)
+        else:
+            label = Label("device work", shown or kind)
+        out.append(labels.number(label))
+    return np.array(out, np.int64)
+
+
+def special(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
+    """Spans of host threads that are more than a call: what was not recorded, kernels, copies, builds, OpenMP."""
+    rows: list[tuple[int, int, int, int, Label]] = []
+    con, filled = store.con, store.filled
+
+    def add(level: int, sql: str, label: Any) -> None:
+        for thread, start, end, *words in con.execute(sql).fetchall():
+            rows.append((thread, start - zero, end - zero, level, label(*words)))
+
+    if captures.partly(con):
+        add(
+            0,
+            "SELECT t.thread, greatest(u.start_ns, p.start_ns)::BIGINT, least(u.end_ns, p.end_ns)::BIGINT FROM unrecorded u"
+            " JOIN processes p USING (process) JOIN threads t USING (process) WHERE u.start_ns < p.end_ns AND u.end_ns > p.start_ns",
+            lambda: Label("not recorded", "recording was paused"),
+        )
+    if "kernel_runs" in filled:
+        add(
+            1,
+            f"SELECT r.thread, r.start_ns::BIGINT, r.end_ns::BIGINT, k.name, {_PLACE} FROM kernel_runs r JOIN kernels k USING (kernel)"
+            f" WHERE k.mode IN {_MODES}",
+            lambda name, source: Label("kernel", name, source),
+        )
+    if "occa_copies" in filled:
+        add(
+            1,
+            f"SELECT thread, start_ns::BIGINT, end_ns::BIGINT, kind FROM occa_copies WHERE mode IN {_MODES}",
+            lambda kind: Label("copy", kind),
+        )
+    if "builds" in filled:
+        add(
+            1,
+            f"SELECT b.thread, b.start_ns::BIGINT, b.end_ns::BIGINT, coalesce(b.name, b.function), coalesce({_PLACE}, b.source, '')"
+            " FROM builds b LEFT JOIN kernels k ON k.kernel = b.kernel",
+            lambda name, source: Label("build", name, source),
+        )
+    if "omp_threads" in filled:
+        place = "CASE WHEN coalesce(r.source, '') != '' THEN r.source ELSE " + _PLACE + " END"
+        add(
+            1,
+            f"SELECT t.thread, t.start_ns::BIGINT, t.end_ns::BIGINT, k.name, coalesce(r.function, ''), {place}, {_PLACE}"
+            " FROM omp_threads t JOIN omp_regions r ON r.thread = t.region_thread AND r.seq = t.region_seq"
+            " LEFT JOIN kernels k ON k.kernel = r.kernel",
+            lambda kernel, function, source, own: (
+                Label("kernel", kernel, own) if kernel else Label("function", function, source)
+            ),
+        )
+    if not rows:
+        return {}
+    thread = np.array([row[0] for row in rows], np.int64)
+    start, end, level = (np.array([row[i] for row in rows], np.int64) for i in (1, 2, 3))
+    number = np.array([labels.number(row[4]) for row in rows], np.int64)
+    return {int(t): _outermost(*(c[thread == t] for c in (start, end, number, level))) for t in np.unique(thread)}
+
+
+def calls(store: Store, labels: Labels, zero: int, threads: Iterable[int]) -> dict[int, Spans]:
+    """The outermost traced calls of some threads."""
+    names = store.functions()
+    out: dict[int, Spans] = {}
+    title = {name: store.model.tally_function(name.replace(".", ":", 1))[1] for name in names}
+    number = np.array([labels.number(Label("call", title[name])) for name in names], np.int64)
+    for thread in threads:
+        parts = [
+            f"SELECT {at} AS f, start_ns, end_ns FROM {sql_name(name)} WHERE thread = {int(thread)} AND end_ns > start_ns"
+            for at, name in enumerate(names)
+        ]
+        if not parts:
+            break
+        rows = store.con.execute(
+            f"SELECT f::INTEGER AS f, start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(parts)})"
+        ).fetchnumpy()
+        out[int(thread)] = _outermost(rows["s"], rows["e"], number[rows["f"]], np.zeros(len(rows["s"]), np.int64))
+    return out
+
+
+def _outermost(start: Ints, end: Ints, label: Ints, level: Ints) -> Spans:
+    """Of spans that may enclose each other the outer ones; of a lower level first."""
+    order = np.lexsort((level, -end, start))
+    start, end, label = start[order], end[order], label[order]
+    if not len(start):
+        return Spans(start, end, label)
+    until = np.maximum.accumulate(end)
+    keep = np.r_[True, start[1:] >= until[:-1]]
+    return Spans(start[keep], end[keep], label[keep])
+
+
+def split(labels: Labels, start: Ints, end: Ints, named: Spans | None, called: Spans | None) -> tuple[Ints, Ints, Ints]:
+    """Pieces of a thread, in order, cut where what it does changes: their starts, ends and labels. What is in no call is host code
+    between two of them."""
+    layers = [spans for spans in (named, called) if spans is not None and len(spans.start)]
+    cuts = [start, end, *(spans.start for spans in layers), *(spans.end for spans in layers)]
+    edges = np.unique(np.concatenate(cuts))
+    low, high = edges[:-1], edges[1:]
+    within = np.searchsorted(start, low, "right") - 1
+    inside = (within >= 0) & (low < end[np.maximum(within, 0)])
+    low, high = low[inside], high[inside]
+    label = np.full(len(low), -1, np.int64)
+    for spans in layers:
+        label = np.where(label >= 0, label, spans.at(low))
+    gaps = np.flatnonzero(label < 0)
+    if len(gaps):
+        label[gaps] = _between(labels, low[gaps], layers)
+    return low, high, label
+
+
+def _between(labels: Labels, moments: Ints, layers: Sequence[Spans]) -> Ints:
+    """Labels of host code at moments in no span: after which one, before which one."""
+    before = np.full(len(moments), -1, np.int64)
+    before_at = np.full(len(moments), -1, np.int64)
+    after = np.full(len(moments), -1, np.int64)
+    after_at = np.full(len(moments), _FARTHEST, np.int64)
+    for spans in layers:
+        at = np.searchsorted(spans.start, moments, "right")
+        there = at > 0
+        ended = np.where(there, spans.end[np.maximum(at - 1, 0)], -1)
+        nearer = there & (ended > before_at)
+        before = np.where(nearer, spans.label[np.maximum(at - 1, 0)], before)
+        before_at = np.where(nearer, ended, before_at)
+        there = at < len(spans.start)
+        begins = np.where(there, spans.start[np.minimum(at, len(spans.start) - 1)], _FARTHEST)
+        nearer = there & (begins < after_at)
+        after = np.where(nearer, spans.label[np.minimum(at, len(spans.start) - 1)], after)
+        after_at = np.where(nearer, begins, after_at)
+    pairs, which = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
+    numbers = np.array([labels.number(_host(labels, int(a), int(b))) for a, b in pairs.T.tolist()], np.int64)
+    return numbers[which.reshape(-1)]
+
+
+def _host(labels: Labels, before: int, after: int) -> Label:
+    words = []
+    if before >= 0:
+        words.append(f"after {labels.all[before].name}")
+    if after >= 0:
+        words.append(f"before {labels.all[after].name}")
+    return Label("host", ", ".join(words) or "no traced call")

@@ -1,0 +1,13 @@
+-- title: Critical path
+-- about: the longest chain of work without waits from the start to the end of the run, by kernel, copy, build, call, host code and
+--   rank: what is not here could take no time at all and the run would be no shorter. docs/critical-path.md tells what counts
+-- needs: calls
+-- made: critical
+-- empty: nothing was recorded
+-- share: of the run time
+-- column: share percent Time
+-- column: time_ns ns Total
+-- column: kind text Kind (kernel, copy, build, call, launch, function, host, network)
+-- column: name text Name
+-- column: source source Source (file and line)
+-- column: rank number Rank

@@ -1,0 +1,11 @@
+-- title: Critical path in time order
+-- about: the pieces of the critical path, one after the other
+-- needs: calls
+-- made: critical
+-- empty: nothing was recorded
+-- column: start_ns ns Start (since the first process began)
+-- column: time_ns ns Duration
+-- column: kind text Kind
+-- column: name text Name
+-- column: source source Source
+-- column: rank number Rank

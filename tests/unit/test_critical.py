@@ -1,0 +1,245 @@
+"""The critical path and --what-if, on traces whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from occatrace import _native, reports
+from occatrace.cli.dispatch import main
+from occatrace.errors import RunError
+from occatrace.reports import critical
+from occatrace.reports.critical import whatif
+from occatrace.store.tables import open_store
+from tests.support.fake import MODEL, FakeThread, FakeTrace, recorded, run_folder
+
+NONE = 0xFFFFFFFF
+AT = 1_000_000
+
+
+def begin(trace: FakeTrace, pid: int = 100, **more: Any) -> FakeThread:
+    t = trace.process(pid, start=AT, **more)
+    t.event(
+        "occatrace_device:device",
+        AT,
+        id=1,
+        api=t.name("opencl", AT),
+        platform=0,
+        name=t.name("cpu", AT),
+        vendor=0,
+        handle=1,
+    )
+    for number in (1, 2):
+        t.event("occatrace_device:queue", AT, id=number, device=1, handle=number, flags=0)
+    return t
+
+
+def launch(
+    t: FakeThread, call: int, start: int, end: int, name: str, queue: int = 1, kind: int = 1, done: int = 900
+) -> None:
+    """A call of 10 ns that enqueues work at its begin; the work starts and ends at these moments."""
+    seq = t.call("opencl:clEnqueueNDRangeKernel", AT + call, AT + call + 10, **{"global": [1]}, ret=0)
+    t.event(
+        "occatrace_device:activity", AT + done, kind=kind, corr_tid=t.tid, corr_seq=seq, run_seq=NONE, queue=queue,
+        queued=AT + call, submitted=AT + call, start=AT + start, end=AT + end, name=t.name(name, AT), bytes=8, gx=1,
+    )  # fmt: skip
+
+
+def one_kernel() -> FakeTrace:
+    """A launch at 100, its kernel in 150 to 650, a wait in 200 to 700, the end at 1000."""
+    trace = FakeTrace()
+    t = begin(trace)
+    launch(t, 100, 150, 650, "work")
+    t.call("opencl:clFinish", AT + 200, AT + 700, command_queue=1, ret=0)
+    t.record("exit", AT + 1000, reason=0)
+    return trace
+
+
+def two_queues() -> FakeTrace:
+    """A short kernel in one queue, a long one in another; the wait is for both, and ends with the long one."""
+    trace = FakeTrace()
+    t = begin(trace)
+    launch(t, 100, 200, 300, "short", queue=1)
+    launch(t, 120, 200, 800, "long", queue=2)
+    t.call("opencl:clFinish", AT + 200, AT + 850, command_queue=2, ret=0)
+    t.record("exit", AT + 1000, reason=0)
+    return trace
+
+
+def in_order() -> FakeTrace:
+    """Two kernels that are launched at once and run one after the other, then a copy."""
+    trace = FakeTrace()
+    t = begin(trace)
+    launch(t, 100, 150, 350, "first")
+    launch(t, 120, 360, 660, "second")
+    launch(t, 140, 660, 760, "HtoD", kind=2)
+    t.call("opencl:clFinish", AT + 200, AT + 800, command_queue=1, ret=0)
+    t.record("exit", AT + 1000, reason=0)
+    return trace
+
+
+def answer(tmp_path: Path, trace: FakeTrace, *changes: str) -> critical.Answer:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        return critical.Run(store).answer(whatif.parse(changes))
+
+
+def by_name(found: critical.Answer) -> dict[str, int]:
+    return {f"{row.kind}:{row.name}": row.time_ns for row in found.rows}
+
+
+def test_one_kernel(tmp_path: Path) -> None:
+    found = answer(tmp_path, one_kernel())
+    assert (found.wall_ns, found.path_ns, found.predicted_ns) == (1000, 1000, None)
+    assert by_name(found) == {
+        "kernel:work": 500,
+        "host:after clFinish": 300,
+        "host:before clEnqueueNDRangeKernel": 100,
+        "launch:launch latency of work": 50,
+        "launch:return from waiting for the device": 50,
+    }
+    assert sum(row.share for row in found.rows) == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "predicted"),
+    [
+        (["kernel:work*0.5"], 750),
+        (["kernel:work*2"], 1500),
+        (["kernel:w*k*0.5"], 750),  # by wildcards
+        (["kernel*0"], 500),  # the wait begins at 200: no earlier end than this and the return
+        (["kernel:work*0.5,kernel:work*0.5"], 625),
+    ],
+)
+def test_what_if(tmp_path: Path, changes: list[str], predicted: int) -> None:
+    assert answer(tmp_path, one_kernel(), *changes).predicted_ns == predicted
+
+
+def test_the_longer_queue_decides(tmp_path: Path) -> None:
+    names = by_name(answer(tmp_path, two_queues()))
+    assert names["kernel:long"] == 600 and "kernel:short" not in names
+    (tmp_path / "again").mkdir()
+    assert answer(tmp_path / "again", two_queues(), "kernel:short*0").predicted_ns == 1000
+
+
+def test_a_queue_in_order(tmp_path: Path) -> None:
+    names = by_name(answer(tmp_path, in_order()))
+    assert (names["kernel:first"], names["kernel:second"], names["copy:HtoD"]) == (200, 300, 100)
+    assert names["launch:gap in the queue before second"] == 10
+    for number, (changes, predicted) in enumerate(
+        ((["copy:HtoD*0"], 900), (["kernel:first*0", "copy*0"], 710), (["kernel:second*0.5"], 850))
+    ):
+        (tmp_path / str(number)).mkdir()
+        assert answer(tmp_path / str(number), in_order(), *changes).predicted_ns == predicted
+
+
+def test_builds_and_host_kernels(tmp_path: Path) -> None:
+    """What is a span of the host shrinks there, nested calls with it."""
+    trace = FakeTrace()
+    t = trace.process(100, start=AT)
+    t.record(
+        "kernel",
+        AT,
+        id=1,
+        name=t.name("scale", AT),
+        mode=t.name("Serial", AT),
+        source=t.name("a.okl", AT),
+        line=9,
+        binary=0,
+    )
+    seq = t.take()
+    t.call("opencl:clBuildProgram", AT + 120, AT + 280, options="", ret=0)
+    t.call("occa:device_buildKernel", AT + 100, AT + 300, seq, source=t.name("a.okl", AT), error=0)
+    t.call("occa:kernel_run", AT + 400, AT + 800, kernel=1, launches=0, error=0)
+    t.record("exit", AT + 1000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        run = critical.Run(store)
+        found = {(row.kind, row.name, row.source): row.time_ns for row in run.answer().rows}
+        assert found["kernel", "scale", "a.okl:9"] == 400
+        assert sum(ns for (kind, _, _), ns in found.items() if kind == "build") == 200
+        assert run.answer(whatif.parse(["build*0"])).predicted_ns == 800
+        assert run.answer(whatif.parse(["build*0, kernel:scale*0.5"])).predicted_ns == 600
+        assert sum(row.time_ns for row in run.answer(whatif.parse(["build*0"])).rows) == 800
+        trace_rows = reports.make(store, "critical_path_trace").rows
+        assert [row[0] for row in trace_rows] == [0, 100, 300, 400, 800] and sum(row[1] for row in trace_rows) == 1000
+        assert sum(row[0] for row in reports.make(store, "critical_path_sum").rows) == pytest.approx(100.0)
+
+
+def test_a_thread_that_is_waited_for(tmp_path: Path) -> None:
+    """The main thread makes no call while another thread does all of the work."""
+    trace = FakeTrace()
+    main_thread = begin(trace)
+    main_thread.call("occa:memory_free", AT + 50, AT + 60, error=0)
+    worker = trace.thread(100, 101, AT + 100)
+    worker.call("opencl:clBuildProgram", AT + 200, AT + 800, options="", ret=0)
+    main_thread.call("occa:memory_free", AT + 900, AT + 910, error=0)
+    main_thread.record("exit", AT + 1000, reason=0)
+    found = answer(tmp_path, trace)
+    assert found.path_ns == found.wall_ns == 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kernel",
+        "kernel:x*",
+        "kernel:x*-1",
+        "kernel:*0.5",
+        "nosuch*0",
+        "rank*0",
+        "rank:x=mean",
+        "network:x*0",
+        "build*inf",
+        "copy:x*nan",
+    ],
+)
+def test_what_cannot_be_meant(text: str) -> None:
+    with pytest.raises(RunError, match="--what-if"):
+        whatif.parse([text])
+
+
+@pytest.mark.parametrize("text", ["kernel:nosuch*0", "rank:7*0", "copy*0"])
+def test_what_is_not_there(tmp_path: Path, text: str) -> None:
+    with pytest.raises(RunError, match="no such"):
+        answer(tmp_path, one_kernel(), text)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = recorded(tmp_path, one_kernel())
+    assert main(["why", str(run), "--format", "json", "--what-if", "kernel:work*0.5"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (content["wall_ns"], content["path_ns"], content["predicted_ns"]) == (1000, 750, 750)
+    assert set(content["rows"][0]) == {"kind", "name", "source", "rank", "time_ns", "share"}
+    assert main(["why", str(run)]) == 0
+    assert "work" in capsys.readouterr().out
+    assert main(["why", str(run), "--what-if", "kernel:other*0"]) == 2
+    error = capsys.readouterr().err
+    assert "no such kernel; there are: work" in error and error.count("\n") == 1
+
+
+def test_nothing_recorded(tmp_path: Path) -> None:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=FakeTrace().open) as store:
+        assert critical.Run(store).graph is None
+        assert not reports.make(store, "critical_path_sum").rows and not reports.make(store, "critical_path_trace").rows
+
+
+def test_longest_path_by_brute_force() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        nodes, count = int(rng.integers(2, 9)), int(rng.integers(0, 20))
+        ends = np.sort(rng.integers(0, nodes, (count, 2)), axis=1)
+        ends = ends[ends[:, 0] < ends[:, 1]]
+        weight = rng.integers(0, 100, len(ends)).astype(float)
+        base = rng.integers(0, 50, nodes).astype(float)
+        expected = base.copy()
+        for node in range(nodes):
+            into = [expected[a] + w for (a, b), w in zip(ends.tolist(), weight, strict=True) if b == node]
+            expected[node] = max([base[node], *into])
+        times, path = _native.longest_path(base, ends[:, 0], ends[:, 1], weight, nodes - 1)
+        assert times.tolist() == expected.tolist()
+        assert all(ends[path[i], 1] == ends[path[i + 1], 0] for i in range(len(path) - 1))
+    with pytest.raises(ValueError, match="higher node"):
+        _native.longest_path(np.zeros(2), np.array([1]), np.array([0]), np.zeros(1), 1)
