@@ -33,11 +33,11 @@ def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
     parser.add_argument(
         "--units",
         metavar="UNITS",
-        help="of times (ns, us, ms, s) and sizes (B, KiB, MiB, GiB, kB, MB, GB), as in ms,MiB; base: ns and B; auto: what"
-        " fits (default: auto in tables for people, base in csv, tsv and json)",
+        help="print times (ns, us, ms, s) and sizes (B, KiB, MiB, GiB, kB, MB, GB) in these units, as in ms,MiB; base: ns and"
+        " B; auto: suitable units (default: auto in text tables, base in csv, tsv and json)",
     )
     parser.add_argument(
-        "--rows", metavar="N", type=int, help="only the first N rows of each report, or of each of --by"
+        "--rows", metavar="N", type=int, help="print only the first N rows of each report, or of each part of --by"
     )
     parser.add_argument(
         "--all", action="store_true", help="all rows of the summary's tables, not only those that matter"
@@ -45,18 +45,20 @@ def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
-        help="sort by this column: numbers the largest first, texts from A; COLUMN:asc and COLUMN:desc say otherwise",
+        help="sort by COLUMN (numbers descending, text ascending); COLUMN:asc and COLUMN:desc set the order",
     )
     parser.add_argument(
-        "--filter-name", metavar="REGEX", help="only rows whose name this is found in; percentages stay those of all"
+        "--filter-name",
+        metavar="REGEX",
+        help="print only rows whose name matches REGEX (unanchored); percentages still refer to all rows",
     )
     parser.add_argument(
         "--filter-time",
         metavar="BEGIN:END",
-        help="only what begins within this part of the run, with its whole duration: 1.2s:1.4s from its first call, :25%%,"
-        " end-500ms:, or times of day like 2026-11-21T14:03:05",
+        help="report only what begins within this part of the run, with its whole duration: 1.2s:1.4s from the first call,"
+        " :25%%, end-500ms:, or times of day like 2026-11-21T14:03:05",
     )
-    parser.add_argument("--by", choices=BY, help="each report for each of them")
+    parser.add_argument("--by", choices=BY, help="print each report once per rank, thread, device or stream")
 
 
 def add_session(parser: argparse._ArgumentGroup | argparse.ArgumentParser, output: str) -> None:
@@ -67,14 +69,16 @@ def add_session(parser: argparse._ArgumentGroup | argparse.ArgumentParser, outpu
         "--mode",
         choices=events.MODES,
         default="default",
-        help="what is recorded: default; minimal: OCCA and device work only; full: every call with its arguments; "
+        help="select what to record: default; minimal: OCCA and device work only; full: every call with its arguments; "
         "tally: exact counts and times, no single calls (for long production runs)",
     )
     add_trace(parser)
     add_device_time(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help=f"folder of the run ({output}")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help=f"write the run to DIR ({output}")
     parser.add_argument("--force", action="store_true", help="replace the run in DIR")
-    parser.add_argument("--shm-path", type=Path, metavar="DIR", help="folder for the trace buffers (default: /dev/shm)")
+    parser.add_argument(
+        "--shm-path", type=Path, metavar="DIR", help="put the trace buffers into DIR (default: /dev/shm)"
+    )
 
 
 def add_summary(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
@@ -84,9 +88,9 @@ def add_summary(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
         action="append",
         metavar="NAME",
         default=[],
-        help="this report instead of the summary; may be repeated",
+        help="print this report instead of the summary; may be repeated",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="record only: no summary, no remarks")
+    parser.add_argument("-q", "--quiet", action="store_true", help="record only: print no summary and no notes")
 
 
 def add_trace(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
@@ -95,7 +99,7 @@ def add_trace(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None
         "--trace",
         metavar="LIST",
         help="trace only these APIs, as in cuda,opencl,mpi,nvtx; default: all that the program can use; default,cublas: these"
-        " and cuBLAS's calls; none; a wrong name lists what there is",
+        " and cuBLAS; none: nothing; a wrong name lists all names",
     )
 
 
@@ -105,8 +109,8 @@ def add_device_time(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -
         "--device-time",
         choices=DEVICE_TIMES,
         default=DEVICE_TIMES[0],
-        help="by what device work is timed: auto: CUPTI, rocprofiler-sdk or roctracer where they are found and free, else"
-        " events; off: not at all, and queues and streams are left alone",
+        help="select the source of device times: auto: CUPTI, rocprofiler-sdk or roctracer if found and not in use, otherwise"
+        " events; off: no device times, queues and streams are not touched",
     )
 
 
@@ -138,8 +142,8 @@ def add_names(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None
         "--names",
         choices=naming.NAMES,
         default=naming.DEFAULT,
-        help="of kernels: okl: as in the source, with file and line; short: C++ names alone; demangled: with parameters and"
-        " template arguments; raw: as recorded (default: %(default)s)",
+        help="select the names of kernels: okl: as in the source, with file and line; short: C++ names only; demangled: with"
+        " parameters and template arguments; raw: as recorded (default: %(default)s)",
     )
 
 

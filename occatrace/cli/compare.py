@@ -27,9 +27,9 @@ KINDS = ("kernels", "memory", "ranges", "python", "functions")
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.description = (
-        "Compare runs by the names of kernels, memory operations, ranges and functions. The first is what the others are\n"
-        "compared with. Differences within the noise are called no difference. What the noise is, single runs can only\n"
-        "guess, from what the other names differ by; several runs of each, with commas between them, tell it."
+        "Compare runs by the names of kernels, memory operations, ranges and functions. The first run is the baseline.\n"
+        "Differences within the noise are no differences. Single runs only allow an estimate of the noise, from the\n"
+        "differences of the other names; several runs of each, separated by commas, measure it."
     )
     parser.epilog = (
         "examples:\n"
@@ -41,20 +41,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
-        help="folders of runs, two or more: A, A1,A2,… (repetitions), NAME=A (its name)",
+        help="compare these runs, two or more folders: A, A1,A2,… (repetitions), NAME=A (with a name)",
     )
-    parser.add_argument("--only", choices=KINDS, action="append", default=[], help="only these names, again for more")
+    parser.add_argument(
+        "--only", choices=KINDS, action="append", default=[], help="compare only these names; may be repeated"
+    )
     parser.add_argument(
         "--fail-above",
         metavar="PERCENT",
         type=_percent,
-        help="exit with 1 when anything became slower by more than this, beyond the noise",
+        help="exit with 1 if anything became slower by more than this, beyond the noise",
     )
-    parser.add_argument("--changed", action="store_true", help="only what became slower, faster, new or gone")
-    parser.add_argument("--all-columns", action="store_true", help="in a table too: min, avg, max and first call")
-    parser.add_argument("--filter-name", metavar="REGEX", help="only rows whose name this is found in")
+    parser.add_argument("--changed", action="store_true", help="print only what became slower, faster, new or gone")
+    parser.add_argument("--all-columns", action="store_true", help="print min, avg, max and first call in tables, too")
+    parser.add_argument("--filter-name", metavar="REGEX", help="print only rows whose name matches REGEX (unanchored)")
     choice.add_names(parser)
-    parser.add_argument("--format", choices=FORMATS, default="table", help="of the comparison (default: table)")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="print in this format (default: table)")
     add_output(parser)
 
 

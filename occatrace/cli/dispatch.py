@@ -22,24 +22,24 @@ FORKING = (DEFAULT, "start")  # they watch for signals, if at all, when they hav
 # The list of subcommands, with the line of help each has. Their modules are occatrace/cli/<name>.py.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
-        "run": "run a program and profile it; what happens when no subcommand is given",
-        "report": "print the tables of a run again, or others",
+        "run": "profile a program; the default if no subcommand is given",
+        "report": "print reports from a recorded run",
         "why": "show what decided the run time (critical path), and what a change would gain",
-        "top": "show what a running program does, refreshed: kernels, devices, memory, ranks",
+        "top": "show a running program, refreshed: kernels, devices, memory, ranks",
         "trace": "print the calls of a run as text, in time order",
-        "query": "ask the tables of a run by SQL",
+        "query": "query the tables of a run with SQL",
         "export": "write the tables of a run as Parquet, CSV, JSON or SQLite",
         "compare": "compare runs: what became slower, faster, new or gone",
         "timeline": "write a timeline of a run for ui.perfetto.dev",
         "view": "show the timeline of a run in the browser, without internet",
-        "flamegraph": "write host time by nesting of calls, for viewers of flame graphs",
-        "doctor": "say what is installed, what is missing, and what each missing thing costs",
-        "paths": "say where the installed libraries and plugins are",
-        "start": "record whatever a shell runs, until `stop`",
-        "stop": "end what `start` began, and print its summary; or end the recording of a run whose program goes on",
+        "flamegraph": "write a flame graph of host time or memory by nesting of calls",
+        "doctor": "check the installation: print what is missing and which features need it",
+        "paths": "print the paths of the installed libraries and plugins",
+        "start": "record everything that a shell runs, until `stop`",
+        "stop": "end the session of `start` and print its summary; or end the recording of a run while its program goes on",
         "pause": "pause the recording of a run, on all its nodes",
-        "resume": "go on with it",
-        "env": "say what a profiled program gets in its environment",
+        "resume": "resume recording",
+        "env": "print the environment of a profiled program, for a shell",
     }
 )
 
@@ -47,12 +47,12 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 # What the exit status says; docs/run-folder.md has the same list.
 STATUSES: Mapping[str, str] = MappingProxyType(
     {
-        "0": "done; of a profiled program: it ended well, whatever became of the tracing",
-        "the program's": "the program was profiled; 128 + n: it died of signal n",
-        "1": "`compare --fail-above`: something became slower; `doctor`: something needed is missing",
-        "2": "wrong options, or a run, report, table or query that cannot be used: one line says what to do;"
+        "0": "success; for a profiled program: it ended normally, even if tracing failed",
+        "the program's": "the program was profiled; 128 + n: it was ended by signal n",
+        "1": "`compare --fail-above`: something became slower; `doctor`: something required is missing",
+        "2": "invalid options, or a run, report, table or query that cannot be used: one line says what to do;"
         " `report --verify`: a file is damaged, or cannot be checked",
-        "70": "an internal error: one line says which, OCCATRACE_DEBUG=1 shows where",
+        "70": "an internal error: one line names it, OCCATRACE_DEBUG=1 prints the traceback",
         "126, 127": "the program cannot be executed, was not found",
         "129, 130, 143": "a subcommand was ended by SIGHUP, by Ctrl-C, by SIGTERM",
         "141": "the reader of the output has gone, as in `| head`",
@@ -61,7 +61,7 @@ STATUSES: Mapping[str, str] = MappingProxyType(
 
 
 class UsageError(Exception):
-    """Something about the command line; one line that says what to do."""
+    """A wrong command line; one line that says what to do."""
 
 
 class OutputError(OSError):
@@ -69,7 +69,7 @@ class OutputError(OSError):
 
 
 class _Output(io.FileIO):
-    """Standard output, whose errors are told from those of files."""
+    """Standard output, with errors of its own type, unlike those of files."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # what cannot be written is to be known here
     except BrokenPipeError:
-        return 141  # the reader of our output has gone (`| head`): no more to say, to anybody
+        return 141  # the reader of our output has gone (`| head`)
     except Exception as error:
         if os.environ.get("OCCATRACE_DEBUG") and not isinstance(error, (UsageError, RunError)):
             raise
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def words_of(error: Exception) -> tuple[str, int]:
-    """What is said of an error, and the exit status."""
+    """The message for an error, and the exit status."""
     if isinstance(error, (UsageError, RunError)):
         return str(error), 2
     if isinstance(error, OutputError):
@@ -114,7 +114,7 @@ def words_of(error: Exception) -> tuple[str, int]:
 
 
 def complain(text: str) -> None:
-    """One line to the person, beside whatever the program prints."""
+    """One line for the user on standard error."""
     if sys.stderr is None:
         return
     with contextlib.suppress(OSError):  # the terminal may have gone
@@ -203,9 +203,14 @@ def overview() -> str:
     return (
         "usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]\n"
         "       occa_prof SUBCOMMAND ...\n\n"
-        "Runs a program and says where its time went: OCCA kernels, device work, API calls.\n\n"
+        "Run a program and report where its time went: OCCA kernels, device work, API calls.\n\n"
         "subcommands:\n" + "\n".join(lines) + "\n\n"
-        "`occa_prof run --help` lists the options; `occa_prof SUBCOMMAND --help` those of a subcommand.\n"
-        "A program that is called like a subcommand: occa_prof -- report.\n\n"
+        "`occa_prof run --help` lists the options of a recording, `occa_prof SUBCOMMAND --help` those of a subcommand.\n"
+        "To profile a program that has the name of a subcommand: occa_prof -- report.\n\n"
+        "examples:\n"
+        "  occa_prof ./a.out -m OpenCL               profile a program; its own options follow it\n"
+        "  occa_prof -o RUN -l ./a.out               name the run, and write a timeline\n"
+        "  mpirun -n 8 occa_prof ./a.out             record all ranks as one run\n"
+        "  occa_prof report RUN --report api_sum     print one report of a run\n\n"
         "exit status:\n" + "\n".join(f"  {status:{width}}  {about}" for status, about in STATUSES.items())
     )

@@ -37,7 +37,7 @@ class Finding:
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """No options."""
-    parser.description = "Say what is installed, what is missing, and what each missing thing costs."
+    parser.description = "Check the installation: print what is installed, what is missing, and which features need it."
 
 
 def run(args: argparse.Namespace) -> int:

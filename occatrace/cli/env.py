@@ -15,8 +15,8 @@ from occatrace.record.session import program_environment
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Options that change the environment."""
     parser.description = (
-        "Say what a profiled program gets in its environment, as lines for a shell.\n"
-        "Without occa_prof's own session the events go to an LTTng session of yours, and `occa_prof report` reads its trace:\n\n"
+        "Print the environment of a profiled program, as lines for a shell.\n"
+        "Use it to record into an LTTng session of your own; `occa_prof report` reads its trace:\n\n"
         "  lttng create my-session --output=trace\n"
         "  lttng enable-event --userspace 'occatrace_*'\n"
         "  lttng start\n"
@@ -24,7 +24,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "  lttng destroy\n"
         "  occa_prof report trace"
     )
-    parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="recording mode")
+    parser.add_argument("-m", "--mode", choices=events.MODES, default="default", help="set the recording mode")
     choice.add_trace(parser)
     choice.add_device_time(parser)
 

@@ -15,11 +15,15 @@ FORMATS = ("parquet", "csv", "json", "sqlite")
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.description = "Write the tables of a run for other programs: a folder of files, or one SQLite file."
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
-    parser.add_argument("--format", choices=FORMATS, default="parquet", help="of the files (default: parquet)")
-    parser.add_argument("-o", "--output", metavar="PATH", type=Path, required=True, help="folder, or file for sqlite")
-    parser.add_argument("--table", metavar="NAME", action="append", default=[], help="only this table, again for more")
-    parser.add_argument("--calls", action="store_true", help="the single calls with their arguments, too")
+    parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")
+    parser.add_argument("--format", choices=FORMATS, default="parquet", help="write this format (default: parquet)")
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", type=Path, required=True, help="write to this folder, or file for sqlite"
+    )
+    parser.add_argument(
+        "--table", metavar="NAME", action="append", default=[], help="write only this table; may be repeated"
+    )
+    parser.add_argument("--calls", action="store_true", help="include the single calls with their arguments")
     parser.add_argument("--force", action="store_true", help="replace PATH")
 
 

@@ -14,11 +14,16 @@ from occatrace.run.opening import open_run
 
 EPILOG = """\
 FILE.html opens in any browser, without internet: point, click to zoom, search. FILE.speedscope.json opens at
-https://www.speedscope.app (it stays on your machine); FILE.folded is for flamegraph.pl, inferno and the like.
+https://www.speedscope.app (it stays on your machine); FILE.folded is for flamegraph.pl, inferno and similar tools.
 
-Frames are the program's ranges, in them OCCA calls, in them the backend's calls, all threads of a process together. Their
-weight is host time (ns), all memory that they allocated (bytes), or what of it was held when most was in use; calls that
-are merely counted, not recorded one by one, are not there.
+Frames are the program's ranges, in them OCCA calls, in them the backend's calls, with all threads of a process combined.
+Their weight is host time (ns), all memory that they allocated (bytes), or the part of it in use at the peak. Calls that
+were only counted (-m tally) are not included.
+
+examples:
+  occa_prof flamegraph RUN
+  occa_prof flamegraph RUN -o run.speedscope.json
+  occa_prof flamegraph RUN -o run.folded --weight memory
 """
 # By the end of the file's name; the first is the default.
 FORMATS = {"html": (".html",), "speedscope": (".json",), "folded": (".folded", ".collapsed", ".txt")}
@@ -27,15 +32,15 @@ FORMATS = {"html": (".html",), "speedscope": (".json",), "folded": (".folded", "
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.epilog = EPILOG
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="where to write (default: RUN/flamegraph.html)"
+        "-o", "--output", metavar="FILE", type=Path, help="write to FILE (default: RUN/flamegraph.html)"
     )
-    parser.add_argument("--format", choices=tuple(FORMATS), help="default: as FILE's name ends")
+    parser.add_argument("--format", choices=tuple(FORMATS), help="write this format (default: by the suffix of FILE)")
     parser.add_argument(
         "--weight",
         choices=("time", "memory", "peak"),
-        help="of folded stacks (default: time); the other forms have all",
+        help="set the weight of folded stacks (default: time); the other formats have all weights",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
 

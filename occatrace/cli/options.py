@@ -38,7 +38,7 @@ def add_choosing(parser: argparse.ArgumentParser, wanted: Sequence[str] | None =
         if wanted is not None and option.group not in wanted:
             continue
         if option.group not in groups:
-            groups[option.group] = parser.add_argument_group(f"{option.group} (docs/choosing.md)")
+            groups[option.group] = parser.add_argument_group(f"{option.group} to record (docs/choosing.md)")
         # Percent signs and the like are argparse's.
         text = option.help.replace("%", "%%")
         if option.metavar is None:
@@ -55,10 +55,10 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help='take options from a TOML file: mode = "tally", kernels = "dot|apply"; the command line and OCCATRACE_…'
-        " variables come before it",
+        " variables take precedence",
     )
     where.add_argument(
-        "--show-config", action="store_true", help="say what is in force and where it comes from, and run nothing"
+        "--show-config", action="store_true", help="print the effective options and their sources, and run nothing"
     )
 
 
@@ -153,7 +153,7 @@ def _single(parser: argparse.ArgumentParser, action: argparse.Action, given: Any
 
 
 def show(parser_names: Mapping[str, str], args: argparse.Namespace) -> str:
-    """What is in force, as a file of --config would say it, and where each comes from."""
+    """The effective options, in the syntax of a --config file, and the source of each."""
     lines = []
     for dest, source in args.sources.items():
         if dest in ONLY_HERE:

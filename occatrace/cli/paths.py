@@ -9,12 +9,12 @@ from occatrace.run import install
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """One path per option; all of them without one."""
-    parser.description = "Say where the installed libraries and plugins are."
+    parser.description = "Print the paths of the installed libraries and plugins."
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--include", action="store_true", help="folder of occatrace.h and occatrace.f90")
-    which.add_argument("--lib", action="store_true", help="folder of the libraries for traced programs")
+    which.add_argument("--include", action="store_true", help="print the folder of occatrace.h and occatrace.f90")
+    which.add_argument("--lib", action="store_true", help="print the folder of the libraries for traced programs")
     which.add_argument(
-        "--plugins", action="store_true", help="folder of the babeltrace2 plugins, for BABELTRACE_PLUGIN_PATH"
+        "--plugins", action="store_true", help="print the folder of the babeltrace2 plugins, for BABELTRACE_PLUGIN_PATH"
     )
 
 

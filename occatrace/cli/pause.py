@@ -1,4 +1,4 @@
-"""`occa_prof pause RUN`: nothing is recorded until `occa_prof resume RUN`; the program goes on."""
+"""`occa_prof pause RUN`: pauses recording until `occa_prof resume RUN`; the program goes on."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DONE = {
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.description = (
-        "Record nothing of a running program, on all nodes, until `occa_prof resume RUN`. Calls that are in flight are\n"
-        "recorded to their end, and the device work of launches that were."
+        "Pause the recording of a running program, on all nodes, until `occa_prof resume RUN`. Open calls are recorded to\n"
+        "their end, and so is the device work of recorded launches."
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run (of `occa_prof -o RUN PROGRAM`)")
+    parser.add_argument("run", type=Path, metavar="RUN", help="pause this run folder (of `occa_prof -o RUN PROGRAM`)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,12 +18,12 @@ _LIST = (
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.description = (
-        "Query the tables of a run by SQL. docs/schema.md describes them; `calls` has every single call, and\n"
-        '"opencl.clFinish" and the like those of one function, with the arguments in the struct `args`.'
+        "Query the tables of a run with SQL. docs/schema.md describes them; `calls` has every single call, and views like\n"
+        '"opencl.clFinish" have those of one function, with the arguments in the struct `args`.'
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
-    parser.add_argument("sql", metavar="SQL", nargs="?", help="one SELECT; without it, the tables are listed")
-    parser.add_argument("--format", choices=FORMATS, default="table", help="of the result (default: table)")
+    parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")
+    parser.add_argument("sql", metavar="SQL", nargs="?", help="run this SELECT (default: list the tables)")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="print in this format (default: table)")
     add_output(parser)
 
 

@@ -35,36 +35,42 @@ class BadInput(RunError):
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.description = "Print reports of a run. Percentages say of what they are; times and sizes have their units."
-    parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="folder of a run")
+    parser.description = "Print reports of a run. Percentages name their total; times and sizes have units."
+    parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="read this run folder")
     parser.add_argument(
-        "--report", metavar="NAME", action="append", default=[], help="a report, again for more (default: the summary)"
+        "--report",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="print this report; may be repeated (default: the summary)",
     )
     parser.add_argument("--list", action="store_true", help="list the reports")
     parser.add_argument(
         "--format", choices=(*FORMATS, *PICTURES), default="table",
-        help="how to print them (default: table); html without --report: a page with plots; svg and png: of one --plot",
+        help="print in this format (default: table); html without --report: a page with plots; svg and png: for one --plot",
     )  # fmt: skip
     parser.add_argument(
-        "--plot", metavar="NAME", help="a single plot (kernels, durations, util, mem) to RUN/NAME.svg, or -o FILE.png"
+        "--plot", metavar="NAME", help="draw one plot (kernels, durations, util, mem) to RUN/NAME.svg, or -o FILE.png"
     )
     parser.add_argument(
         "--engine", choices=("duckdb", "dask"), default="duckdb",
-        help="dask: the reports of the summary by many workers, for runs of very many ranks",
+        help="compute with duckdb, or the reports of the summary with dask workers, for runs of very many ranks",
     )  # fmt: skip
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read the trace again and compare it with the checksums of the recording; no report is printed",
+        help="compare the trace with the checksums of the recording; print no report",
     )
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster (default: workers on this machine)")
-    choice.add_options(parser.add_argument_group("what of the run, and how it is shown"))
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="use this Dask cluster (default: workers on this machine)"
+    )
+    choice.add_options(parser.add_argument_group("selection and format"))
     add_output(parser)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """-o FILE, for all commands that print."""
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to FILE, not to the standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to FILE, not to standard output")
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
 
 

@@ -10,8 +10,8 @@ from occatrace.cli.pause import turn
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.description = "Go on recording a run that was paused, or begun with --start-paused."
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run (of `occa_prof -o RUN PROGRAM`)")
+    parser.description = "Resume the recording of a run that was paused, or started with --start-paused."
+    parser.add_argument("run", type=Path, metavar="RUN", help="resume this run folder (of `occa_prof -o RUN PROGRAM`)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
-"""`occa_prof PROGRAM`: run it, record it, analyse it, print the summary. The program comes first in everything: it
-starts at once, it runs whatever becomes of the tracing, and its exit status is ours."""
+"""`occa_prof PROGRAM`: run it, record it, analyse it, print the summary. The program has priority: it
+starts at once, it runs even if tracing fails, and occa_prof exits with its status."""
 
 from __future__ import annotations
 
@@ -35,28 +35,33 @@ KEEP = ("all", "tables", "none")
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Options of `occa_prof [run]`."""
     parser.usage = "occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]"
-    parser.description = "Run a program and say where its time went."
+    parser.description = "Run a program and report where its time went."
     parser.epilog = (
-        "Everything from PROGRAM on belongs to the program: occa_prof ./a.out -m HIP gives it -m HIP.\n"
-        "The exit status is the program's. The summary goes to standard error."
+        "Everything after PROGRAM belongs to the program: in `occa_prof ./a.out -m HIP`, -m HIP is an option of a.out.\n"
+        "The exit status is the program's. The summary goes to standard error.\n\n"
+        "examples:\n"
+        "  occa_prof -o RUN -l ./a.out             name the run folder, write a timeline\n"
+        "  occa_prof -m tally ./a.out              count calls exactly, record none\n"
+        "  occa_prof --trace occa,mpi ./a.out      trace only these APIs\n"
+        "  occa_prof --python lines python app.py  show the Python lines that launched, copied, allocated"
     )
     record = parser.add_argument_group("recording")
     choice.add_session(
         record,
         "default: occatrace-PROGRAM-DATE-ID); %%h host, %%p process id, %%r rank, %%q{VAR} a variable; with %%r or %%p each rank is"
-        " a run of its own",
+        " a separate run",
     )
     record.add_argument(
         "--keep",
         choices=KEEP,
         default="all",
-        help="what stays of the run after the report: all, only the tables, or none",
+        help="keep all of the run after the report, only its tables, or none (default: all)",
     )
     record.add_argument(
         "--ranks",
         type=rank_list,
         metavar="LIST",
-        help="of an MPI job (mpirun occa_prof PROGRAM), record only these ranks: 0-3,8",
+        help="record only these ranks of an MPI job (mpirun occa_prof PROGRAM): 0-3,8",
     )
     record.add_argument(
         "--python",
@@ -64,16 +69,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=python_word,
         metavar="WHAT",
-        help="of Python programs: functions[:PATTERN,...] times their functions; lines notes the line behind each launch, "
-        "copy, allocation and build; pools follows memory pools and builds of pyopencl and pycuda (so does lines); "
-        "logging keeps what they log; time tells the interpreter's time "
-        "from each extension module's; off: not even imports and calls from C (docs/python-programs.md)",
+        help="record more of Python programs: functions[:PATTERN,...]: time of their functions; lines: the line of each launch, "
+        "copy, allocation and build; pools: memory pools and builds of pyopencl and pycuda (included in lines); "
+        "logging: log messages; time: time in the interpreter and in each extension module; "
+        "off: no imports and calls from C either (docs/python-programs.md)",
     )
     options.add_choosing(parser)
     options.add_files(parser)
-    show = parser.add_argument_group("what is printed at the end")
+    show = parser.add_argument_group("output")
     choice.add_summary(show)
-    show.add_argument("--format", choices=FORMATS, default="table", help="of the reports")
+    show.add_argument(
+        "--format", choices=FORMATS, default="table", help="print reports in this format (default: table)"
+    )
     show.add_argument("--log-file", type=Path, metavar="FILE", help="print to FILE, not to standard error")
     show.add_argument(
         "-l", "--timeline", action="store_true", help="write DIR/timeline.pftrace too, for ui.perfetto.dev"
@@ -96,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         options.choosing_of(args)
         return 0
     if not args.program:
-        raise UsageError("which program? usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]")
+        raise UsageError("no program given; usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]")
     try:
         path = program.find(args.program[0])
     except program.ProgramError as error:

@@ -29,13 +29,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.usage = 'eval "$(occa_prof start [OPTIONS] NAME)"'
     parser.description = (
-        "Record whatever this shell runs from now on, until `occa_prof stop NAME`. Prints lines for the shell:\n"
+        "Record everything that this shell runs, until `occa_prof stop NAME`. Prints lines for the shell:\n"
         'eval "$(occa_prof start NAME)"; ./first; ./second; eval "$(occa_prof stop NAME)"'
     )
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="name of the session; or the folder of a run that is paused: then as `occa_prof resume`",
+        help="name the session; for the folder of a paused run: same as `occa_prof resume`",
     )
     choice.add_session(parser, "default: occatrace-NAME-DATE-ID)")
     options.add_choosing(parser, ("when", "what", "how much"))

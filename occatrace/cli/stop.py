@@ -23,13 +23,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.usage = 'eval "$(occa_prof stop [OPTIONS] NAME)"'
     parser.description = (
-        "End a session of `occa_prof start NAME` and print its summary to standard error. What it prints to\n"
-        "standard output gives the shell its environment back."
+        "End a session of `occa_prof start NAME` and print its summary to standard error. Standard output has lines\n"
+        "that restore the environment of the shell."
     )
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="name of the session; or the folder of a run: its program goes on, nothing more of it is recorded",
+        help="end the session of this name; for the folder of a run: end its recording, the program goes on",
     )
     choice.add_summary(parser)
 

@@ -27,14 +27,14 @@ LARGE = 1_000_000_000  # bytes from which a browser has work to do
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9}
 
 EPILOG = """\
-times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the first call of the run, as the
-interface does for a whole timeline.
+times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the first call of the run, as
+Perfetto does for a whole timeline.
 
 examples:
   occa_prof timeline RUN -o run.pftrace.gz
   occa_prof timeline RUN -o part.pftrace --filter-time 1.2s:1.4s --min-duration 5us
   occa_prof timeline RUN -o run.pftrace --split rank      run.rank0.pftrace, run.rank1.pftrace, …
-  cat run.rank0.pftrace run.rank3.pftrace > both.pftrace  files of one run, or of several, put together
+  cat run.rank0.pftrace run.rank3.pftrace > both.pftrace  join files of one run, or of several
 
 Open the file at https://ui.perfetto.dev (it stays on your machine). W A S D move there and / searches; select a slice
 to see its arguments, and the arrows to the work that it launched.
@@ -44,46 +44,49 @@ to see its arguments, and the arrows to the work that it launched.
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.epilog = EPILOG
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
         type=Path,
-        help="where to write; compressed where it ends in .gz (default: RUN/timeline.pftrace; RUN/timeline-part.pftrace if"
-        " something is left out)",
+        help="write to FILE, compressed if it ends in .gz (default: RUN/timeline.pftrace; RUN/timeline-part.pftrace if"
+        " options leave something out)",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
     parser.add_argument(
         "--format",
         choices=tuple(_SUFFIXES),
-        help="perfetto (default); csv: a row per slice, without counters and arrows; json: Chrome's trace events, for tools"
-        " that know nothing else: six times as large and slow to load, times are rounded where a reader takes them for"
-        " doubles, arrows end at the nearest slice, lanes are threads, hosts and command lines are labels. Also known by"
-        " FILE's suffix: .csv, .json",
+        help="write this format (default: by the suffix of FILE, otherwise perfetto); csv: a row per slice, without counters"
+        " and arrows; json: Chrome's trace events, for tools that read nothing else: six times as large, slow to load,"
+        " less exact",
     )
     parser.add_argument(
         "--split",
         metavar="rank|TIME",
-        help="several files instead of FILE: one per rank (FILE.rank0…), or one per TIME of the run (FILE.000…); each slice"
-        " is in the file in which it begins, and cat puts them together again",
+        help="write several files: one per rank (FILE.rank0…), or one per TIME of the run (FILE.000…); each slice is in the"
+        " file in which it begins; cat joins the files",
     )
     what = parser.add_argument_group("what to write (default: all)")
     what.add_argument(
         "--filter-time",
         metavar="BEGIN:END",
-        help="only what runs within this part of the run: 1.2s:1.4s from its first call, :25%%, end-500ms:, or times of day"
+        help="write only what runs within this part of the run: 1.2s:1.4s from the first call, :25%%, end-500ms:, or times of day"
         " like 2026-11-21T14:03:05",
     )
-    what.add_argument("--min-duration", metavar="TIME", help="leave out what is shorter")
+    what.add_argument("--min-duration", metavar="TIME", help="leave out slices that are shorter")
     what.add_argument(
-        "--threads", metavar="LIST", help="only these threads, and work launched by them: ids or patterns of names"
+        "--threads",
+        metavar="LIST",
+        help="write only these threads, and work launched by them: ids or patterns of names",
     )
     what.add_argument(
-        "--apis", metavar="LIST", help='only calls of these APIs, as in "occa,opencl"; "device" is the work on devices'
+        "--apis",
+        metavar="LIST",
+        help='write only calls of these APIs, as in "occa,opencl"; "device" is the work on devices',
     )
-    what.add_argument("--ranks", metavar="LIST", help='only these ranks of an MPI job, as in "0-3,8"')
-    what.add_argument("--filter-name", metavar="REGEX", help="only slices in whose name this is found")
+    what.add_argument("--ranks", metavar="LIST", help='write only these ranks of an MPI job, as in "0-3,8"')
+    what.add_argument("--filter-name", metavar="REGEX", help="write only slices whose name matches REGEX (unanchored)")
     add_names(parser)
     what.add_argument("--no-counters", action="store_true", help="leave out the counters")
 

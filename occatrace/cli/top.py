@@ -61,16 +61,20 @@ class Column:
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.description = (
-        "Show what a running program does, refreshed: kernels, devices, memory, rates, ranks, losses. Work counts when it\n"
-        "has finished. The program is not touched; what is read is what it records anyway."
+        "Show a running program, refreshed: kernels, devices, memory, rates, ranks, losses. An activity counts when it has\n"
+        "finished. `top` only reads the recorded events; it does not touch the program."
     )
     parser.add_argument(
-        "run", metavar="RUN", nargs="?", type=Path, help="folder of a run that goes on (default: the newest one here)"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        type=Path,
+        help="read this run in progress (default: the newest one in this folder)",
     )
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=interval, default=1.0, help="between two refreshes (default: 1)"
+        "--interval", metavar="SECONDS", type=interval, default=1.0, help="refresh after this time (default: 1)"
     )
-    parser.add_argument("--once", action="store_true", help="print one screen, of one interval, and end; for scripts")
+    parser.add_argument("--once", action="store_true", help="print one screen, for one interval, and exit; for scripts")
 
 
 def interval(text: str) -> float:

@@ -16,8 +16,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Print the recorded calls and ranges of a run, one per line: time, duration, process:thread, the call."
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
-    parser.add_argument("--absolute", action="store_true", help="times of CLOCK_MONOTONIC, not since the first call")
+    parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")
+    parser.add_argument(
+        "--absolute", action="store_true", help="print times of CLOCK_MONOTONIC, not since the first call"
+    )
     parser.add_argument("--no-nesting", action="store_true", help="do not indent calls that were made within others")
     add_output(parser)
 

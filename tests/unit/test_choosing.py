@@ -15,8 +15,8 @@ from occatrace.record.sampling import Sampling
 from occatrace.run.control import Plan
 
 BAD = [
-    ("--kernels", "(", "no regular expression"),
-    ("--exclude-kernels", "a\\{2,1\\", "no regular expression"),
+    ("--kernels", "(", "invalid regular expression"),
+    ("--exclude-kernels", "a\\{2,1\\", "invalid regular expression"),
     ("--kernel-iterations", "0-3", "write numbers from 1"),
     ("--kernel-iterations", "7-3", "write numbers from 1"),
     ("--streams", "a", "write numbers from 0"),
@@ -195,7 +195,7 @@ WRONG = [
     ("[kernels]\nname = 'x'", "write REGEX, not a table"),
     ("threads = true", "write PATTERNS, not True"),
     ("quiet = 'perhaps'", "neither true nor false"),
-    ("kernels = '('", "no regular expression"),
+    ("kernels = '('", "invalid regular expression"),
     ("max-size = 'huge'", "write a size"),
 ]
 
