@@ -11,11 +11,13 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct text { uint64_t hash; uint32_t length; char *bytes; };
-static struct text *texts; /* id - 1 */
+struct text { uint64_t hash; uint32_t id, length; char bytes[]; };
+static const struct text **texts; /* id - 1 */
 static uint32_t texts_used, texts_room;
-static uint32_t *table; /* open addressing; ids */
-static uint32_t table_size;
+/* Open addressing. Known texts are found without the lock, which fork would have to wait for in a program whose threads record
+ * all the time: entries are only added, and a table that was outgrown stays, as somebody may be looking into it. */
+struct table { uint32_t size; const struct text *entries[]; };
+static struct table *table;
 
 static struct occatrace_process_kernel *kernels;
 static struct occatrace_device_device *devices;
@@ -36,7 +38,7 @@ static int grow(void *array, uint32_t used, uint32_t *room, size_t size) {
 }
 
 static void write_text(struct occatrace_thread *self, uint32_t id) {
-  const struct text *t = &texts[id - 1];
+  const struct text *t = texts[id - 1];
   char piece[PIECE + 1];
   uint32_t offset = 0;
   do {
@@ -51,23 +53,27 @@ static void write_text(struct occatrace_thread *self, uint32_t id) {
 
 const char *occatrace_text(uint32_t id) {
   pthread_mutex_lock(&lock);
-  const char *text = id > 0 && id <= texts_used ? texts[id - 1].bytes : NULL;
+  const char *text = id > 0 && id <= texts_used ? texts[id - 1]->bytes : NULL;
   pthread_mutex_unlock(&lock);
   return text;
 }
 
-static int rehash(void) {
-  const uint32_t size = table_size ? table_size * 2 : 256;
-  uint32_t *fresh = calloc(size, sizeof *fresh);
-  if (fresh == NULL) return 0;
-  for (uint32_t i = 0; i < texts_used; i++) {
-    uint32_t at = (uint32_t)texts[i].hash & (size - 1);
-    while (fresh[at]) at = (at + 1) & (size - 1);
-    fresh[at] = i + 1;
+/* Where a text is, or would be. */
+static const struct text **place_of(struct table *in, uint64_t hash, const char *bytes, size_t length) {
+  for (uint32_t at = (uint32_t)hash & (in->size - 1);; at = (at + 1) & (in->size - 1)) {
+    const struct text *t = __atomic_load_n(&in->entries[at], __ATOMIC_ACQUIRE);
+    if (t == NULL || (t->hash == hash && t->length == length && memcmp(t->bytes, bytes, length) == 0)) return &in->entries[at];
   }
-  free(table);
-  table = fresh;
-  table_size = size;
+}
+
+static int make_room(void) {
+  if (table != NULL && texts_used * 2 < table->size) return 1;
+  const uint32_t size = table != NULL ? table->size * 2 : 256;
+  struct table *fresh = calloc(1, sizeof *fresh + size * sizeof *fresh->entries);
+  if (fresh == NULL) return 0;
+  fresh->size = size;
+  for (uint32_t i = 0; i < texts_used; i++) *place_of(fresh, texts[i]->hash, texts[i]->bytes, texts[i]->length) = texts[i];
+  __atomic_store_n(&table, fresh, __ATOMIC_RELEASE);
   return 1;
 }
 
@@ -78,22 +84,23 @@ uint32_t occatrace_intern_n(const char *bytes, size_t length) {
   uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
   for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(1099511628211);
   hash ^= hash >> 32;
+  struct table *now = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+  const struct text *known = now == NULL ? NULL : *place_of(now, hash, bytes, length);
+  if (known != NULL) return known->id;
   pthread_mutex_lock(&lock);
   uint32_t id = 0;
-  if ((texts_used * 2 < table_size || rehash()) && grow(&texts, texts_used, &texts_room, sizeof *texts)) {
-    uint32_t at = (uint32_t)hash & (table_size - 1);
-    for (; table[at]; at = (at + 1) & (table_size - 1)) {
-      const struct text *t = &texts[table[at] - 1];
-      if (t->hash == hash && t->length == length && memcmp(t->bytes, bytes, length) == 0) break;
-    }
-    id = table[at];
-    char *copy = id ? NULL : malloc(length + 1);
-    if (copy != NULL) {
-      memcpy(copy, bytes, length);
-      copy[length] = '\0';
-      texts[texts_used++] = (struct text){hash, (uint32_t)length, copy};
-      table[at] = id = texts_used;
-      write_text(self, id); /* under the lock: nobody uses the id before it is announced */
+  if (make_room() && grow(&texts, texts_used, &texts_room, sizeof *texts)) {
+    const struct text **place = place_of(table, hash, bytes, length);
+    struct text *fresh = *place != NULL ? NULL : malloc(sizeof *fresh + length + 1);
+    if (*place != NULL) id = (*place)->id;
+    if (fresh != NULL) {
+      id = texts_used + 1;
+      *fresh = (struct text){.hash = hash, .id = id, .length = (uint32_t)length};
+      memcpy(fresh->bytes, bytes, length);
+      fresh->bytes[length] = '\0';
+      texts[texts_used++] = fresh;
+      write_text(self, id); /* before it is found: nobody uses the id before it is announced */
+      __atomic_store_n(place, fresh, __ATOMIC_RELEASE);
     }
   }
   pthread_mutex_unlock(&lock);
