@@ -151,7 +151,7 @@ def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.D
     try:
         statements = con.extract_statements(query)
         if len(statements) != 1:
-            raise QueryError(f"one statement, please: there are {len(statements)}")
+            raise QueryError(f"expected one SQL statement, got {len(statements)}")
         _check_that_it_reads(con, statements[0])
         store.shut()
         try:

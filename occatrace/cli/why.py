@@ -43,7 +43,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--what-if", metavar="CHANGE", action="append", default=[],
         help="predict the run time with this change, as in 'kernel:NAME*0.5'; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="print in this format (default: table)")
+    parser.add_argument(
+        "--format", choices=("table", "json"), default="table", help="print in this format (default: table)"
+    )
     parser.add_argument("--all", action="store_true", help=f"all rows, not only the first {ROWS}")
     add_output(parser)
 

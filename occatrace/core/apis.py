@@ -71,7 +71,11 @@ def parse(text: str, model: Mapping[str, Any]) -> Traced | None:
     words = [word for word in (word.strip().lower() for word in text.split(",")) if word]
     unknown = [word for word in words if word not in (*known, DEFAULT, NONE)]
     if unknown or not words or (NONE in words and len(words) > 1):
-        wrong = f"no API {unknown[0]!r} is traced" if unknown else f"{text!r} chooses nothing, or none and something"
+        wrong = (
+            f"no API {unknown[0]!r} is traced"
+            if unknown
+            else f"{text!r} is an empty list, or combines none with other APIs"
+        )
         raise UnknownName(f"{wrong}; there are: {', '.join(known)}, {DEFAULT}, {NONE}")
     if words == [DEFAULT]:
         return None

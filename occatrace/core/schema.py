@@ -281,7 +281,7 @@ target       VARCHAR   text   likewise what it writes
     ),
     Table(
         "managed_memory",
-        "what the driver did to managed memory by itself, as CUPTI tells it: no work of the program's, and in no busy time",
+        "what the driver did to managed memory by itself, as reported by CUPTI: no work of the program, and in no busy time",
         _columns("""
 process      UINTEGER  id     process
 kind         VARCHAR   text   HtoD, DtoH, DtoD (pages moved), CPU page faults, GPU page faults, thrashing, throttling, remote map
@@ -295,7 +295,7 @@ address      UBIGINT   handle where the pages begin
     ),
     Table(
         "waits",
-        "waits for work of devices, as CUPTI tells them; each belongs to a call, which has the handles",
+        "waits for work of devices, as reported by CUPTI; each belongs to a call, which has the handles",
         _columns("""
 process       UINTEGER  id     process
 kind          VARCHAR   text   what is waited for: event, stream, context; stream for event: a queue waits for an event
@@ -368,7 +368,7 @@ kind         VARCHAR   text   push (nested in its thread), start (may overlap), 
 color        UINTEGER  argb   colour; null: none
 payload      VARCHAR   text   value attached to it; null: none
 thread       UINTEGER  id     thread in which it began
-seq          UINTEGER  id     number of its begin in that thread; null: its begin was not recorded
+seq          UINTEGER  id     number of its start in that thread; null: its start was not recorded
 depth        UINTEGER  count  ranges of its domain around it in its thread (push only)
 start_ns     UBIGINT   ns     begins
 end_ns       UBIGINT   ns     ends; a mark's is its start; null: never ended
@@ -394,7 +394,7 @@ value        DOUBLE    number value
         _columns("""
 process      UINTEGER  id     process
 thread       UINTEGER  id     thread of the call or range
-seq          UINTEGER  id     number of the kernel call (kernel_runs.seq) or of the begin of the range (ranges.seq) in its thread
+seq          UINTEGER  id     number of the kernel call (kernel_runs.seq) or of the start of the range (ranges.seq) in its thread
 counter      VARCHAR   text   event, as PAPI calls it
 value        BIGINT    number how often it happened, with the OpenMP teams that worked for the call or range
 """),
@@ -525,7 +525,7 @@ end_ns       UBIGINT   ns     seen to be complete
         _columns("""
 process      UINTEGER  id     process
 thread       UINTEGER  id     thread
-number       UINTEGER  id     its number in the process, counted at its begin
+number       UINTEGER  id     its number in the process, counted at its start
 parent       UINTEGER  id     number of the one around it in its thread (around an import: of an import, if any); null: none
 kind         VARCHAR   text   start, run, import, border (a call from C), function, resumption (of a generator), finalize
 failed       BOOLEAN   bool   it ended by an exception
@@ -579,7 +579,7 @@ name         VARCHAR   text   the module or library
 process      UINTEGER  id     process
 id           UINTEGER  id     number of the pool within the process
 kind         VARCHAR   text   its class
-allocator    VARCHAR   text   class of what it allocates by; empty: not told
+allocator    VARCHAR   text   class of its allocator; empty: not known
 frame        UINTEGER  id     place that made it (python_frames.id); null: not known
 """),
     ),
@@ -594,7 +594,7 @@ thread       UINTEGER  id     thread that asked for it
 asked        UBIGINT   bytes  what was asked for
 bytes        UBIGINT   bytes  what the pool keeps for it: the size of its bin
 memory       UBIGINT   handle handle or address of its memory
-reused       BOOLEAN   bool   the pool had it, and asked nobody
+reused       BOOLEAN   bool   the pool had it, without an allocation
 frame        UINTEGER  id     place that asked for it (python_frames.id); null: not known
 start_ns     UBIGINT   ns     given out
 end_ns       UBIGINT   ns     given back; null: never

@@ -107,7 +107,7 @@ def _pools(*pools: "tuple[Any, ...]") -> None:
         if base is not None and hasattr(base, "managed_bytes"):
             _follow(base, *how)
         elif base is not None:
-            native["say"](f"{_name(base)} does not tell what it holds: it is not followed")
+            native["say"](f"{_name(base)} does not state what it holds: it is not followed")
 
 
 def _kernels(source: object) -> str:

@@ -170,7 +170,7 @@ class Choosing:
             if key in texts:
                 check(texts[key])
         if "capture_range_end" in texts and texts.get("capture_range", "none") == "none":
-            raise ChoiceError("--capture-range-end says how --capture-range ends: give that one too")
+            raise ChoiceError("--capture-range-end needs --capture-range")
         plan = Plan(
             paused="start_paused" in texts,
             delay=seconds("--delay", texts.get("delay", "0")),
@@ -286,7 +286,9 @@ def _devices(text: str) -> str:
             continue
         first, last = int(match[1]), int(match[2] or -1)
         if not first <= last < 1000:
-            raise ChoiceError(f"--devices {text}: a range of numbers needs its end, as in 0-3, not below its begin")
+            raise ChoiceError(
+                f"--devices {text}: a range of numbers needs an end that is not below its start, as in 0-3"
+            )
         out += map(str, range(first, last + 1))
     return ",".join(out)
 

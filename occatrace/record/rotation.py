@@ -88,12 +88,12 @@ class Rotation:
             )
         if self._failed:
             self.notes.append(
-                f"the end of the trace was not made a piece of its own ({self._failed}): the report reads it"
+                f"the end of the trace was not rotated into a chunk ({self._failed}): the report reads it"
             )
         if self._full:
             self.notes.append(
-                f"--max-size {size(self.limit)}: the tables reached their part of it: from then on calls were counted, and"
-                " nothing was recorded one by one"
+                f"--max-size {size(self.limit)}: the tables reached their part of it: from then on calls were only"
+                " counted"
             )
         if self._times_held:
             times = f"{self._times_held} time{'s' if self._times_held > 1 else ''}"

@@ -70,7 +70,7 @@ class Sampling:
         known = (HOST, *_LIBRARIES)
         if names != ("all",) and not set(names) <= set(known):
             raise ChoiceError(
-                f"--sample {text}: there are {', '.join(known)} and all, with an interval behind as in {HOST}:50ms"
+                f"--sample {text}: there are {', '.join(known)} and all, with an optional interval as in {HOST}:50ms"
             )
         length = seconds("--sample", interval) if colon else INTERVAL_S
         if not SHORTEST_S <= length <= LONGEST_S:

@@ -48,7 +48,11 @@ REGISTER_TIMEOUT_MS = 30_000
 INJECTIONS = {
     "NVTX_INJECTION64_PATH": ("nvtx", install.ANNOTATION, "NVTX ranges"),
     "INTEL_LIBITTNOTIFY64": ("itt", install.ANNOTATION, "ITT tasks"),
-    "CUDA_INJECTION64_PATH": ("cuda", install.CUDA_INJECTION, "calls of CUDA's driver that go past our libcuda.so.1"),
+    "CUDA_INJECTION64_PATH": (
+        "cuda",
+        install.CUDA_INJECTION,
+        "calls of CUDA's driver that bypass the shim of libcuda.so.1",
+    ),
 }
 
 
@@ -278,9 +282,7 @@ class Session:
         if self.switch:
             self.outcome.captures = self.switch.end()
             if self.switch.full:
-                self.outcome.notes.append(
-                    "the trace reached --max-size: from then on calls were counted, and nothing was recorded one by one"
-                )
+                self.outcome.notes.append("the trace reached --max-size: from then on calls were only counted")
         self._reserve.release()
         self._daemon.release(self._destroyed)
         self.outcome.notes += unseen_lines(self.outcome.unseen)

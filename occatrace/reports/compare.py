@@ -432,11 +432,11 @@ def _notes(
     bound = 100 * float(np.expm1(usual))
     if bound < 25:
         return []
-    repeat = "several runs of each, as in A1,A2,A3 B1,B2,B3, tell smaller differences"
+    repeat = "several runs of each, as in A1,A2,A3 B1,B2,B3, show smaller differences"
     if modes_differ:
         limit = 100 * float(np.expm1(_MODES))
-        return [f"different modes: of single runs, up to {limit:.0f} % between kernels is taken for noise; {repeat}"]
-    return [f"most names differ, as on a busy machine: up to {bound:.0f} % is taken for noise; {repeat}"]
+        return [f"different modes: of single runs, up to {limit:.0f} % between kernels counts as noise; {repeat}"]
+    return [f"most names differ, as on a busy machine: up to {bound:.0f} % counts as noise; {repeat}"]
 
 
 def _definition(labels: Sequence[str]) -> Definition:
@@ -456,7 +456,7 @@ def _definition(labels: Sequence[str]) -> Definition:
         columns += [
             Column(f"difference_ns_{number}", "ns", f"Difference{suffix}", "of the medians; of totals: of the sums"),
             Column(f"ratio_{number}", "number", f"Ratio{suffix}", "of the medians, to the first run"),
-            Column(f"noise_{number}", "percent", f"Noise{suffix}", "what the medians may differ by for no reason"),
+            Column(f"noise_{number}", "percent", f"Noise{suffix}", "differences of the medians below this are noise"),
             Column(f"verdict_{number}", "text", f"Verdict{suffix}", ""),
         ]
     title = "Comparison: " + ", ".join(labels)

@@ -1,6 +1,6 @@
 -- title: Critical path
 -- about: the longest chain of work without waits from the start to the end of the run, by kernel, copy, build, call, host code and
---   rank: what is not here could take no time at all and the run would be no shorter. docs/critical-path.md tells what counts
+--   rank: work that is not listed here can become faster without making the run shorter. Details: docs/critical-path.md
 -- needs: calls
 -- made: critical
 -- empty: nothing was recorded

@@ -1,5 +1,5 @@
 -- title: MPI traffic between ranks
--- about: messages and one-sided transfers from rank to rank, as the sender (or whoever put or got) saw them; where the
+-- about: messages and one-sided transfers from rank to rank, as the sender (or the origin of the one-sided transfer) saw them; where the
 --   sender was not traced, as the receiver did; collectives are not in it
 -- share: of the bytes between ranks
 -- column: share percent Bytes

@@ -1,5 +1,5 @@
 -- title: OCCA kernels
--- about: kernels as their author named them; indented, the backend kernels that each of them launched. On devices the time
+-- about: kernels by source name; indented, the backend kernels that each of them launched. On devices the time
 --   is that of the device work of the call, in Serial and OpenMP mode that of the call itself.
 -- share: of the time of all OCCA kernels
 -- of: kernel_runs

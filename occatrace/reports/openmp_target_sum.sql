@@ -1,6 +1,6 @@
 -- title: OpenMP target constructs
--- about: target constructs by their place in the code; indented, what they had done on devices. Times are those of the host from
---   the begin to the end of each; bytes are what was allocated (alloc) or moved (HtoD, DtoH, DtoD), two things that are not added
+-- about: target constructs by their place in the code; indented, their operations on devices. Times are those of the host from
+--   the start to the end of each; bytes are those allocated (alloc) or moved (HtoD, DtoH, DtoD); do not add the two
 -- share: of the time of all constructs, and of what was asked for outside of any
 -- of: omp_targets
 -- column: share percent Time

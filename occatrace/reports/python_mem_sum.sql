@@ -1,7 +1,7 @@
 -- title: Memory by Python lines
--- about: device memory by the line of the program's own code that made it (--python lines): what was never freed, and what was kept
---   though no kernel, copy or fill used it any more. Blocks of memory pools stand by the line that asked for them, beside the
---   pool's own memory. Late: freed after more than 1 ms without use, for more than half of its life
+-- about: device memory by the line of the program's own code that allocated it (--python lines): what was never freed, and what was
+--   kept although no kernel, copy or fill used it any more. Blocks of memory pools are listed by the line that requested them, in
+--   addition to the pool's own memory. Late: freed after more than 1 ms without use, for more than half of its life
 -- empty: no lines of allocations recorded (occa_prof --python lines)
 -- share: of the time that the memory was there
 -- column: bytes bytes Bytes (sum of all)

@@ -1,8 +1,7 @@
 -- title: Time of Python
--- about: where the time went of threads in which Python ran: the program itself, or the calls into it. Time in a traced API counts for
---   the outermost call. What is left is Python's own and that of its extension modules; they are told apart by samples of the
---   threads' processor time (--python time), each extension module and library that came with one below their sum. Device work runs
---   beside all this
+-- about: time of threads in which Python ran: the program itself, or the calls into Python. Time in a traced API counts for
+--   the outermost call. The rest belongs to Python and its extension modules; samples of the threads' CPU time (--python time)
+--   separate them, with each extension module and its libraries below their sum. Device work runs in parallel
 -- share: of the time in Python
 -- needs: calls
 -- counts: python_calls
@@ -62,7 +61,7 @@ rows AS (
     UNION ALL
     SELECT 9, total - (SELECT sum(total) FROM scaled), NULL, NULL, 'not on a processor (waiting)' FROM rest WHERE EXISTS (FROM scaled)
     UNION ALL
-    SELECT 10, (SELECT sum(busy) FROM busy(device)), (SELECT count(*) FROM device), NULL, 'device work (beside)'
+    SELECT 10, (SELECT sum(busy) FROM busy(device)), (SELECT count(*) FROM device), NULL, 'device work (in parallel)'
 )
 SELECT share(total, (SELECT total FROM whole)) AS share, total::BIGINT AS total_ns, calls, samples, name
 FROM rows WHERE total > 0 ORDER BY place, total DESC, name

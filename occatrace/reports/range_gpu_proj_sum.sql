@@ -7,7 +7,7 @@
 -- column: share percent Work
 -- column: work_ns ns Work (sum of the durations)
 -- column: busy_ns ns Busy (time in which at least one piece of it ran)
--- column: projected_ns ns Projected (from the begin of the first piece to the end of the last, summed over the ranges)
+-- column: projected_ns ns Projected (from the start of the first activity to the end of the last, summed over the ranges)
 -- column: range_ns ns Range (the ranges themselves, on the host)
 -- column: calls count Ranges
 -- column: kernels count Kernels

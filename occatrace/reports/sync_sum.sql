@@ -1,5 +1,5 @@
 -- title: Waits for devices
--- about: which threads and queues waited for the work of which queue, as CUPTI tells it
+-- about: which threads and queues waited for the work of which queue, as reported by CUPTI
 -- of: waits
 -- share: of the time of all waits
 -- column: share percent Time

@@ -1,5 +1,5 @@
 -- title: Managed memory that the driver moved
--- about: pages that moved by themselves between host and devices (not by the program's copies), and faults, as CUPTI tells them;
+-- about: pages that moved by themselves between host and devices (not by the program's copies), and faults, as reported by CUPTI;
 --   faults are recorded in -m full only
 -- of: managed_memory
 -- share: of the time of all of them

@@ -131,7 +131,7 @@ def verify(run: Path) -> Verdict:
             raise Unverified(f"{run} has no checksums yet: they are written when it has ended, or at the first report")
         raise Unverified(
             f"{run} has no checksums of {', '.join(lacking)}: it was recorded by an older occatrace, or not by occa_prof;"
-            " whether it is damaged cannot be told"
+            " it cannot be checked for damage"
         )
     count, size, damaged = 0, 0, []
     for trace in traces:

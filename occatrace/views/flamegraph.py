@@ -33,8 +33,8 @@ class Measure:
 
 MEASURES: Mapping[str, Measure] = {
     "time": Measure("Host time", "ns", "time of the threads in calls and ranges"),
-    "memory": Measure("Memory allocated", "bytes", "all memory that was allocated, given back or not"),
-    "peak": Measure("Memory at the peak", "bytes", "memory held at the moment when most was in use"),
+    "memory": Measure("Memory allocated", "bytes", "all memory that was allocated, freed or not"),
+    "peak": Measure("Memory at the peak", "bytes", "memory in use at the peak"),
 }
 
 # An outer frame comes before the inner ones: it begins earlier, or ends later, or has the lower number.

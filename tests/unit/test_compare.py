@@ -128,7 +128,7 @@ def test_everything_slower_is_the_program_when_no_machine_is_so_slow() -> None:
     half = run_of(2, 0.02, slower=dict.fromkeys(range(12), 1.5))
     assert not told(verdicts([a], [half])), "all names by half: so does a busy machine"
     report, _ = compare({"A": [a], "B": [half]})
-    assert "taken for noise" in report.notes[0] and "A1,A2,A3" in report.notes[0]
+    assert "counts as noise" in report.notes[0] and "A1,A2,A3" in report.notes[0]
 
 
 def test_what_no_machine_does_is_no_noise() -> None:

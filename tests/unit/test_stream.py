@@ -186,7 +186,7 @@ def test_a_last_piece_that_cannot_be_cut_is_told(rotation: Rotation, monkeypatch
     monkeypatch.setattr(_session, "rotate", fail)
     rotation.cut()
     rotation.finish()
-    assert rotation.notes == ["the end of the trace was not made a piece of its own (no answer): the report reads it"]
+    assert rotation.notes == ["the end of the trace was not rotated into a chunk (no answer): the report reads it"]
     rotation.notes.clear()
     monkeypatch.setattr(_session, "rotate", lambda *_: False)
     rotation.cut()

@@ -134,7 +134,7 @@ def _mem(tables: Source) -> Plot | None:
     if found is None:
         return None
     about = f"Memory in use: {size(found.peak)} at most, {duration(found.peak_at)} after the first call"
-    about += f"; {size(found.left)} never given back." if found.left else "; all of it was given back."
+    about += f"; {size(found.left)} never given back." if found.left else "; all of it was freed."
     if not found.exact:
         about += f" Of each of {data.POINTS} equal parts of the time, its highest moment is shown."
     hover = {

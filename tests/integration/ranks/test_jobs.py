@@ -226,7 +226,7 @@ def test_the_nodes_process_is_killed(job: Job) -> None:
     assert list(job.folder.glob("occatrace_job-*")), "where the ranks meet"
     out, err = running.communicate(timeout=300)
     assert (running.returncode, out) == (0, "2 ranks, sum 1\n")
-    assert err.count("what recorded this node was killed") == 1 and "occa_prof report run" in err
+    assert err.count("the process that recorded this node was killed") == 1 and "occa_prof report run" in err
     assert not list(job.folder.glob("occatrace_job-*"))
     job.nothing_left()
 
