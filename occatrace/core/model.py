@@ -225,6 +225,8 @@ class Model:
         self.titles: Mapping[str, str] = {api: entry.get("title", api) for api, entry in index.items()}
         self.memory_kinds = tuple(memory_kinds)
         self.copy_sides = tuple(copy_sides)
+        # APIs whose memory has handles that are no addresses, as it is mapped to be seen.
+        self.mapping = tuple(sorted(api for api, entry in index.items() if entry.get("maps")))
         # API and name of each function that allocates or frees, and of each value of `by` of the freeing records.
         self.memory_code: dict[tuple[str, str], int] = {}
         # The functions that build or load code for a device, and those that carry messages between ranks.
@@ -417,8 +419,10 @@ def _api(api: str, head: Mapping[str, Any], entry: Mapping[str, Any], memory_kin
 def from_json(data: Mapping[str, Any]) -> Model:
     """The model from the content of `_model.json`."""
     apis = data["apis"]
-    head = data.get("index", apis), data.get("memory_kinds", ())
-    return Model(*head, lambda api: apis[api], data.get("copy_sides", ()))
+    index = data.get("index") or {
+        name: {**api, "maps": any(f.get("maps") for f in api["functions"].values())} for name, api in apis.items()
+    }
+    return Model(index, data.get("memory_kinds", ()), lambda api: apis[api], data.get("copy_sides", ()))
 
 
 @cache

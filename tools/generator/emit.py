@@ -207,6 +207,10 @@ def python_model(model: Model) -> str:
             apis[api.name] |= {"on_request": True, "records": {}, "enums": {}}
     kept = ("title", "provider", "on_request")
     index = {name: {key: api[key] for key in kept if key in api} for name, api in apis.items()}
+    for api in model.apis:
+        # Asked in every run with copies: without reading the functions.
+        if any(f.maps for f in api.functions):
+            index[api.name]["maps"] = True
     kinds = {"memory_kinds": list(MEMORY_KINDS), "copy_sides": list(COPY_SIDES)}
     head = {"schema": 1, "modes": list(MODES), **kinds, "index": index}
     # A line for each API, so that a run reads those that it has.

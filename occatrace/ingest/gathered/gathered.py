@@ -57,7 +57,7 @@ def kind_text(model: Model) -> str:
 
 def apis_with_handles(model: Model) -> str:
     """SQL: the APIs whose memory has handles that are no addresses, as it is mapped to be seen; all but shared virtual memory."""
-    return ", ".join(sorted({sql_text(f.api) for f in model.by_event.values() if f.maps})) or "''"
+    return ", ".join(map(sql_text, model.mapping)) or "''"
 
 
 def enum_text(model: Model, api: str, enum: str, column: str) -> str:
