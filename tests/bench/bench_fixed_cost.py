@@ -1,55 +1,112 @@
-"""What a whole run costs beside the program: start, stop, tables, summary. Native and profiled in turn, as the user
-that runs this; CPU time counts the daemon too, and is what to look at on a busy machine."""
+"""What a whole run costs beside the program: start, first call, stop, tables, summary. Real programs, native and profiled
+in turn, as the user that runs this. CPU time counts the daemon too, and is what to look at on a busy machine."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROBE = ROOT / "tests" / "programs" / "session" / "probe.c"
-ROUNDS = 15
+PROGRAMS = ROOT / "tests" / "programs"
+ROUNDS = int(os.environ.get("ROUNDS", "7"))
+OCCA_PROF = (sys.executable, "-m", "occatrace.cli")
+# Open MPI's launcher refuses root, and more ranks than cores, unless told.
+MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
 
 
-def timed(command: Sequence[object]) -> tuple[float, float]:
-    """Milliseconds on the wall and of CPU."""
+@dataclass(frozen=True)
+class Timed:
+    """One run, in milliseconds; `first` is what the program itself says about its first call."""
+
+    wall: float
+    cpu: float
+    first: float
+
+
+def timed(command: Sequence[object]) -> Timed:
     before, begin = os.times(), time.perf_counter()
-    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(word) for word in command], check=True, capture_output=True, text=True, env=environment()
+    )
     wall, after = time.perf_counter() - begin, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return wall * 1e3, cpu * 1e3
+    said = re.search(r"^first ([0-9.]+) ms$", done.stdout, re.MULTILINE)
+    return Timed(wall * 1e3, cpu * 1e3, float(said[1]) if said else float("nan"))
+
+
+def environment() -> Mapping[str, str]:
+    return os.environ | MPI
+
+
+def occa_programs(folder: Path) -> dict[str, Sequence[object]]:
+    """OCCA's kernels in three modes."""
+    there = subprocess.run([ROOT / "tools" / "get_occa", "--print"], capture_output=True, text=True, check=False)
+    occa = Path(os.environ.get("OCCA_DIR") or there.stdout.strip())
+    if not (occa / "lib" / "libocca.so").exists():
+        return {}
+    program = folder / "kernels"
+    flags = ["-O1", f"-I{occa}/include", f"-L{occa}/lib", f"-Wl,-rpath,{occa}/lib", "-locca"]
+    subprocess.run(["g++", "-o", program, PROGRAMS / "fixed_cost" / "kernels.cpp", *flags], check=True)
+    modes = {"Serial": "mode: 'Serial'", "OpenMP": "mode: 'OpenMP'"}
+    modes["OpenCL"] = "mode: 'OpenCL', platform_id: 0, device_id: 0"
+    return {f"OCCA, {mode}": (program, "{" + facts + "}") for mode, facts in modes.items()}
+
+
+def programs(folder: Path) -> dict[str, tuple[Sequence[object], Sequence[object]]]:
+    """Name: the program, and its launcher."""
+    found: dict[str, tuple[Sequence[object], Sequence[object]]] = {"no traced API": (["true"], ())}
+    probe = folder / "probe"
+    subprocess.run(["gcc", "-O1", "-o", probe, PROGRAMS / "session" / "probe.c", "-ldl"], check=True)
+    found["one process, no calls"] = ([probe, "1"], ())
+    launches = folder / "launches"
+    subprocess.run(["gcc", "-O1", "-o", launches, PROGRAMS / "fixed_cost" / "launches.c", "-lOpenCL"], check=True)
+    found["OpenCL, 58 launches"] = ([launches], ())
+    found |= {name: (command, ()) for name, command in occa_programs(folder).items()}
+    compiler, launcher = (shutil.which(name) for name in ("mpicc.openmpi", "mpirun.openmpi"))
+    if compiler and launcher:
+        four_calls = folder / "four_calls"
+        subprocess.run([compiler, "-O1", "-o", four_calls, PROGRAMS / "fixed_cost" / "four_calls.c"], check=True)
+        found |= {f"MPI, {n} ranks": ([four_calls], (launcher, "-n", n)) for n in (1, 4, 8)}
+    return found
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        probe = folder / "probe"
-        subprocess.run(["gcc", "-O1", "-o", probe, PROBE, "-ldl"], check=True)
-        occa_prof = [sys.executable, "-m", "occatrace.cli"]
-        profiled = [*occa_prof, "--force", "-o", folder / "run"]
-        cases: dict[str, tuple[Sequence[object], Sequence[object]]] = {
-            "program that uses no traced API": (["true"], [*profiled, "true"]),
-            "program with one traced process": ([probe, "1"], [*profiled, probe, "1"]),
-            "the same, that runs 0.5 s": ([probe, "1", "sleep", "0.5"], [*profiled, probe, "1", "sleep", "0.5"]),
-            "the same, -q (no analysis)": ([probe, "1"], [*profiled, "-q", probe, "1"]),
-            "occa_prof report, second time": (["true"], [*occa_prof, "report", folder / "run"]),
-        }
-        subprocess.run([*map(str, profiled), probe, "1"], check=True, capture_output=True)
-        print(f"{'ms':36}{'native':>10}{'occa_prof':>12}{'difference':>12}{'best':>8}{'CPU':>8}")
-        for title, (native, traced) in cases.items():
-            pairs = [(*timed(native), *timed(traced)) for _ in range(ROUNDS)]
-            if "-q" in traced:
-                subprocess.run([*map(str, profiled), probe, "1"], check=True, capture_output=True)
-            alone, alone_cpu, with_us, with_us_cpu = (statistics.median(c) for c in zip(*pairs, strict=True))
-            best = min(p[2] for p in pairs) - min(p[0] for p in pairs)
-            cpu = with_us_cpu - alone_cpu
-            print(f"{title:36}{alone:10.1f}{with_us:12.1f}{with_us - alone:12.1f}{best:8.1f}{cpu:8.0f}")
+        os.environ["OCCA_CACHE_DIR"] = str(folder / "cache")
+        ours = (*OCCA_PROF, "--force", "-o", folder / "run")
+        again = (*OCCA_PROF, "report", folder / "run")
+        print("ms, medians: wall and CPU time more than natively, and how much later the first call returns\n")
+        print(
+            f"{'':24}{'native':>8} |{'-q wall':>8}{'CPU':>7}{'first':>7} |{'whole':>7}{'CPU':>7}{'first':>7} |{'again':>7}"
+        )
+        for title, (program, launcher) in programs(folder).items():
+            cases = ([*launcher, *program], [*launcher, *ours, "-q", *program], [*launcher, *ours, *program])
+            for command in cases:
+                timed(command)  # caches of OCCA and PoCL
+            rounds = [[timed(command) for command in cases] for _ in range(ROUNDS)]
+            reports = [timed(again) for _ in range(ROUNDS)] if (folder / "run" / "tables").exists() else []
+            line = f"{title:24}{statistics.median(r[0].wall for r in rounds):8.0f} |"
+            for case in (1, 2):
+                for what, width in (("wall", 8 if case == 1 else 7), ("cpu", 7), ("first", 7)):
+                    more = statistics.median(getattr(r[case], what) - getattr(r[0], what) for r in rounds)
+                    line += f"{more:{width}.0f}" if more == more else f"{'':{width}}"
+                line += " |"
+            print(line + (f"{statistics.median(r.wall for r in reports):7.0f}" if reports else ""), flush=True)
 
 
 if __name__ == "__main__":
