@@ -31,7 +31,7 @@ from occatrace.run.folder import is_writable, run_facts
 from occatrace.run.liveness import is_recorded
 from occatrace.run.nodes import node_tables
 from occatrace.run.opening import open_run
-from occatrace.store import captures
+from occatrace.store import captures, empty
 from occatrace.store.macros import prepare
 from occatrace.store.made import Made, read_made, write_made
 
@@ -369,9 +369,13 @@ def _build(
             for trace in traces:
                 samples.read(con, run, trace.host)
         partial.mkdir(mode=0o700)
+        filled = _with_rows(con)
         for table in TABLES:
-            file = sql_text(str(partial / f"{table.name}.parquet"))
-            con.execute(f"COPY {table.name} TO {file} (FORMAT parquet, COMPRESSION zstd)")
+            file = partial / f"{table.name}.parquet"
+            if table.name in filled:
+                con.execute(f"COPY {table.name} TO {sql_text(str(file))} (FORMAT parquet, COMPRESSION zstd)")
+            else:
+                empty.write(file, table)
         made = Made(SCHEMA_VERSION, __version__, tuple(problems), any(trace.gathered for trace in traces))
         write_made(partial, made)
         if len(traces) > 1:
@@ -382,6 +386,12 @@ def _build(
     finally:
         halfway.remove_path(partial)
     return None if len(traces) > 1 else problems
+
+
+def _with_rows(con: duckdb.DuckDBPyConnection) -> set[str]:
+    """The tables that have rows."""
+    query = " UNION ALL ".join(f"(SELECT '{table.name}' FROM {table.name} LIMIT 1)" for table in TABLES)
+    return {name for (name,) in con.execute(query).fetchall()}
 
 
 def _resized(run: Path, traces: Sequence[HostTrace], problems: Sequence[str]) -> list[str]:
