@@ -46,7 +46,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("table", "json"), default="table", help="print in this format (default: table)"
     )
-    parser.add_argument("--all", action="store_true", help=f"all rows, not only the first {ROWS}")
+    parser.add_argument("--all", action="store_true", help=f"print all rows, not only the first {ROWS}")
     add_output(parser)
 
 
