@@ -47,8 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
-    import duckdb
-
+    from occatrace.core.duck import duckdb
     from occatrace.errors import StoreError
     from occatrace.store.tables import open_store
     from occatrace.views import flamegraph

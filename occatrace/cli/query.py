@@ -29,10 +29,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer the query."""
-    import duckdb
-
     from occatrace.api import QueryError, select
     from occatrace.core import reasons
+    from occatrace.core.duck import duckdb
     from occatrace.render import Document, stream
     from occatrace.reports import of_query
     from occatrace.store.losses import Losses

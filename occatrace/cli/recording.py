@@ -62,7 +62,6 @@ def load_analysis() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra here: no thread per core
     gc.disable()  # a tenth faster
     try:
-        import duckdb  # noqa: F401
         import numpy  # noqa: F401
 
         import occatrace._native
@@ -72,6 +71,7 @@ def load_analysis() -> None:
         import occatrace.reports
         import occatrace.store.losses
         import occatrace.store.tables  # noqa: F401
+        from occatrace.core.duck import duckdb  # noqa: F401
     except Exception:
         pass
     finally:

@@ -145,10 +145,10 @@ def run(args: argparse.Namespace) -> int:
 
 def write_timeline(run: Path, output: Path, options: Options | None = None, format: Format = "perfetto") -> Written:
     """Write the timeline of the run in a folder, with a bar that shows how far it is."""
-    import duckdb
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from occatrace.core.duck import duckdb
     from occatrace.errors import StoreError
     from occatrace.store.tables import open_store
     from occatrace.views import timeline

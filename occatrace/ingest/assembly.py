@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
 from occatrace.core import histogram
+from occatrace.core.duck import duckdb
 from occatrace.core.model import Model
 from occatrace.core.schema import BY_NAME, NO_SEQ
 from occatrace.ingest import call_sites

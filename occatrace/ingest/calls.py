@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core.duck import duckdb
 from occatrace.core.model import Function, Model
 from occatrace.core.schema import CALLS
 from occatrace.core.sql import enum_case

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import duckdb
 import numpy as np
 
 from occatrace import _native
+from occatrace.core.duck import duckdb
 from occatrace.core.model import Function, Model
 from occatrace.ingest.assembly import Assembly
 from occatrace.ingest.gathered import GATHERED, Gathered

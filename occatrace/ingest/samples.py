@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
-
+from occatrace.core.duck import duckdb
 from occatrace.core.sql import text as sql_text
 from occatrace.run.layout import SAMPLES_FOLDER, SAMPLES_TOTAL
 

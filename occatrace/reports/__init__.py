@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from occatrace.core import reasons
+from occatrace.core.duck import duckdb
 from occatrace.core.naming import regex as regex
 from occatrace.core.units import SIZES, TIMES, Units
 from occatrace.errors import RunError

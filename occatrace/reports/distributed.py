@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from occatrace import reports
 from occatrace.core import halfway
+from occatrace.core.duck import duckdb
 from occatrace.core.schema import TABLES
 from occatrace.errors import RunError
 from occatrace.reports import partial

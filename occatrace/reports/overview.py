@@ -17,8 +17,7 @@ from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.store import captures
 
 if TYPE_CHECKING:
-    import duckdb
-
+    from occatrace.core.duck import duckdb
     from occatrace.reports import Report
     from occatrace.store.tables import Store
 

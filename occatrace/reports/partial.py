@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 
 from occatrace import reports
+from occatrace.core.duck import duckdb
 from occatrace.core.sql import text as sql_text
 from occatrace.store.macros import macros
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 
 from occatrace.core import naming
+from occatrace.core.duck import duckdb
 from occatrace.core.schema import CALLS, TABLES
 from occatrace.core.sql import name as sql_name
 from occatrace.core.units import Range, UnitError, duration

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import duckdb
-
+from occatrace.core.duck import duckdb
 from occatrace.core.sql import text as sql_text
 
 _ENDLESS = 1 << 62

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import duckdb
-
 from occatrace.core import disk
+from occatrace.core.duck import duckdb
 from occatrace.core.units import duration
 from occatrace.store import captures
 

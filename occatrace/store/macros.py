@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
+from occatrace.core.duck import duckdb
 
 _FOLDER = Path(__file__).parent
 VIEWS = _FOLDER / "_views.sql"

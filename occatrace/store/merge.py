@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 
 from occatrace import __version__
+from occatrace.core.duck import duckdb
 from occatrace.core.schema import BY_NAME, SCHEMA_VERSION, TABLES, Table
 from occatrace.core.sql import text as sql_text
 from occatrace.store import clocks

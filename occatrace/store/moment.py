@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import duckdb
-
+from occatrace.core.duck import duckdb
 from occatrace.core.model import Model
 from occatrace.ingest.host import HostTrace
 from occatrace.ingest.live_buffers import HostWatch, OpenSpans, age, hosts_of

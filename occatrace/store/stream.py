@@ -30,8 +30,7 @@ from occatrace.run.control import size_of
 from occatrace.run.layout import STREAM_FOLDER
 
 if TYPE_CHECKING:
-    import duckdb
-
+    from occatrace.core.duck import duckdb
     from occatrace.core.model import Model
     from occatrace.ingest import OpenReader, Reader
     from occatrace.ingest.folded import Folded

@@ -17,11 +17,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from occatrace import __version__
 from occatrace.core import disk, files, halfway, scratch
 from occatrace.core import model as model_module
+from occatrace.core.duck import duckdb
 from occatrace.core.model import Model
 from occatrace.core.schema import BY_NAME, CALLS, MOMENTS, SCHEMA_VERSION, TABLES, Table
 from occatrace.core.sql import name as sql_name
