@@ -188,6 +188,8 @@ int occatrace_capture_wanted(void) {
   return state != REFUSED && (disable == NULL || *disable == '\0' || strcmp(disable, "0") == 0);
 }
 
+int occatrace_is_recorded(void) { return state == READY; }
+
 /* Whether --trace chose an API, or a part of one; without a choice all are. */
 int occatrace_chosen(const char *api) {
   const char *list = getenv("OCCATRACE_TRACE");

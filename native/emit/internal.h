@@ -38,6 +38,7 @@ OCCATRACE_HIDDEN int occatrace_trusts_user(unsigned uid);
 OCCATRACE_HIDDEN int occatrace_is_of_our_run(int fd);
 /* A call of an API has reached us, whether it is recorded or not. */
 OCCATRACE_HIDDEN void occatrace_served(const char *api);
+OCCATRACE_HIDDEN int occatrace_is_recorded(void);
 
 /* Reads what was chosen and maps the switch of the run, once. */
 OCCATRACE_HIDDEN void occatrace_choice_start(void);

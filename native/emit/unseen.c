@@ -1,5 +1,6 @@
-/* An API that the program used past us, told to occa_prof at the end of the process: what it prints would otherwise look as if
- * nothing had been used. Of OpenCL: a loader has loaded a driver, so it was called, and never started our layer. */
+/* An API of which nothing was seen although its library was loaded, reported to occa_prof at the end of the process: the
+ * summary would otherwise look as if it had not been used. OpenCL was used where a loader has loaded a driver and never started
+ * our layer. Of the others it is not known whether they were called. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,10 +17,16 @@
 
 enum { MOST_LIBRARIES = 1024, PATIENCE_MS = 10000 };
 
-static int opencl_served;
+static const struct rule { const char *file, *api; } rules[] = {
+    {"libOpenCL", "opencl"},      {"libcuda.so", "cuda"},  {"libamdhip64.so", "hip"}, {"libocca.so", "occa"},
+    {"libmpi.so", "mpi"},         {"libmpich.so", "mpi"},  {"libomp.so", "openmp"},   {"libiomp5.so", "openmp"},
+};
+enum { RULES = sizeof rules / sizeof *rules };
+static int served[RULES];
 
 void occatrace_served(const char *api) {
-  if (strcmp(api, "opencl") == 0) opencl_served = 1;
+  for (int at = 0; at < RULES; at++)
+    if (strcmp(api, rules[at].api) == 0) served[at] = 1;
 }
 
 static const char *file_of(const char *path) {
@@ -30,17 +37,9 @@ static const char *file_of(const char *path) {
 static int is_loader(const char *path) { return strncmp(file_of(path), "libOpenCL", 9) == 0; }
 
 struct libraries {
-  const char *loader;
   unsigned count;
   const char *paths[MOST_LIBRARIES];
 };
-
-static int find_loader(struct dl_phdr_info *info, size_t size, void *data) {
-  (void)size;
-  struct libraries *found = data;
-  if (is_loader(info->dlpi_name)) found->loader = info->dlpi_name;
-  return found->loader != NULL;
-}
 
 static int list(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
@@ -78,17 +77,44 @@ static void tell(const char *api, const char *why, const char *path) {
   close(fd);
 }
 
-__attribute__((destructor)) static void tell_unseen(void) {
-  const int saved = errno;
-  if (opencl_served || !occatrace_capture_wanted() || !occatrace_chosen("opencl")) return;
-  static struct libraries found; /* too large for a small stack */
-  dl_iterate_phdr(find_loader, &found);
-  if (found.loader == NULL) return;
-  dl_iterate_phdr(list, &found);
+/* Libraries of ours that stand for one of an API's (shims). */
+static int is_ours(const char *path) {
+  Dl_info info;
+  if (!dladdr((const void *)occatrace_served, &info) || info.dli_fname == NULL) return 0;
+  return strncmp(path, info.dli_fname, (size_t)(file_of(info.dli_fname) - info.dli_fname)) == 0;
+}
+
+static void tell_opencl(const struct libraries *all, const char *loader) {
   unsigned drivers = 0;
-  for (unsigned at = 0; at < found.count; at++) drivers += (unsigned)is_driver(found.paths[at]);
+  for (unsigned at = 0; at < all->count; at++) drivers += (unsigned)is_driver(all->paths[at]);
   const char *layers = getenv("OPENCL_LAYERS");
   const int named = layers != NULL && strstr(layers, "liboccatrace_opencl") != NULL;
-  if (drivers > 0) tell("opencl", named ? "layer" : "variable", found.loader);
+  if (drivers > 0) tell("opencl", named ? "layer" : "variable", loader);
+}
+
+/* A runtime of OpenMP asks for tools as it starts, at its first use, unless the user does not want any. In a process that has
+ * recorded something else a library that nobody calls is nothing unusual, but for OCCA: what it is used for was recorded. */
+static void tell_of(const struct libraries *all, const struct rule *rule, const char *path) {
+  const char *tool = getenv("OMP_TOOL");
+  if (strcmp(rule->api, "opencl") == 0) tell_opencl(all, path);
+  else if (strcmp(rule->api, "openmp") == 0) {
+    if (tool != NULL && strcmp(tool, "disabled") == 0) tell(rule->api, "disabled", path);
+  } else if ((strcmp(rule->api, "occa") == 0 || !occatrace_is_recorded()) && !is_ours(path)) tell(rule->api, "silent", path);
+}
+
+__attribute__((destructor)) static void tell_unseen(void) {
+  const int saved = errno;
+  static struct libraries all; /* too large for a small stack */
+  if (!occatrace_capture_wanted()) return;
+  dl_iterate_phdr(list, &all);
+  for (unsigned at = 0; at < all.count; at++) {
+    const char *name = file_of(all.paths[at]);
+    if (strncmp(name, "lib", 3) != 0) continue;
+    for (int r = 0; r < RULES; r++) {
+      if (served[r] || strncmp(name, rules[r].file, strlen(rules[r].file)) != 0 || !occatrace_chosen(rules[r].api)) continue;
+      tell_of(&all, &rules[r], all.paths[at]);
+      occatrace_served(rules[r].api); /* once */
+    }
+  }
   errno = saved;
 }

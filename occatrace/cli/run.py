@@ -254,7 +254,7 @@ class Recording:
             complain(f"the program ran without being traced: {outcome.problem}. `occa_prof doctor` says what to do")
             notes.append(f"not traced: {outcome.problem}")
         elif outcome.state == "unused":
-            used = "no call reached occatrace" if outcome.unseen else "it made no call of an API that is traced"
+            used = "no call reached occatrace" if outcome.past_us else "it made no call of an API that is traced"
             why = program.cannot_be_traced(path) or used
             if self.args.trace:
                 why += f" (--trace {self.args.trace})"

@@ -121,11 +121,12 @@ class Registered:
 
 @dataclass(frozen=True)
 class Unseen:
-    """A process that used an API past us, as it says itself at its end (native/emit/unseen.c)."""
+    """A process that saw nothing of an API whose library it had loaded, as it says itself at its end (native/emit/unseen.c)."""
 
     pid: int
-    why: str  # layer: the loader never started ours; variable: OPENCL_LAYERS no longer named it
-    loader: str
+    api: str
+    why: str  # of _UNSEEN
+    library: str
 
 
 @dataclass
@@ -140,6 +141,11 @@ class Outcome:
     daemon: str = "none"  # own, machine
     captures: list[tuple[int, int]] | None = None  # when the run recorded; None: always
     unseen: list[Unseen] = field(default_factory=list)
+
+    @property
+    def past_us(self) -> bool:
+        """Whether an API is known to have been used past us."""
+        return any(u.why in ("layer", "variable") for u in self.unseen)
 
 
 class Session:
@@ -388,6 +394,8 @@ class Session:
                 self._waiting.clear()
                 while not self._closing.is_set():
                     self._serve(selector, None)
+                for _ in range(2):  # what a process said at its end, and did not wait for: it is let in, and heard
+                    self._serve(selector, 0)
         except Exception as error:  # this thread's end must not leave a program waiting
             self.outcome.problem = f"{type(error).__name__}: {error}"
             self._settled.set()
@@ -506,8 +514,8 @@ class Session:
         return False
 
     def _note_unseen(self, client: socket.socket, pid: int, words: Sequence[str]) -> None:
-        if len(words) == 3 and words[0] == "opencl":
-            self.outcome.unseen.append(Unseen(pid, words[1], words[2]))
+        if len(words) == 3 and words[0] in _TITLES and words[1] in _UNSEEN:
+            self.outcome.unseen.append(Unseen(pid, *words))
         with contextlib.suppress(OSError), client:
             client.send(b"OK")
 
@@ -557,17 +565,23 @@ def parent_of(pid: int) -> int:
         return 0
 
 
+_TITLES = {"opencl": "OpenCL", "cuda": "CUDA", "hip": "HIP", "occa": "OCCA", "mpi": "MPI", "openmp": "OpenMP"}
+_UNSEEN = {
+    "layer": "{api} was used and is not recorded in {who}:"
+    " its loader {library} did not start occatrace's layer (`occa_prof doctor` tries the loader)",
+    "variable": "{api} was used and is not recorded in {who}: OPENCL_LAYERS did not name occatrace's layer any more when it ended",
+    "disabled": "{api} is not recorded in {who}: OMP_TOOL=disabled keeps tools away from {library}",
+    "silent": "{api}: {who} loaded {library}, and no call of it was seen",
+}
+
+
 def unseen_lines(unseen: Sequence[Unseen]) -> list[str]:
-    """A line for each loader and reason."""
+    """A line for each library and reason."""
     lines = []
-    for loader, why in dict.fromkeys((u.loader, u.why) for u in unseen):
-        pids = [u.pid for u in unseen if (u.loader, u.why) == (loader, why)]
+    for api, library, why in dict.fromkeys((u.api, u.library, u.why) for u in unseen):
+        pids = [u.pid for u in unseen if (u.api, u.library, u.why) == (api, library, why)]
         who = f"process {', '.join(map(str, pids[:8]))}{' …' if len(pids) > 8 else ''}"
-        reason = {
-            "layer": f"its loader {loader} did not start occatrace's layer (`occa_prof doctor` tries the loader)",
-            "variable": "OPENCL_LAYERS did not name occatrace's layer any more when it ended",
-        }.get(why, why)
-        lines.append(f"OpenCL was used and is not recorded in {who}: {reason}")
+        lines.append(_UNSEEN[why].format(api=_TITLES[api], who=who, library=library))
     return lines
 
 
