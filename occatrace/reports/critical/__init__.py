@@ -40,6 +40,7 @@ _LATENCY = {
     graph.END: ("host", "after a thread has ended"),
 }
 _NO_WORK = ("not recorded",)
+_AT_ONCE = 1 << 18  # edges of which the pieces are made at a time, for the sake of memory
 
 
 @dataclass(frozen=True)
@@ -136,11 +137,11 @@ class Run:
         return self.graph
 
     def _rows(self, found: Pieces, whole: float) -> list[Row]:
-        keys, which = np.unique(np.stack([found.label, found.process]), axis=1, return_inverse=True)
-        sums = np.bincount(which.reshape(-1), weights=found.ns, minlength=keys.shape[1])
+        keys, which = np.unique(found.label << 32 | (found.process + 1), return_inverse=True)
+        sums = np.bincount(which, weights=found.ns, minlength=len(keys))
         merged: dict[tuple[Label, int | None], float] = {}
-        for (label, process), ns in zip(keys.T.tolist(), sums.tolist(), strict=True):
-            key = (found.labels.all[label], self._rank_of.get(process))
+        for number, ns in zip(keys.tolist(), sums.tolist(), strict=True):
+            key = (found.labels.all[number >> 32], self._rank_of.get((number & 0xFFFFFFFF) - 1))
             merged[key] = merged.get(key, 0.0) + ns
         rows = [
             Row(label.kind, label.name, label.source, rank, round(ns), 100.0 * ns / whole if whole else 0.0)
@@ -208,15 +209,13 @@ class Run:
         self._called |= labels.calls(self._store, self._labels, g.zero, missing)
         for thread in np.unique(threads[own]).tolist():
             rows = own & (threads == thread)
-            start, end, label = labels.split(
-                self._labels,
-                g.time[source[rows]],
-                g.time[target[rows]],
-                self._named.get(thread),
-                self._called.get(thread),
-            )
-            ns = (end - start) * factors.of_host(label, start, thread)
-            parts.append((start, ns, label, np.full(len(start), g.process_of.get(thread, -1))))
+            layers = [spans for spans in (self._named.get(thread), self._called.get(thread)) if spans is not None]
+            places = np.flatnonzero(rows)
+            for at in range(0, len(places), _AT_ONCE):
+                those = places[at : at + _AT_ONCE]
+                start, end, label = labels.split(self._labels, g.time[source[those]], g.time[target[those]], layers)
+                ns = (end - start) * factors.of_host(label, start, thread)
+                parts.append((start, ns, label, np.full(len(start), g.process_of.get(thread, -1))))
         return parts
 
     def _device(self, path: Any, kind: Any, source: Ints, weight: Floats) -> list[tuple[Ints, Floats, Ints, Ints]]:
@@ -231,7 +230,11 @@ class Run:
         latency = g.lag[path][has]
         work_ns = weight[has] - latency
         begins = np.maximum(g.time[source[has]] + latency.astype(np.int64), 0)
-        names = np.array([self._latency(int(k), int(n)) for k, n in zip(kind[has], of_work, strict=True)], np.int64)
+        # By kind of edge and by label: there are few of these pairs, and millions of pieces.
+        pairs, which_pair = np.unique(kind[has].astype(np.int64) << 32 | of_work, return_inverse=True)
+        names = np.array([self._latency(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int64)[
+            which_pair
+        ]
         return [(g.time[source[has]], latency, names, process), (begins, work_ns, of_work, process)]
 
     def _latencies(
@@ -246,7 +249,8 @@ class Run:
         sent = np.isin(kind[rest], (graph.MESSAGE, graph.TOGETHER))
         if sent.any():
             names[sent] = self._mpi_labels(g.call[path][rest][sent], source[rest][sent])
-        names[~sent] = [self._latency(int(k), None) for k in kind[rest][~sent]]
+        kinds, which_kind = np.unique(kind[rest][~sent], return_inverse=True)
+        names[~sent] = np.array([self._latency(k, None) for k in kinds.tolist()], np.int64)[which_kind]
         return [(g.time[source[rest]], weight[rest], names, process)]
 
     def _latency(self, kind: int, work: int | None) -> int:
@@ -268,7 +272,8 @@ class Run:
 
     def _processes(self, threads: Ints) -> Ints:
         of = self._known.process_of
-        return np.array([of.get(int(thread), -1) for thread in threads.tolist()], np.int64)
+        found, which = np.unique(threads, return_inverse=True)
+        return np.array([of.get(thread, -1) for thread in found.tolist()], np.int64)[which]
 
 
 def _none() -> tuple[Ints, Floats, Ints, Ints]:

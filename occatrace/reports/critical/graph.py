@@ -79,14 +79,15 @@ class _Builder:
     def add(self, time: Any, order: int, thread: Any = -1, elastic: bool = False) -> Ints:
         """Nodes, and their numbers."""
         time = np.asarray(time, np.int64)
-        thread = np.broadcast_to(np.asarray(thread, np.int64), time.shape)
-        self.nodes.append((time, np.full(len(time), order), thread, np.full(len(time), elastic)))
+        thread = np.broadcast_to(np.asarray(thread, np.int32), time.shape)
+        self.nodes.append((time, np.full(len(time), order, np.int8), thread, np.full(len(time), elastic)))
         self.count += len(time)
         return np.arange(self.count - len(time), self.count)
 
     def link(self, kind: int, source: Ints, target: Ints, call: Any = -1) -> None:
         """Edges."""
-        self.edges.append((kind, source, target, np.broadcast_to(np.asarray(call, np.int64), source.shape)))
+        call = np.broadcast_to(np.asarray(call, np.int32), source.shape)
+        self.edges.append((kind, source.astype(np.int32), target.astype(np.int32), call))
 
 
 def _numpy(store: Store, sql: str) -> dict[str, Any]:
@@ -422,25 +423,27 @@ def _finish(
     time = np.maximum(time, 0)
     # What a thread does follows from what it did before.
     by_thread = np.lexsort((order, time, thread))
-    by_thread = by_thread[thread[by_thread] >= 0]
+    by_thread = by_thread[thread[by_thread] >= 0].astype(np.int32)
     before, after = by_thread[:-1], by_thread[1:]
     same = thread[before] == thread[after]
     b.link(HOST, before[same], after[same])
     _threads(b, frame, time, thread, elastic, by_thread, process_of)
-    place = np.empty(len(time), np.int64)
-    sequence = np.lexsort((order, time))
-    place[sequence] = np.arange(len(time))
+    del by_thread, before, after, same
+    place = np.empty(len(time), np.int32)
+    sequence = np.lexsort((order, time)).astype(np.int32)
+    place[sequence] = np.arange(len(time), dtype=np.int32)
     kind = np.concatenate([np.full(len(part[1]), part[0], np.uint8) for part in b.edges])
-    source, target, call = (np.concatenate([part[i] for part in b.edges]) for i in (1, 2, 3))
+    source = place[np.concatenate([part[1] for part in b.edges])]
+    target = place[np.concatenate([part[2] for part in b.edges])]
+    call = np.concatenate([part[3] for part in b.edges])
     b.edges.clear()
     b.nodes.clear()
-    source, target = place[source], place[target]
     good = source < target  # clocks of devices and hosts are not exact to the last nanosecond
     kind, source, target, call = kind[good], source[good], target[good], call[good]
     piece = np.full(len(time), -1, np.int32)
     piece[place[ends]] = np.arange(len(ends), dtype=np.int32)
-    own_call = np.full(len(time), -1, np.int64)
     if len(mpi["nodes"]):
+        own_call = np.full(len(time), -1, np.int32)
         own_call[place[mpi["leave"]]] = np.arange(len(mpi["leave"]))
         host = kind == HOST
         # The host's edge to the end of a call is that call's.
@@ -522,18 +525,17 @@ def _weights(
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Of each edge its lag, and the work that it ends with. The last edge to arrive has all that is left until the node; the
     others what such edges usually have when they are the last, as far as there is room."""
-    arrived = np.zeros(len(time), np.int64) - 1
+    arrived = np.full(len(time), -1, np.int64)
     np.maximum.at(arrived, target, time[source])
     binding = time[source] == arrived[target]
-    slack = (time[target] - time[source]).astype(np.float64)
-    to_work = piece[target]
+    del arrived
+    lag = (time[target] - time[source]).astype(np.float64)  # the work included, so far
     duration = np.zeros(len(kind))
-    has = to_work >= 0
-    if has.any():
-        which = to_work[has]
-        duration[has] = (work["e"] - work["s"])[which]
-        duration[has] = np.minimum(duration[has], slack[has])
-    lag = slack - duration
+    has = np.flatnonzero(piece[target] >= 0)
+    if len(has):
+        duration[has] = np.minimum((work["e"] - work["s"])[piece[target[has]]], lag[has])
+        lag[has] -= duration[has]
+    del has
     for each in range(len(KINDS)):
         of_kind = kind == each
         if each == HOST:

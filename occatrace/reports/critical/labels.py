@@ -44,6 +44,12 @@ class Spans:
     end: Ints
     label: Ints
 
+    def near(self, start: int, end: int) -> Spans:
+        """Those between two moments, with the one before and the one after."""
+        low = max(int(np.searchsorted(self.end, start, "left")) - 1, 0)
+        high = int(np.searchsorted(self.start, end, "right")) + 1
+        return Spans(self.start[low:high], self.end[low:high], self.label[low:high])
+
     def at(self, moments: Ints) -> Ints:
         """The label at each moment; -1: none."""
         which = np.searchsorted(self.start, moments, "right") - 1
@@ -178,7 +184,8 @@ def calls(store: Store, labels: Labels, zero: int, threads: Iterable[int]) -> di
 def _outermost(start: Ints, end: Ints, label: Ints, level: Ints) -> Spans:
     """Of spans that may enclose each other the outer ones; of a lower level first."""
     order = np.lexsort((level, -end, start))
-    start, end, label = start[order], end[order], label[order]
+    start, end, label = start[order], end[order], label[order].astype(np.int32)
+    del order
     if not len(start):
         return Spans(start, end, label)
     until = np.maximum.accumulate(end)
@@ -186,10 +193,10 @@ def _outermost(start: Ints, end: Ints, label: Ints, level: Ints) -> Spans:
     return Spans(start[keep], end[keep], label[keep])
 
 
-def split(labels: Labels, start: Ints, end: Ints, named: Spans | None, called: Spans | None) -> tuple[Ints, Ints, Ints]:
+def split(labels: Labels, start: Ints, end: Ints, spans_of: Sequence[Spans]) -> tuple[Ints, Ints, Ints]:
     """Pieces of a thread, in order, cut where what it does changes: their starts, ends and labels. What is in no call is host code
     between two of them."""
-    layers = [spans for spans in (named, called) if spans is not None and len(spans.start)]
+    layers = [near for spans in spans_of if len((near := spans.near(int(start[0]), int(end[-1]))).start)]
     cuts = [start, end, *(spans.start for spans in layers), *(spans.end for spans in layers)]
     edges = np.unique(np.concatenate(cuts))
     low, high = edges[:-1], edges[1:]
@@ -223,9 +230,9 @@ def _between(labels: Labels, moments: Ints, layers: Sequence[Spans]) -> Ints:
         nearer = there & (begins < after_at)
         after = np.where(nearer, spans.label[np.minimum(at, len(spans.start) - 1)], after)
         after_at = np.where(nearer, begins, after_at)
-    pairs, which = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
-    numbers = np.array([labels.number(_host(labels, int(a), int(b))) for a, b in pairs.T.tolist()], np.int64)
-    return numbers[which.reshape(-1)]
+    pairs, which = np.unique((before + 1) << 32 | (after + 1), return_inverse=True)
+    numbers = [labels.number(_host(labels, (pair >> 32) - 1, (pair & 0xFFFFFFFF) - 1)) for pair in pairs.tolist()]
+    return np.array(numbers, np.int64)[which]
 
 
 def _host(labels: Labels, before: int, after: int) -> Label:

@@ -4,7 +4,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include <CL/cl.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -15,12 +14,9 @@ static const char *const SOURCE =
     "kernel void first(global float *x, int n) { size_t i = get_global_id(0); x[i] = turn(x[i], n); }\n"
     "kernel void second(global float *x, int n) { size_t i = get_global_id(0); x[i] = turn(x[i], n); }\n";
 
-static void spin(double ms) {
-    struct timespec begin, now;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    do {
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((now.tv_sec - begin.tv_sec) * 1e3 + (now.tv_nsec - begin.tv_nsec) / 1e6 < ms);
+static void rest(double ms) {
+    const struct timespec time = {(time_t)(ms / 1e3), (long)(ms * 1e6) % 1000000000};
+    nanosleep(&time, NULL);
 }
 
 int main(int argc, char **argv) {
@@ -48,7 +44,7 @@ int main(int argc, char **argv) {
             clEnqueueNDRangeKernel(queue, kernels[k], 1, NULL, &items, NULL, 0, NULL, NULL);
         }
         clFinish(queue);
-        spin(host_ms);
+        rest(host_ms);
     }
     clReleaseMemObject(x);
     clReleaseMemObject(y);
