@@ -216,13 +216,17 @@ class Choice:
         selection = reports.Selection(self.rows, self.sort, self.name)
         unsorted = reports.Selection(self.rows, None, self.name)
         out, failed = [], []
+        whole = [report for report in made if report.name == reports.OVERVIEW and len(made) > 1]
         for report in made:
+            if report in whole:
+                out.append(report)  # the first block of a summary has all of its rows
+                continue
             try:
                 out.append(selection.apply(report))
             except reports.NoColumn as error:
                 failed.append(error)
                 out.append(unsorted.apply(report))
-        if failed and len(failed) == len(made):
+        if failed and len(failed) == len(made) - len(whole):
             raise failed[0]
         for unknown in failed:
             print(f"! not sorted: {unknown}", file=sys.stderr)

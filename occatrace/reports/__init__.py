@@ -334,7 +334,10 @@ def _chunks(result: duckdb.DuckDBPyConnection, entry: Definition, path: Path) ->
 
 def _made(store: Store, entry: Definition, reports: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows that a module makes; `reports`: some that there are already."""
-    rows: list[tuple[Any, ...]] = importlib.import_module(f"{__name__}.{entry.made}").rows(store, entry.name, reports)
+    try:
+        rows = importlib.import_module(f"{__name__}.{entry.made}").rows(store, entry.name, reports)
+    except duckdb.Error as error:
+        raise RunError(f"{entry.name}: {reasons.of_duckdb(error, store.path)}") from error
     return [plain(row, entry) for row in rows]
 
 

@@ -153,3 +153,15 @@ def test_rows_that_matter(brief: bool) -> None:
         assert "  8 more: --all" in out.getvalue()
     else:
         assert "more: --all" not in out.getvalue() and "f19" in out.getvalue()
+
+
+def test_the_overview_of_a_summary_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What chooses rows and their order is about the tables after it."""
+    run = recorded(tmp_path, demo_trace())
+    shown = []
+    for chosen in (Choice(), Choice(rows=1), Choice(sort="calls"), Choice(name="clFinish")):
+        out = io.StringIO()
+        print_reports(run, out, chosen=chosen)
+        shown.append(next(each for each in out.getvalue().split("\n\n") if each.startswith("Overview")))
+    assert len(set(shown)) == 1
+    assert "overview" not in capsys.readouterr().err
