@@ -47,6 +47,24 @@ struct Part {
   uint64_t bytes;
 };
 
+// So many parts, each as `part(at)` says.
+template <class Make>
+std::vector<Part> parts(size_t count, Make part) {
+  std::vector<Part> made;
+  made.reserve(count);
+  for (size_t at = 0; at < count; ++at) made.push_back(part(at));
+  return made;
+}
+
+// Extents of a grid or of a block of it.
+struct Size {
+  uint32_t x = 0, y = 0, z = 0;
+};
+template <class X, class Y, class Z>
+constexpr Size size(X x, Y y, Z z) {
+  return {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(z)};
+}
+
 // One enqueued command.
 struct Work {
   void *event = nullptr;
@@ -65,6 +83,12 @@ struct Work {
 
   // The command makes these copies.
   void consists_of(std::vector<Part> of);
+  // The grid of a kernel, in work-items or in blocks.
+  void in_items(const Size &of, const Size &in) {
+    grid[0] = of.x, grid[1] = of.y, grid[2] = of.z;
+    block[0] = in.x, block[1] = in.y, block[2] = in.z;
+  }
+  void in_blocks(const Size &of, const Size &in) { in_items({of.x * in.x, of.y * in.y, of.z * in.z}, in); }
 };
 
 // The work of a call in flight, as generated wrappers have it.

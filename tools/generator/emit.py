@@ -8,6 +8,7 @@ from typing import Any
 
 import jinja2
 
+from .commands import constant, describe, over_arguments
 from .model import (
     BLOB_MAX,
     COPY_SIDES,
@@ -43,6 +44,9 @@ def _environment() -> jinja2.Environment:
     env.filters["succeeded"] = succeeded
     env.filters["memory_kind"] = memory_kind
     env.filters["calls_kernel"] = calls_kernel
+    env.filters["describe"] = describe
+    env.filters["over_arguments"] = over_arguments
+    env.filters["kind_constant"] = constant
     return env
 
 
@@ -238,6 +242,8 @@ def files_of(model: Model) -> dict[str, str]:
     for api in model.apis:
         if api.functions and (api.dispatch or api.shim or api.preload):
             files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX, modes=MODES)
+        if api.commands and (api.dispatch or api.shim or api.preload):
+            files[f"native/{api.name}_commands.h"] = render("commands.h.j2", api=api)
         if api.functions and api.dispatch:
             files[f"native/{api.name}_functions.h"] = render("functions.h.j2", api=api)
         if api.kinds:

@@ -97,10 +97,27 @@ class Failure:
 
 @dataclass(frozen=True)
 class Activity:
-    kind: str
-    queue: str | None
-    event: str | None
-    extra: tuple[tuple[str, object], ...] = ()
+    """The device work that a call makes. All but the kind and the reasons are C++ expressions over the call's arguments, evaluated
+    after it; the backend has the functions that they name."""
+
+    kind: str  # of the enumeration activity_kind, or "copy": its two sides decide
+    queue: str | None = None  # absent: the default queue
+    event: str | None = None  # the argument that gets the command's event
+    event_required: bool = False  # without it the call fails
+    bytes: str | None = None
+    source: str | None = None  # of a copy: what the backend's on_device() is asked for; "true": always on the device
+    target: str | None = None
+    direction: str | None = None  # argument that says the direction of a copy
+    count: str | None = None  # so many copies by one call: the other expressions are of the one at `at`
+    kernel: str | None = None  # interned name of the kernel
+    name: str | None = None  # a constant name
+    blocks: tuple[str, ...] = ()  # grid in blocks, or
+    items: tuple[str, ...] = ()  # in work-items: three numbers, or one expression
+    block: tuple[str, ...] = ()
+    mapping: str | None = None  # address of a mapping: what is unmapped there has its bytes
+    memory: tuple[str, ...] = ()  # arguments that name the memory it uses
+    by_hand: str = ""  # the hook is written by hand, for this reason
+    untimed: str = ""  # no device work is recorded, for this reason
 
 
 @dataclass(frozen=True)
@@ -258,6 +275,11 @@ class Api:
     def extensions(self) -> tuple[Function, ...]:
         """Functions that are asked for by name."""
         return tuple(f for f in self.functions if f.extension)
+
+    @property
+    def commands(self) -> tuple[Function, ...]:
+        """Functions that make device work."""
+        return tuple(f for f in self.functions if f.activity)
 
     @property
     def plain(self) -> tuple[Function, ...]:

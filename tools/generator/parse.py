@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ _C_TYPES: Mapping[str, Type] = {
     "double": Type("float", 64),
 }
 _POINTER = Type("pointer", 64, hex=True)
+_ACTIVITY = {"from", "to"} | {field.name for field in fields(Activity)} - {"source", "target"}
 
 
 class ModelError(Exception):
@@ -84,6 +86,11 @@ def _known(data: Mapping[str, Any], allowed: set[str]) -> None:
     unknown = sorted(set(data) - allowed)
     if unknown:
         raise ModelError(f"unknown key {', '.join(unknown)} (known: {', '.join(sorted(allowed))})")
+
+
+def _expressions(spec: Any) -> tuple[str, ...]:
+    """One expression, or several."""
+    return () if spec is None else tuple(map(str, spec)) if isinstance(spec, list) else (str(spec),)
 
 
 def _plain(ctype: str) -> str:
@@ -399,19 +406,11 @@ class _ApiParser:
                 raise ModelError(f"failed: unknown operator {failure.op}")
         if body.get("bytes") and str(body["bytes"]) not in by_name:
             raise ModelError(f"bytes: no field {body['bytes']}")
-        activity = None
-        if body.get("activity"):
-            a = body["activity"]
-            activity = Activity(
-                a["kind"],
-                a.get("queue"),
-                a.get("event"),
-                tuple((k, v) for k, v in a.items() if k not in ("kind", "queue", "event")),
-            )
         allocates = self.allocates(body.get("allocates"), by_name)
         frees = self.frees(body.get("frees"), by_name)
         copies = self.copies(body.get("copies"), by_name)
         maps = self.maps(body.get("maps"), by_name)
+        activity = self.activity(body.get("activity"), {a.name for a in (*args, *extra)}, body.get("bytes"), copies)
         blocking = body.get("blocking", False)
         return Function(
             name,
@@ -516,6 +515,50 @@ class _ApiParser:
             if bytes_ is None and kind != "slice":
                 raise ModelError("no bytes: only a slice has none of its own")
             return Allocates(handle, bytes_, kind, kind_field, kinds, bits, parent, mode, scope, context, flags)
+
+    @staticmethod
+    def activity(
+        spec: Mapping[str, Any] | None, arguments: set[str], bytes_: str | None, copies: tuple[str, str] | None
+    ) -> Activity | None:
+        """The device work; its bytes and the sides of a copy are those of the call, unless it says otherwise."""
+        if spec is None:
+            return None
+        with _at("activity"):
+            _known(spec, _ACTIVITY)
+            given = {key: str(value) for key, value in spec.items()}
+            shapes = {key: _expressions(spec.get(key)) for key in ("blocks", "items", "block", "memory")}
+            for key, names in (("event", [spec.get("event")]), ("memory", shapes["memory"])):
+                if missing := [name for name in names if name is not None and name not in arguments]:
+                    raise ModelError(f"{key}: no argument {', '.join(map(str, missing))}")
+            if any(len(shapes[key]) not in (0, 1, 3) for key in ("blocks", "items", "block")):
+                raise ModelError("blocks, items and block are three numbers or one expression")
+            if spec["kind"] == "kernel" and not {"kernel", "by_hand"} & spec.keys():
+                raise ModelError("kernel: which argument names it is not said")
+            sides = (given.get("from"), given.get("to"))
+            if spec["kind"] == "copy" and "by_hand" not in spec and None in sides:
+                if copies is None:
+                    raise ModelError("a copy without from and to")
+                sides = tuple("true" if side in COPY_SIDES else side for side in copies)  # type: ignore[assignment]
+            return Activity(
+                kind=given["kind"],
+                queue=given.get("queue"),
+                event=given.get("event"),
+                event_required=bool(spec.get("event_required", False)),
+                bytes=given.get("bytes", bytes_),
+                source=sides[0],
+                target=sides[1],
+                direction=given.get("direction"),
+                count=given.get("count"),
+                kernel=given.get("kernel"),
+                name=given.get("name"),
+                blocks=shapes["blocks"],
+                items=shapes["items"],
+                block=shapes["block"],
+                mapping=given.get("mapping"),
+                memory=shapes["memory"],
+                by_hand=given.get("by_hand", ""),
+                untimed=given.get("untimed", ""),
+            )
 
     def memory_kind(
         self, spec: Any, fields: Mapping[str, Field]
@@ -632,4 +675,9 @@ def parse_folder(folder: Path) -> Model:
             apis.append(parse_text(path.read_text()))
     if not apis:
         raise ModelError(f"no *.yaml in {folder}")
+    kinds = {"copy"} | {text for api in apis for e in api.enums if e.name == "activity_kind" for text, _ in e.values}
+    for api in apis:
+        for f in api.commands:
+            if f.activity and f.activity.kind not in kinds:
+                raise ModelError(f"{api.name}: function {f.name}: activity: unknown kind {f.activity.kind}")
     return Model(tuple(apis))

@@ -16,6 +16,7 @@ HEAD = """\
 # this file is what the generator reads. The names are facts of the header; structures are declared by their size only.
 #
 # exports    the names that a program calls: the function, and where there is one, the same for the per-thread default stream
+# activity   the device work; its expressions are C++ over the arguments (tools/generator/model.py: Activity)
 # event      the versioned name, where it is not the shown one
 # failed     `except`: a code other than 0 that is an answer and no failure (CUDA_ERROR_NOT_READY)
 """
@@ -34,13 +35,13 @@ _EVENTS = re.compile(
 _COUNTED = re.compile(r"cu(MemPool(Get|Set)|MemGet|MemRangeGet|MemAdvise$|.*GetAttribute|.*SetAttribute|.*GetName)")
 _BLOCKING = re.compile(
     r"cu(CtxSynchronize|StreamSynchronize|EventSynchronize|ModuleLoad|LibraryLoad|LinkComplete|DevicePrimaryCtxRetain"
-    r"|CtxCreate|CtxDestroy|MemcpyDtoH_|MemcpyHtoD_|Memcpy$|Memcpy2D_|Memcpy3D_|Memcpy2DUnaligned)"
+    r"|CtxCreate|CtxDestroy|Memcpy([DA]toH|Hto[DA])|Memcpy$|Memcpy2D_|Memcpy3D(_|Peer$)|Memcpy2DUnaligned)"
 )
 _ACTIVITY = (
     (r"cuLaunch(Kernel|KernelEx|CooperativeKernel|Grid|GridAsync)?$", "kernel"),
     (r"cuMemcpyHto[DA]", "HtoD"),
     (r"cuMemcpy[DA]toH", "DtoH"),
-    (r"cuMemcpy[DA]to[DA]|cuMemcpy(3D)?Peer", "DtoD"),
+    (r"cuMemcpy[DA]to[DA]|cuMemcpyPeer", "DtoD"),
     (r"cuMemcpy(Async|BatchAsync|2D|3D|$)", "copy"),
     (r"cuMemset", "fill"),
     (r"cuMem(DiscardAnd)?Prefetch(Batch)?Async", "migrate"),
@@ -218,9 +219,54 @@ def _bytes(f: Declaration) -> str | None:
     return next((name for name in _BYTES if name in names), None)
 
 
-def _activity(name: str) -> str | None:
-    base = _shown(name)
-    return next((kind for pattern, kind in _ACTIVITY if re.match(pattern, base)), None)
+def _activity(f: Declaration) -> dict[str, object] | None:
+    """The device work: expressions in the terms of native/intercept/cuda/cuda.cpp."""
+    base = _shown(f.name)
+    kind = next((kind for pattern, kind in _ACTIVITY if re.match(pattern, base)), None)
+    if kind is None:
+        return None
+    names = {p.name for p in f.parameters}
+    out: dict[str, object] = {"kind": kind}
+    if "hStream" in names:
+        out["queue"] = "hStream"
+    if kind == "kernel":
+        out |= _launch(base)
+    elif "Batch" in base:
+        out |= _batch(base)
+    elif "pCopy" in names:
+        structure = "Copy3DPeer" if "Peer" in base else "Copy3D" if "3D" in base else "Copy2D"
+        given = f"as<{structure}>(pCopy)"
+        out |= {"from": f"{given}.from", "to": f"{given}.to", "bytes": f"{given}.bytes()"}
+    elif fill := re.match(r"cuMemset(D2)?D(8|16|32)", base):
+        elements, size = "Width * Height" if fill[1] else "N", int(fill[2]) // 8
+        out["bytes"] = elements if size == 1 else f"{elements} * {size}"
+    elif kind == "other":
+        out["name"] = "graph"
+    return out
+
+
+def _launch(base: str) -> dict[str, object]:
+    """Of a kernel: its name, its grid in blocks and the threads of a block."""
+    out: dict[str, object] = {"kernel": "kernel_name(f)"}
+    if base == "cuLaunchKernelEx":
+        given = "as<LaunchConfig>(config)"
+        return {"queue": f"{given}.stream", **out, "blocks": [f"{given}.blocks"], "block": [f"{given}.block"]}
+    if base in ("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync"):
+        grid = ["1", "1", "1"] if base == "cuLaunch" else ["grid_width", "grid_height", "1"]
+        return {**out, "blocks": grid, "block": ["block_shape(f)"]}
+    return {**out, "blocks": [f"gridDim{axis}" for axis in "XYZ"], "block": [f"blockDim{axis}" for axis in "XYZ"]}
+
+
+def _batch(base: str) -> dict[str, object]:
+    """Of several copies by one call: how many there are, and the one at `at`."""
+    if "3D" in base:
+        given = "(&as<CopyOfBatch>(opList))[at]"
+        sides = {"from": f"{given}.from", "to": f"{given}.to", "bytes": f"bytes_of({given})"}
+        return {"count": "numOps", **sides}
+    out: dict[str, object] = {"count": "count"}
+    if "Memcpy" in base:
+        out |= {"from": "srcs[at]", "to": "dsts[at]"}
+    return {**out, "bytes": "sizes[at]"}
 
 
 def _inputs(name: str, p: Parameter) -> bool:

@@ -31,6 +31,7 @@ HEAD = """\
 #
 # anchor     a symbol that only HIP's library has: our functions are found where it is loaded
 # exports    the names that a program calls: the function, and where there is one, the same for the per-thread default stream
+# activity   the device work; its expressions are C++ over the arguments (tools/generator/model.py: Activity)
 # event      the versioned name, where it is not the shown one
 # failed     `except`: a code other than 0 that is an answer and no failure (hipErrorNotReady)
 """
@@ -262,9 +263,61 @@ def _bytes(f: Declaration) -> str | None:
     return known or (_ALLOCATES[_shown(f.name)][1] if _shown(f.name) in _SIZES else None)
 
 
-def _activity(name: str) -> str | None:
-    base = _shown(name)
-    return next((kind for pattern, kind in _ACTIVITY if re.match(pattern, base)), None)
+def _activity(f: Declaration) -> dict[str, object] | None:
+    """The device work: expressions in the terms of native/intercept/hip/hip.cpp."""
+    base = _shown(f.name)
+    kind = next((kind for pattern, kind in _ACTIVITY if re.match(pattern, base)), None)
+    if kind is None:
+        return None
+    names = {p.name for p in f.parameters}
+    out: dict[str, object] = {"kind": kind}
+    if base.endswith("MultiDevice"):
+        return {**out, "by_hand": "it launches on several devices, each launch in a stream of its own"}
+    if "stream" in names:
+        out["queue"] = "stream"
+    if kind == "kernel":
+        return out | _launch(base, names)
+    if kind == "other":
+        return {**out, "name": "graph"}
+    if {"p", "pCopy"} & names:
+        return out | _described(f)
+    if kind == "copy" and "kind" in names:
+        out["direction"] = "kind"
+    if {"width", "height"} <= names:
+        out["bytes"] = "width * height"
+    elif "extent" in names:
+        out["bytes"] = f"{_EXTENT}.volume()"
+    elif fill := re.match(r"hipMemset(?:D(8|16|32))?", base):
+        size = int(fill[1] or 8) // 8
+        amount = "sizeBytes" if fill[1] is None else "count"
+        out["bytes"] = amount if size == 1 else f"{amount} * {size}"
+    return out
+
+
+def _launch(base: str, names: set[str]) -> dict[str, object]:
+    """Of a kernel: its name, its grid in blocks or in work-items, and the threads of a block."""
+    if base == "hipLaunchByPtr":
+        of = {key: f"configured.{key}" for key in ("blocks", "block")}
+        name = {"kernel": "name_by(func, configured.stream)"}
+        return {"queue": "configured.stream", **name, **{key: [value] for key, value in of.items()}}
+    function = "f" if "f" in names else "function_address"
+    out: dict[str, object] = {"kernel": f"name_by({function}, stream)"}
+    if "globalWorkSizeX" in names:
+        return {**out, "items": [f"globalWorkSize{a}" for a in "XYZ"], "block": [f"localWorkSize{a}" for a in "XYZ"]}
+    if "gridDimX" in names:
+        return {**out, "blocks": [f"gridDim{a}" for a in "XYZ"], "block": [f"blockDim{a}" for a in "XYZ"]}
+    grid, block = ("gridDim", "blockDimX") if "gridDim" in names else ("numBlocks", "dimBlocks")
+    return {**out, "blocks": [f"dim({grid})"], "block": [f"dim({block})"]}
+
+
+def _described(f: Declaration) -> dict[str, object]:
+    """Of a copy that a structure describes."""
+    name = f.parameters[0].name
+    if name == "p":
+        given = "parameters_of(p)"
+        sides = {"from": f"{given}.source()", "to": f"{given}.target()"}
+        return {"direction": f"{given}.kind", **sides, "bytes": f"bytes_of({given})"}
+    return {"from": f"source_of({name})", "to": f"target_of({name})", "bytes": f"bytes_of({name})"}
 
 
 def _inputs(name: str, p: Parameter) -> bool:

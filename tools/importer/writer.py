@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ class Rules:
     level: Callable[[str], tuple[str, str]]  # default, minimal
     blocking: Callable[[str], bool]
     bytes: Callable[[Declaration], str | None]
-    activity: Callable[[str], str | None]
+    activity: Callable[[Declaration], Mapping[str, object] | None]  # the device work that it makes
     memory: Callable[[Declaration], Sequence[str]] = lambda f: ()  # what the call makes known or ends, as YAML
     not_failed: Callable[[str], int | None] = lambda name: None  # a code other than 0 that is no failure
     exported: Callable[[str], str] = lambda name: name  # the symbol, where it is not the function's name
@@ -57,6 +58,22 @@ class Rules:
     addresses: Collection[str] = ()  # integer types that hold addresses
     types: Mapping[str, str] = field(default_factory=dict)  # types of ours, as YAML
     language: str = "c"
+
+
+def quoted(text: str) -> str:
+    """A text in double quotes."""
+    return json.dumps(text)
+
+
+def flow(value: object) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {flow(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if re.fullmatch(r"\w+", str(value)) else json.dumps(value)
 
 
 def allocation(handle: str, size: str, kind: str, flags: tuple[str, str] | None, mapped: Mapping[str, str]) -> str:
@@ -209,8 +226,8 @@ def _function(f: Declaration, types: _Types, rules: Rules) -> list[str]:
         out += ["  blocking: true"]
     if amount := rules.bytes(f):
         out += [f"  bytes: {amount}"]
-    if kind := rules.activity(f.name):
-        out += [f"  activity: {{kind: {kind}}}"]
+    if activity := rules.activity(f):
+        out += [f"  activity: {flow(activity)}"]
     out += [f"  {line}" for line in rules.memory(f)]
     if f.parameters:
         out += ["  args:"]
