@@ -130,7 +130,8 @@ def load(includes: Sequence[Path]) -> tuple[Headers, Rules]:
         error="cudaError",
         top={"anchor": "cudaRuntimeGetVersion", "preload": "{variants: 2}"},
         # One function gives back a structure.
-        skip=lambda f: f.name == "cudaCreateChannelDesc",
+        # The driver's calls below tell of ranges to capture.
+        skip=lambda f: f.name in ("cudaCreateChannelDesc", "cudaProfilerStart", "cudaProfilerStop"),
         shown=_shown,
         variants={f.name: twins[f.name] for f in own if f.name in twins},
         level=lambda name: ("event" if _EVENTS.match(name) else "tally", "tally"),

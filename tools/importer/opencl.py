@@ -1,35 +1,41 @@
-#!/usr/bin/env python3
-"""Writes tracepoints/opencl.yaml: facts from the OpenCL headers, joined with the rules of meaning kept below.
+"""What the calls of OpenCL mean.
 
-The headers say what exists (dispatch table, signatures, constants); what a call *means* (when it failed, whether it
-blocks, what it moves, how it is recorded) stands in this file. Run by hand when the headers
-move; the YAML is committed.
+The headers say what exists (dispatch table, signatures, constants); what a call means (when it failed, whether it blocks, what it
+moves, how it is recorded) stands here. The headers are read as text, because their order and their comments count.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from .clang import ImportFailed
+from .writer import flow
 
 HEADERS = ("cl.h", "cl_gl.h", "cl_egl.h", "cl_ext.h", "cl_icd.h")
 ERROR_HEADERS = ("cl_ext.h", "cl_gl.h", "cl_egl.h", "cl_d3d10.h", "cl_d3d11.h", "cl_dx9_media_sharing.h")
 
 HEAD = """\
 # The OpenCL model: every function of the ICD dispatch table (cl_icd_dispatch) in its order, and what each call means.
-# First written by tools/import_opencl.py from the OpenCL headers; this file is what the generator reads.
+# Written by tools/import_headers.py opencl, which holds the rules; this file is what the generator reads.
 #
 # types      kind int | enum | bitfield | handle | pointer | float, width in bits; `declare` is the C declaration of a
 #            type that the headers leave without a name (callbacks).
 # functions  slot        place in the dispatch table; `passthrough` slots exist on Windows only (void * here)
+#            extension   not in the table: programs ask a platform for its address by name
 #            failed      how a failure shows: a field of the event, an operator and a value (absent: cannot be known)
 #            level       what a recording level writes: event, tally or off ("full" is always event, "tally" tally)
 #            blocking    true, or the argument that decides; such calls also write a <function>_begin event
 #            bytes       the argument that says how much is moved or allocated
-#            activity    the device work that the call enqueues; kind `copy` is settled by the addresses (SVM)
+#            allocates   the call makes memory known: fields of its handle, bytes, parent (a part counts no bytes), context,
+#                        scope (the OCCA call around); kind is one of the generator's MEMORY_KINDS, or follows from flags
+#            frees       the call (or record) ends the memory of a handle or of an array of them; `unless`: a field that
+#                        says that it does not
+#            compiles    the call builds code for a device
+#            activity    the device work that the call enqueues; kind `copy` is settled by the addresses (SVM). Its expressions
+#                        are C++ over the arguments (tools/generator/model.py: Activity)
 #            extra       fields read out of a structure argument: C expressions, evaluated before the call
 # args       out         the value written through the pointer is recorded after the call
 #            ensure      a location of ours is passed where the program gives none, so that the value is always known
@@ -74,6 +80,8 @@ BLOCKING = {
     **dict.fromkeys(("clEnqueueWriteBuffer", "clEnqueueWriteBufferRect", "clEnqueueWriteImage"), "blocking_write"),
     **dict.fromkeys(("clEnqueueMapBuffer", "clEnqueueMapImage", "clEnqueueSVMMap"), "blocking_map"),
     "clEnqueueSVMMemcpy": "blocking_copy",
+    "clEnqueueMemcpyINTEL": "blocking",
+    "clMemBlockingFreeINTEL": "true",
 }
 BYTES = {
     **dict.fromkeys(
@@ -89,10 +97,96 @@ BYTES = {
             "clEnqueueSVMMemcpy",
             "clEnqueueSVMMemFill",
             "clEnqueueSVMMap",
+            "clHostMemAllocINTEL",
+            "clDeviceMemAllocINTEL",
+            "clSharedMemAllocINTEL",
+            "clEnqueueMemsetINTEL",
+            "clEnqueueMemFillINTEL",
+            "clEnqueueMemcpyINTEL",
+            "clEnqueueMigrateMemINTEL",
         ),
         "size",
     ),
 }
+# Functions of extensions, which programs ask a platform for by name.
+EXTENSIONS = (
+    "clHostMemAllocINTEL",
+    "clDeviceMemAllocINTEL",
+    "clSharedMemAllocINTEL",
+    "clMemFreeINTEL",
+    "clMemBlockingFreeINTEL",
+    "clGetMemAllocInfoINTEL",
+    "clSetKernelArgMemPointerINTEL",
+    "clEnqueueMemsetINTEL",
+    "clEnqueueMemFillINTEL",
+    "clEnqueueMemcpyINTEL",
+    "clEnqueueMigrateMemINTEL",
+    "clEnqueueMemAdviseINTEL",
+)
+_SCOPE = ("scope", "uint32_t", "c.self->scope_seq", {"doc": "number of the OCCA call around it, 4294967295: none"})
+_IMAGE = ("bytes", "size_t", "0", {"doc": "what the image takes, as the driver says", "unit": "bytes"})
+_PIPE = (
+    "bytes",
+    "size_t",
+    "static_cast<size_t>(pipe_packet_size) * pipe_max_packets",
+    {"doc": "room for packets", "unit": "bytes"},
+)
+_WRAPPED = {"CL_MEM_USE_HOST_PTR": "wrapped"}
+_IN_FLAGS = {"field": "flags", "bits": {**_WRAPPED, "CL_MEM_ALLOC_HOST_PTR": "host"}}
+_OF_IMAGE = {"field": "flags", "bits": _WRAPPED, "otherwise": "image"}
+# What a call allocates: the field of its bytes and the kind of memory.
+ALLOCATES: Mapping[str, tuple[str, object]] = {
+    **dict.fromkeys(("clCreateBuffer", "clCreateBufferWithProperties"), ("size", _IN_FLAGS)),
+    **dict.fromkeys(
+        ("clCreateImage", "clCreateImageWithProperties", "clCreateImage2D", "clCreateImage3D"), ("bytes", _OF_IMAGE)
+    ),
+    "clCreateSubBuffer": ("size", "slice"),
+    "clCreatePipe": ("bytes", "pipe"),
+    "clSVMAlloc": ("size", "svm"),
+    "clHostMemAllocINTEL": ("size", "host"),
+    "clDeviceMemAllocINTEL": ("size", "device"),
+    "clSharedMemAllocINTEL": ("size", "managed"),
+}
+FREES = {
+    "clSVMFree": {"handle": "svm_pointer"},
+    "clEnqueueSVMFree": {"handle": "svm_pointers", "unless": "pfn_free_func"},
+    "clMemFreeINTEL": {"handle": "ptr"},
+    "clMemBlockingFreeINTEL": {"handle": "ptr"},
+}
+COMPILES = ("clBuildProgram", "clCompileProgram", "clLinkProgram")
+# What a copy reads and writes: an argument that holds an address, or a place on the device.
+COPIES = {
+    **dict.fromkeys(("clEnqueueReadBuffer", "clEnqueueReadBufferRect"), ("device", "ptr")),
+    **dict.fromkeys(("clEnqueueWriteBuffer", "clEnqueueWriteBufferRect"), ("ptr", "device")),
+    "clEnqueueReadImage": ("array", "ptr"),
+    "clEnqueueWriteImage": ("ptr", "array"),
+    **dict.fromkeys(("clEnqueueSVMMemcpy", "clEnqueueMemcpyINTEL"), ("src_ptr", "dst_ptr")),
+}
+MAPS = {"clEnqueueMapBuffer": {"memory": "buffer", "address": "ret", "bytes": "size"}}
+# Written above a line of the file.
+COMMENTS = {
+    "clHostMemAllocINTEL": "# Intel's unified memory (cl_intel_unified_shared_memory), as far as it is in wide use: what SYCL on"
+    " OpenCL works with.",
+    "frees: clEnqueueSVMFree": "  # With a function of its own the program frees in it, by whatever it calls there.",
+}
+RELEASING = """\
+  releasing:
+    values:
+      later: 0  # the driver, when the last command or object that used it ended
+      clReleaseMemObject: 1
+      clReleaseKernel: 2
+"""
+RECORDS = """\
+records:
+- name: memory_released
+  doc: >-
+    The end of a memory object: its last reference is gone and nothing uses it any more. The driver says so, whatever
+    released it; the calls of clReleaseMemObject are only counted.
+  frees: {handle: memobj, by: by}
+  fields:
+  - {name: memobj, type: handle, doc: "the memory object"}
+  - {name: by, type: u8, enum: releasing, doc: "the call that released it"}
+"""
 # The device work behind each clEnqueue*: the kinds of occatrace_device:activity.
 ACTIVITY = {
     "clEnqueueNDRangeKernel": "kernel",
@@ -130,6 +224,42 @@ ACTIVITY = {
     "clEnqueueReleaseGLObjects": "other",
     "clEnqueueAcquireEGLObjectsKHR": "other",
     "clEnqueueReleaseEGLObjectsKHR": "other",
+    "clEnqueueMemsetINTEL": "fill",
+    "clEnqueueMemFillINTEL": "fill",
+    "clEnqueueMemcpyINTEL": "copy",
+    "clEnqueueMigrateMemINTEL": "migrate",
+    "clEnqueueMemAdviseINTEL": "other",
+}
+# Arguments that name the memory a command uses.
+MEMORY = (
+    "buffer",
+    "image",
+    "memobj",
+    "src_buffer",
+    "dst_buffer",
+    "src_image",
+    "dst_image",
+    "svm_ptr",
+    "src_ptr",
+    "dst_ptr",
+)
+# What is special about the device work of a function.
+ACTIVITY_OF: Mapping[str, Mapping[str, object]] = {
+    "clEnqueueNDRangeKernel": {
+        "kernel": "kernel_name<I>(kernel)",
+        "items": ["extent(global_work_size, work_dim)"],
+        "block": ["extent(local_work_size, work_dim)"],
+    },
+    "clEnqueueTask": {"kernel": "kernel_name<I>(kernel)", "items": ["1", "0", "0"], "block": ["1", "0", "0"]},
+    "clEnqueueMarker": {"event_required": True},
+    "clEnqueueMigrateMemObjects": {"bytes": "bytes_of_objects<I>(mem_objects, num_mem_objects)"},
+    "clEnqueueSVMMigrateMem": {"bytes": "sum_of(sizes, num_svm_pointers)"},
+    "clEnqueueMapBuffer": {"mapping": "ret"},
+    "clEnqueueMapImage": {"mapping": "ret"},
+    "clEnqueueUnmapMemObject": {"mapping": "mapped_ptr"},
+    "clEnqueueSVMMap": {"mapping": "svm_ptr"},
+    "clEnqueueSVMUnmap": {"mapping": "svm_ptr"},
+    "clEnqueueSVMFree": {"by_hand": "what it frees is shared memory no longer"},
 }
 # Arguments whose meaning the signature does not tell: length of an array, enumeration of a plain integer, raw bytes.
 ARRAYS = {
@@ -181,6 +311,7 @@ BLOBS = {
     ("clSetKernelArg", "arg_value"): "arg_size",
     ("clEnqueueFillBuffer", "pattern"): "pattern_size",
     ("clEnqueueSVMMemFill", "pattern"): "pattern_size",
+    ("clEnqueueMemFillINTEL", "pattern"): "pattern_size",
     ("clSetProgramSpecializationConstant", "spec_value"): "spec_size",
 }
 STRINGS = {"kernel_name", "kernel_names", "options", "function_name", "func_name"}
@@ -209,6 +340,16 @@ EXTRA = {
         ]
         for name in ("clCreateImage2D", "clCreateImage3D")
     },
+}
+EXTRA_DOCS = {
+    "origin": "first byte in the parent",
+    "size": "bytes",
+    "channel_order": "channels of an element",
+    "channel_type": "type of a channel",
+    "image_type": "dimensions and kind of the image",
+    "width": "in elements",
+    "height": "in elements; 0: the image has none",
+    "depth": "in elements; 0: the image has none",
 }
 # A pointer result that is not a handle: null means failure here.
 NULL_IS_FAILURE = {"clSVMAlloc"}
@@ -271,7 +412,7 @@ def parse_arg(function: str, text: str) -> Arg:
         return Arg(array[2], squeeze(array[1] + "*"))
     plain = re.fullmatch(r"(.*?)(\w+)", text.strip(), re.S)
     if not plain:
-        raise ValueError(f"{function}: cannot read the argument {text!r}")
+        raise ImportFailed(f"{function}: cannot read the argument {text!r}")
     return Arg(plain[2], squeeze(plain[1]))
 
 
@@ -292,7 +433,7 @@ def prototypes(text: str, wanted: set[str]) -> Iterator[Function]:
 def dispatch_table(text: str) -> list[str]:
     body = re.search(r"typedef struct _cl_icd_dispatch \{(.*?)\} cl_icd_dispatch;", without_comments(text), re.S)
     if not body:
-        raise ValueError("cl_icd.h holds no dispatch table")
+        raise ImportFailed("cl_icd.h holds no dispatch table")
     return re.findall(r"cl_api_\w+\s+(\w+)\s*;", body[1])
 
 
@@ -328,6 +469,8 @@ def enums(texts: dict[str, str]) -> dict[str, Enum]:
             if int(number) not in found["cl_error"].values.values():
                 found["cl_error"].values[name] = int(number)
     found["cl_svm_mem_flags"] = found["cl_mem_flags"]
+    asked = re.findall(r"#define\s+(CL_MEM_ALLOC_(?:TYPE|BASE_PTR|SIZE|DEVICE)_INTEL)\s+(0x\w+)", texts["cl_ext.h"])
+    found["cl_mem_info_intel"] = Enum(False, {name: int(number, 16) for name, number in asked})
     # "any device" is a mask of its own; as a bit it would hide the others.
     found["cl_device_type"].values.pop("CL_DEVICE_TYPE_ALL", None)
     return {name: enum for name, enum in found.items() if enum.values}
@@ -392,13 +535,70 @@ def arg_entry(function: str, arg: Arg) -> str:
         parts.append(f"enum: {ENUMS_OF[arg.name]}")
     if BYTES.get(function) == arg.name:
         parts.append("role: bytes")
+    elif (function, arg.name) == ("clEnqueueMemAdviseINTEL", "size"):
+        parts.append("unit: bytes")
     return "{" + ", ".join(parts) + "}"
 
 
-def function_entry(slot: int, function: Function) -> Iterator[str]:
+def activity(function: Function) -> dict[str, object]:
+    """The device work: expressions in the terms of native/intercept/opencl/opencl_work.h."""
+    name, names = function.name, [arg.name for arg in function.args]
+    out: dict[str, object] = {"kind": ACTIVITY[name], "queue": "command_queue"}
+    if "event" in names:
+        out["event"] = "event"
+    else:
+        out["untimed"] = "OpenCL 1.0 gives this call no event"
+    special = dict(ACTIVITY_OF.get(name, {}))
+    if "region" in names:
+        image = next((image for image in ("image", "src_image", "dst_image") if image in names), None)
+        out["bytes"] = f"image_bytes<I>({image}, region)" if image else "volume(region)"
+    out |= special
+    used = [arg for arg in names if arg in MEMORY]
+    return {**out, "memory": used} if used else out
+
+
+def memory(function: Function) -> Iterator[str]:
+    """What the call makes known or ends."""
     name, names = function.name, {arg.name for arg in function.args}
+    if name in COMPILES:
+        yield "  compiles: true"
+    if name in ALLOCATES:
+        size, kind = ALLOCATES[name]
+        of = {"parent": "buffer"} if kind == "slice" else {}
+        context = {"context": "context"} if "context" in names else {}
+        yield f"  allocates: {flow({'handle': 'ret', 'bytes': size, 'kind': kind, **of, 'scope': 'scope', **context})}"
+    if name in FREES:
+        if comment := COMMENTS.get(f"frees: {name}"):
+            yield comment
+        yield f"  frees: {flow(FREES[name])}"
+    if name in COPIES:
+        yield f"  copies: {flow(dict(zip(('from', 'to'), COPIES[name], strict=True)))}"
+    if name in MAPS:
+        yield f"  maps: {flow(MAPS[name])}"
+
+
+def extra_fields(name: str) -> Iterator[str]:
+    """Fields that no argument is."""
+    for field, type_name, value, guard in EXTRA.get(name, ()):
+        yield f'  - {{name: {field}, type: {type_name}, value: "{guard} ? {value} : 0", doc: "{EXTRA_DOCS[field]}"}}'
+    if name not in ALLOCATES:
+        return
+    size = ALLOCATES[name][0]
+    for field, type_name, value, more in (
+        *((_PIPE if name == "clCreatePipe" else _IMAGE,) if size == "bytes" else ()),
+        _SCOPE,
+    ):
+        unit = f", unit: {more['unit']}" if "unit" in more else ""
+        doc = f', doc: "{more["doc"]}"' if "doc" in more else ""
+        yield f'  - {{name: {field}, type: {type_name}{unit}, value: "{value}"{doc}}}'
+
+
+def function_entry(place: str, function: Function) -> Iterator[str]:
+    name, names = function.name, {arg.name for arg in function.args}
+    if name in COMMENTS:
+        yield COMMENTS[name]
     yield f"- name: {name}"
-    yield f"  slot: {slot}"
+    yield f"  {place}"
     result = f'"{function.returns}"' if "*" in function.returns else function.returns
     if function.returns == "cl_int":
         yield "  returns: {type: cl_int, enum: cl_error}"
@@ -410,29 +610,25 @@ def function_entry(slot: int, function: Function) -> Iterator[str]:
         elif name in NULL_IS_FAILURE:
             yield '  failed: {field: ret, op: "==", value: 0}'
     yield f"  level: {{default: {'tally' if TALLIED.match(name) else 'event'}, minimal: tally}}"
-    if name in BLOCKING:
-        if BLOCKING[name] != "true" and BLOCKING[name] not in names:
-            raise ValueError(f"{name} has no argument {BLOCKING[name]}")
-        yield f"  blocking: {BLOCKING[name]}"
-    if name in BYTES:
-        if BYTES[name] not in names:
-            raise ValueError(f"{name} has no argument {BYTES[name]}")
-        yield f"  bytes: {BYTES[name]}"
+    for key, table in (("blocking", BLOCKING), ("bytes", BYTES)):
+        if name in table:
+            if table[name] != "true" and table[name] not in names:
+                raise ImportFailed(f"{name} has no argument {table[name]}")
+            yield f"  {key}: {table[name]}"
     if name in ACTIVITY:
-        event = ", event: event" if "event" in names else ""
-        yield f"  activity: {{kind: {ACTIVITY[name]}, queue: command_queue{event}}}"
+        yield f"  activity: {flow(activity(function))}"
     elif name.startswith("clEnqueue"):
-        raise ValueError(f"{name}: no activity kind is given")
+        raise ImportFailed(f"{name}: no activity kind is given")
+    yield from memory(function)
     if function.args:
         yield "  args:"
         for arg in function.args:
             yield f"  - {arg_entry(name, arg)}"
     else:
         yield "  args: []"
-    if name in EXTRA:
+    if extra := list(extra_fields(name)):
         yield "  extra:"
-        for field, type_name, value, guard in EXTRA[name]:
-            yield f'  - {{name: {field}, type: {type_name}, value: "{guard} ? {value} : 0"}}'
+        yield from extra
 
 
 def enum_entry(name: str, enum: Enum) -> Iterator[str]:
@@ -444,25 +640,28 @@ def enum_entry(name: str, enum: Enum) -> Iterator[str]:
         yield f"      {text}: {value if value < 10 else hex(value) if not enum.bitfield else value}"
 
 
-def model(include: Path) -> Iterable[str]:
-    wanted = dict.fromkeys((*HEADERS, *ERROR_HEADERS))
-    texts = {name: (include / name).read_text(encoding="utf-8") for name in wanted}
+def model(texts: Mapping[str, str]) -> Iterable[str]:
     table = dispatch_table(texts["cl_icd.h"])
     known: dict[str, Function] = {}
     for header in HEADERS[:-1]:
-        for prototype in prototypes(texts[header], set(table)):
+        for prototype in prototypes(texts[header], {*table, *EXTENSIONS}):
             known.setdefault(prototype.name, prototype)
     all_enums, defs = enums(texts), typedefs(texts)
 
-    functions = [(slot, known.get(name), name) for slot, name in enumerate(table)]
+    places = [(f"slot: {slot}", name) for slot, name in enumerate(table)]
+    places += [("extension: true", name) for name in EXTENSIONS]
     used_types: dict[str, None] = {}
-    for _, function, _ in functions:
-        if function:
+
+    def use(names: Iterable[str]) -> None:
+        for function in filter(None, map(known.get, names)):
             for type_name in (function.returns, *(arg.type for arg in function.args)):
                 used_types.setdefault(base_of(type_name))
+
+    use(table)
     for fields in EXTRA.values():
         for _, type_name, _, _ in fields:
             used_types.setdefault(type_name)
+    use(EXTENSIONS)
     used_enums = {name for name in all_enums if name in used_types} | {"cl_error", "cl_execution_status"}
 
     yield HEAD.rstrip("\n")
@@ -470,7 +669,9 @@ def model(include: Path) -> Iterable[str]:
     yield "title: OpenCL"
     yield "provider: occatrace_opencl"
     yield "headers: [CL/cl_layer.h]"
+    yield "convention: CL_API_CALL"
     yield "enums:"
+    yield RELEASING.rstrip("\n")
     for name, enum in all_enums.items():
         if name in used_enums:
             yield from enum_entry(name, enum)
@@ -480,29 +681,21 @@ def model(include: Path) -> Iterable[str]:
         if entry:
             yield f"  {name}: {entry}" if " " not in name else f'  "{name}": {entry}'
     yield "functions:"
-    for slot, maybe, name in functions:
-        if maybe:
-            yield from function_entry(slot, maybe)
+    for place, name in places:
+        if name in known:
+            yield from function_entry(place, known[name])
         elif "D3D" in name or "DX9" in name:
-            yield f"- {{name: {name}, slot: {slot}, passthrough: true}}"
+            yield f"- {{name: {name}, {place}, passthrough: true}}"
         else:
-            raise ValueError(f"no prototype of {name}")
+            raise ImportFailed(f"no prototype of {name}")
+    yield RECORDS.rstrip("\n")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--include", type=Path, default=Path("/usr/include/CL"), help="folder of cl.h")
-    default = Path(__file__).resolve().parent.parent / "tracepoints" / "opencl.yaml"
-    parser.add_argument("-o", "--output", type=Path, default=default)
-    options = parser.parse_args()
+def import_opencl(includes: Sequence[Path]) -> str:
+    """The YAML of OpenCL from the headers in `CL/` of the first folder. Raises ImportFailed."""
+    names = dict.fromkeys((*HEADERS, *ERROR_HEADERS))
     try:
-        text = "\n".join(model(options.include)) + "\n"
-    except (OSError, ValueError) as error:
-        print(f"import_opencl: {error}", file=sys.stderr)
-        return 1
-    options.output.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        texts = {name: (includes[0] / "CL" / name).read_text(encoding="utf-8") for name in names}
+    except OSError as error:
+        raise ImportFailed(f"{error.filename}: {error.strerror}") from None
+    return "\n".join(model(texts)) + "\n"

@@ -1,25 +1,22 @@
-#!/usr/bin/env python3
-"""Writes tracepoints/mpi.yaml: facts from C headers of MPI, joined with the rules of meaning kept below.
+"""What the calls of MPI mean: their classes, what they wait for, how they are recorded.
 
-The headers say what exists (names, parameters); what a call *means* (its class, whether it blocks, how it is recorded)
-stands in this file. Run by hand when the standard moves, for instance with the headers of PyPI's mpich 5 (mpi_abi.h is
-MPI 5.0, mpi_proto.h has what MPI 5.0 dropped):
-
-    tools/import_mpi.py mpi_abi.h mpi_proto.h > tracepoints/mpi.yaml
+The headers say what exists (names, parameters). mpi_abi.h is MPI 5.0; what MPI 5.0 dropped is in the mpi_proto.h of an earlier
+MPICH. They are read as text: no MPI has to be installed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .clang import ImportFailed
+from .writer import flow, quoted
+
 HEAD = """\
 # The MPI model: the functions of MPI 3.1 to 5.0 in C, large counts included, and what each call means.
-# First written by tools/import_mpi.py from C headers; this file is what the generator reads. Fortran arrives at the same C
+# Written by tools/import_headers.py mpi, which holds the rules; this file is what the generator reads. Fortran arrives at the same C
 # functions (docs/mpi.md). Not here, so never in the way: MPI_Get_version and its like (programs tell one MPI from another
 # by them), conversions of handles, arithmetic with addresses, MPI_Pcontrol (variadic), and the tool interface MPI_T.
 #
@@ -71,7 +68,7 @@ Field = dict[str, object]
 BUFFER: Field = {"name": "buffer", "type": "u64", "hex": True, "doc": "address given"}
 COUNT: Field = {"name": "count", "type": "i64", "doc": "elements given"}
 PARTNER: Field = {"name": "partner", "type": "i32", "doc": "rank in MPI_COMM_WORLD; -1: not known, -2: MPI_PROC_NULL"}
-TAG: Field = {"name": "tag", "type": "i32"}
+TAG: Field = {"name": "tag", "type": "i32", "doc": "of the message"}
 COMM: Field = {"name": "comm", "type": "u32", "doc": "its communicator record; 0: not known"}
 REQUEST: Field = {"name": "request", "type": "handle", "doc": "0: none"}
 RET: Field = {"name": "ret", "type": "i32", "doc": "what the call returned"}
@@ -112,11 +109,11 @@ CLASSES: dict[str, tuple[str, list[Field]]] = {
         [
             BUFFER,
             _bytes("sent and received"),
-            {"name": "sent", "type": "u64", "unit": "bytes"},
+            {"name": "sent", "type": "u64", "unit": "bytes", "doc": "given by this rank"},
             PARTNER,
             TAG,
             {"name": "source", "type": "i32", "doc": "as partner, of the message that came"},
-            {"name": "source_tag", "type": "i32"},
+            {"name": "source_tag", "type": "i32", "doc": "tag of the message that came"},
             COMM,
             REQUEST,
             RET,
@@ -140,16 +137,19 @@ CLASSES: dict[str, tuple[str, list[Field]]] = {
             BUFFER,
             _bytes("moved"),
             PARTNER,
-            {"name": "window", "type": "handle"},
+            {"name": "window", "type": "handle", "doc": "handle of the window"},
             REQUEST,
             RET,
         ],
     ),
     "window": (
         "windows and their synchronization; partner is the target of a lock or flush",
-        [{"name": "window", "type": "handle"}, PARTNER, RET],
+        [{"name": "window", "type": "handle", "doc": "handle of the window"}, PARTNER, RET],
     ),
-    "file": ("input and output", [BUFFER, _bytes("asked for"), {"name": "file", "type": "handle"}, REQUEST, RET]),
+    "file": (
+        "input and output",
+        [BUFFER, _bytes("asked for"), {"name": "file", "type": "handle", "doc": "handle of the file"}, REQUEST, RET],
+    ),
     "communicator": (
         "communicators made and freed",
         [COMM, {"name": "result", "type": "u32", "doc": "communicator record of the new one; 0: none"}, RET],
@@ -315,70 +315,21 @@ def names(f: Function) -> list[str]:
     return [re.findall(r"\w+", re.sub(r"\[[^]]*\]", "", part))[-1] for part in flat.split(",")]
 
 
-def flow(value: object) -> str:
-    """A value in YAML's flow style."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {flow(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(flow(v) for v in value) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return json.dumps(value) if not re.fullmatch(r"\w+", str(value)) else str(value)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "headers", type=Path, nargs="+", help="C headers; of a function that stands twice the first counts"
-    )
-    args = parser.parse_args()
-    found: dict[str, Function] = {}
-    for header in args.headers:
-        for f in functions_of(header.read_text(encoding="utf-8", errors="replace")):
-            if not LEFT_OUT.fullmatch(f.name) and not LEFT_OUT.match(f.name):
-                found.setdefault(f.name, f)
-    print(HEAD + "api: mpi\ntitle: MPI\nprovider: occatrace_mpi\nanchor: PMPI_Init")
-    print('doc: "MPI calls of C, C++, Fortran and Python alike; what the fields mean stands in docs/mpi.md."')
-    print(
-        "enums:\n  message_kind:\n    values: {send: 1, receive: 2, put: 3, get: 4, accumulate: 5, collective: 6, other: 7}"
-    )
-    print("  message_state:\n    values: {complete: 0, cancelled: 1, freed: 2, unfinished: 3, failed: 4}")
-    print("roles:")
-    for role, parameters in ROLES.items():
-        print(f"  {role}: {flow(parameters)}")
-    print("classes:")
-    for name, (doc, fields) in CLASSES.items():
-        print(f"  {name}:\n    doc: {flow(doc)}\n    fields:{'' if fields else ' []'}")
-        for field in fields:
-            print(f"    - {flow(field)}")
-    print("records:")
-    print(RECORDS, end="")
-    print("functions:")
-    names_found = set(found)
-    for f in sorted(found.values(), key=lambda f: f.name.lower()):
-        print(f"- name: {f.name}")
-        print(f"  parameters: {json.dumps(f.parameters)}")
-        for key, value in meaning(f).items():
-            if key == "blocking" and f"MPI_{f.base}_begin" in names_found:
-                continue  # its begin event would have the name of another function
-            print(f"  {key}: {flow(value)}")
-
-
 RECORDS = """\
 - name: rank
   doc: who the process is, as MPI says it, when MPI has been initialized and again before it is finalized
   fields:
-  - {name: pid, type: u32}
+  - {name: pid, type: u32, doc: "process"}
   - {name: rank, type: i32, doc: "in MPI_COMM_WORLD; -1: there is none (sessions)"}
-  - {name: size, type: i32}
+  - {name: size, type: i32, doc: "ranks in MPI_COMM_WORLD"}
   - {name: library, type: u32, doc: "interned text of MPI_Get_library_version, its first line"}
   - {name: abi, type: u32, doc: "interned text: which ABI the program uses"}
 - name: communicator
   doc: a communicator that was used; one that gets another name is announced again
   fields:
-  - {name: pid, type: u32}
+  - {name: pid, type: u32, doc: "process"}
   - {name: id, type: u32, doc: "number of the communicator within the process"}
-  - {name: handle, type: handle}
+  - {name: handle, type: handle, doc: "MPI's handle"}
   - {name: size, type: i32, doc: "of an inter-communicator, its remote group"}
   - {name: rank, type: i32, doc: "of this process in it"}
   - {name: first, type: i32, doc: "rank in MPI_COMM_WORLD of its rank 0; -1: not known"}
@@ -387,18 +338,55 @@ RECORDS = """\
 - name: message
   doc: a request that came to its end, at the time of the record; blocking calls are told by their own events
   fields:
-  - {name: kind, type: u8, enum: message_kind}
-  - {name: state, type: u8, enum: message_state}
+  - {name: kind, type: u8, enum: message_kind, doc: "what kind of request"}
+  - {name: state, type: u8, enum: message_state, doc: "how it ended"}
   - {name: call_tid, type: u32, doc: "thread of the call that started it"}
   - {name: call_seq, type: u32, doc: "number of that call in its thread"}
   - {name: begin, type: u64, unit: ns, doc: "when it was started"}
-  - {name: bytes, type: u64, unit: bytes}
+  - {name: bytes, type: u64, unit: bytes, doc: "moved"}
   - {name: partner, type: i32, doc: "rank in MPI_COMM_WORLD; -1: not known, -2: MPI_PROC_NULL"}
-  - {name: tag, type: i32}
-  - {name: comm, type: u32}
-  - {name: buffer, type: u64, hex: true}
+  - {name: tag, type: i32, doc: "of the message"}
+  - {name: comm, type: u32, doc: "its communicator record; 0: not known"}
+  - {name: buffer, type: u64, hex: true, doc: "address given"}
 """
 
 
-if __name__ == "__main__":
-    main()
+def model(texts: Sequence[str]) -> Iterator[str]:
+    found: dict[str, Function] = {}
+    for text in texts:
+        for f in functions_of(text):
+            if not LEFT_OUT.fullmatch(f.name) and not LEFT_OUT.match(f.name):
+                found.setdefault(f.name, f)
+    yield HEAD + "api: mpi\ntitle: MPI\nprovider: occatrace_mpi\nanchor: PMPI_Init"
+    yield 'doc: "MPI calls of C, C++, Fortran and Python alike; what the fields mean stands in docs/mpi.md."'
+    yield (
+        "enums:\n  message_kind:\n    values: {send: 1, receive: 2, put: 3, get: 4, accumulate: 5, collective: 6, other: 7}"
+    )
+    yield "  message_state:\n    values: {complete: 0, cancelled: 1, freed: 2, unfinished: 3, failed: 4}"
+    yield "roles:"
+    for role, parameters in ROLES.items():
+        yield f"  {role}: {flow(parameters)}"
+    yield "classes:"
+    for name, (doc, fields) in CLASSES.items():
+        yield f"  {name}:\n    doc: {flow(doc)}\n    fields:{'' if fields else ' []'}"
+        for field in fields:
+            yield f"    - {flow(field)}"
+    yield "records:"
+    yield RECORDS.rstrip("\n")
+    yield "functions:"
+    for f in sorted(found.values(), key=lambda f: f.name.lower()):
+        yield f"- name: {f.name}"
+        yield f"  parameters: {quoted(f.parameters)}"
+        for key, value in meaning(f).items():
+            if key == "blocking" and f"MPI_{f.base}_begin" in found:
+                continue  # its begin event would have the name of another function
+            yield f"  {key}: {flow(value)}"
+
+
+def import_mpi(headers: Sequence[Path]) -> str:
+    """The YAML of MPI from C headers; of a function that stands twice the first counts. Raises ImportFailed."""
+    try:
+        texts = [header.read_text(encoding="utf-8", errors="replace") for header in headers]
+    except OSError as error:
+        raise ImportFailed(f"{error.filename}: {error.strerror}") from None
+    return "\n".join(model(texts)) + "\n"
