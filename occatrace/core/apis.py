@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,12 @@ def read_head() -> dict[str, Any]:
 def read_model() -> dict[str, Any]:
     """The APIs of the model, without what they have: only a run with --trace needs them."""
     return {"apis": read_head()["index"]}
+
+
+@cache
+def api_titles() -> Mapping[str, str]:
+    """What people call the APIs of the model."""
+    return {name: entry["title"] for name, entry in read_head()["index"].items() if name not in ALWAYS}
 
 
 def all_of(model: Mapping[str, Any]) -> tuple[str, ...]:

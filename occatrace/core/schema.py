@@ -16,8 +16,9 @@ VERSIONS = {
     4: "counts of PAPI, flags of memory, pools and builds of Python, processor time of Python, managed memory and waits of CUDA",
 }
 
-# Kinds of device work (model: device.yaml, activity_kind) that move or set memory.
-MEMORY_KINDS = ("HtoD", "DtoH", "DtoD", "HtoH", "fill", "map", "unmap", "migrate")
+# Kinds of device work (model: device.yaml, activity_kind) that copy memory, and all that move or set it.
+COPY_KINDS = ("HtoD", "DtoH", "DtoD", "HtoH")
+MEMORY_KINDS = (*COPY_KINDS, "fill", "map", "unmap", "migrate")
 
 # OCCA modes in which the call itself is the work: there is no device behind it that could be timed.
 HOST_MODES = ("Serial", "OpenMP")

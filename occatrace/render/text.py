@@ -13,6 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from occatrace.core.apis import api_titles
 from occatrace.core.checked import printable
 from occatrace.core.units import SIZES, TIMES, duration, fixed, size
 from occatrace.render import Document
@@ -20,15 +21,6 @@ from occatrace.reports import OVERVIEW, Column, Report
 
 # Left out one after another where the terminal is too narrow, least important first.
 _DISPENSABLE = ("stddev", "max", "min", "med", "busy", "source", "bytes", "device", "mode", "avg")
-_API_TITLES = {
-    "occa": "OCCA",
-    "opencl": "OpenCL",
-    "cuda": "CUDA",
-    "cudart": "CUDA runtime",
-    "hip": "HIP",
-    "openmp": "OpenMP",
-    "mpi": "MPI",
-}
 NUMERIC = ("percent", "ns", "bytes", "count", "number", *(u for u in (*TIMES, *SIZES) if u != "ns"))
 _NAME_WIDTH = 24
 _NARROWEST = 6
@@ -119,10 +111,9 @@ def sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
         return [(report.definition.title, rows)]
     at = [column.name for column in report.columns].index(group)
     groups = itertools.groupby(rows, lambda row: row[at])
-    title = report.definition.title
+    title, titles = report.definition.title, api_titles()
     return [
-        (f"{_API_TITLES[key]} {title.lower()}" if key in _API_TITLES else f"{title}: {key}", list(rows))
-        for key, rows in groups
+        (f"{titles[key]} {title.lower()}" if key in titles else f"{title}: {key}", list(rows)) for key, rows in groups
     ]
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from occatrace import _native
 from occatrace.core import halfway, naming
 from occatrace.core import model as model_module
+from occatrace.core.schema import COPY_KINDS, HOST_MODES
 from occatrace.errors import RunError
 from occatrace.ingest import live_buffers
 from occatrace.ingest.gathered import allocations, kernel_runs, occa_copies
@@ -38,8 +39,6 @@ LAG_NS = 250_000_000
 HORIZON_NS = 60_000_000_000  # how far back work is told apart from other work that ran at the same time
 END_S = 60.0  # for the end of a session, on a busy machine
 IN_FLIGHT = 4  # calls within calls, whose numbers are taken and whose events are not written yet
-_HOST_MODES = ("Serial", "OpenMP")
-_MOVES = ("HtoD", "DtoH", "DtoD", "HtoH")
 _TOLD = ("process", "thread", "name", "kernel", "device", "queue", "exit", "progress")
 _TEXTS = {"process": ("cmdline", "host"), "name": ("text",)}
 _OCCA_NAME = re.compile(r"_occa_(.+)_\d+")
@@ -350,7 +349,7 @@ class Monitor:
         for key, count, ns in zip(found.tolist(), counts.tolist(), sums.tolist(), strict=True):
             work = host.work.setdefault((key >> 40, key >> 32 & 0xFF, key & 0xFFFFFFFF), Work())
             work.add(count, round(ns))
-        kinds = [value for value, name in self._activity_kinds.items() if name in _MOVES]
+        kinds = [value for value, name in self._activity_kinds.items() if name in COPY_KINDS]
         host.moved += int(columns["bytes"][np.isin(columns["kind"], kinds)].sum())
 
     def _place(
@@ -372,7 +371,7 @@ class Monitor:
             slot, number = key >> 32, key & 0xFFFFFFFF
             pid, rows = host.pid(slot), inverse == at
             mode = host.text(pid, number if len(rest) == 1 else host.kernels.get((pid, number), (0, 0))[1])
-            if mode not in _HOST_MODES:
+            if mode not in HOST_MODES:
                 continue
             if len(rest) == 1:
                 host.moved += int(rest[0][rows].sum())
@@ -398,7 +397,7 @@ class Monitor:
                 host.memory[older[1]].change(-older[0], -1)
             if op == 0 and self._model.memory_kinds[kind] not in ("host", "mapped", "slice", "wrapped"):
                 mode_text = host.text(pid, mode) if api == "occa" else ""
-                if api == "occa" and mode_text not in _HOST_MODES:
+                if api == "occa" and mode_text not in HOST_MODES:
                     continue  # it lies in memory of the API below
                 place = (pid, mode_text or self._device_of(host, pid, api, context))
                 host.blocks[key] = size, place
@@ -548,7 +547,7 @@ class Monitor:
                 if isinstance(place, int):
                     name = host.text(pid, host.devices.get((pid, place), (0, 0))[1]) or "unknown device"
                 else:
-                    name = f"host ({place})" if place in _HOST_MODES else f"{place} memory"
+                    name = f"host ({place})" if place in HOST_MODES else f"{place} memory"
                 process = host.processes.get(pid)
                 busy = host.busy.get((pid, place))
                 shares = self._busy(host, busy, stretch) if busy else (None, None)
