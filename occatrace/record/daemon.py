@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from occatrace.core import files
-from occatrace.errors import DaemonError
+from occatrace.errors import DaemonError, RunError
 from occatrace.run import install
 from occatrace.run.layout import RUN_MARK
 
@@ -64,7 +64,9 @@ def sweep(base: Path) -> None:
     for folder in deserted(base, f"occatrace-{os.getuid()}-", "[0-9a-z]+-[0-9a-f]{8}", "register", STALE_AFTER_S):
         from occatrace.lttng import recovery
 
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(
+            OSError, RunError
+        ):  # the run may be removed meanwhile: no matter of the run that starts
             recovery.rescue(Path(os.readlink(folder / RUN_LINK)).resolve())
         shutil.rmtree(folder, ignore_errors=True)
         buffers = Path("/dev/shm", folder.name.rpartition("-")[0])

@@ -14,6 +14,7 @@ import pytest
 from occatrace.cli.dispatch import main
 from occatrace.lttng import recovery
 from occatrace.record import daemon, job
+from occatrace.run.folder import read_run
 from tests.integration.security.conftest import untouched
 
 Give = Callable[[Path], Path]
@@ -68,6 +69,22 @@ def test_the_callers_own_are_rescued_and_swept(
     assert not sockets.exists() and not buffers.exists()
     assert (run / "trace" / "h" / "ust" / "stream_0").read_text() == "found"
     assert notes(run) == ["everything was killed at once: the last 5 bytes of the trace come from its buffers"]
+
+
+def test_a_run_that_is_removed_while_it_is_rescued(
+    tmp_path: Path, place: Path, buffers: Path, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sweeps is about to start a run of its own, which starts all the same."""
+    run = killed_run(tmp_path / "run", run_id)
+    sockets = sockets_of(place, run_id, run)
+
+    def rescue(run: Path) -> None:
+        shutil.rmtree(run)
+        read_run(run)
+
+    monkeypatch.setattr(recovery, "rescue", rescue)
+    daemon.sweep(place)
+    assert not sockets.exists() and not buffers.exists()
 
 
 def test_folders_of_others_are_not_swept(
