@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -43,7 +42,11 @@ def remove_path(path: Path) -> None:
 
 def make_folder(place: Path | None = None, name: str = "occatrace-") -> Path:
     """A new folder for its owner only: in a place, or where temporary files of this user go. `remove_path` removes it."""
-    path = add_path(Path(place or tempfile.gettempdir(), f"{name}{os.urandom(8).hex()}"))
+    if place is None:
+        import tempfile  # with `random`: a run that is only recorded needs neither
+
+        place = Path(tempfile.gettempdir())
+    path = add_path(Path(place, f"{name}{os.urandom(8).hex()}"))
     path.mkdir(mode=0o700)
     return path
 

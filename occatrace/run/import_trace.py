@@ -3,7 +3,6 @@ them, beside the trace, or in the cache where one may not write there."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import time
@@ -62,6 +61,8 @@ def import_trace(folder: Path) -> runs.Run | None:
 
 def _stamp(traces: list[Path]) -> str:
     """Tells one state of the traces from another."""
+    import hashlib  # with OpenSSL: no run needs it, only an import of a trace
+
     digest = hashlib.sha256()
     for trace in traces:
         for file in sorted(trace.rglob("*")):
@@ -81,4 +82,6 @@ def _place(folder: Path) -> Path:
     cache = os.environ.get("OCCATRACE_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "occatrace"
     )
+    import hashlib
+
     return Path(cache, "traces", f"{folder.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}")
