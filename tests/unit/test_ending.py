@@ -64,6 +64,7 @@ def words_of(run: Path, tmp: Path) -> dict[str, tuple[object, ...]]:
         "query": (run, "FROM kernels"),
         "export": (run, "-o", tmp / "export", "--force"),
         "compare": (run, run),
+        "why": (run,),
         "timeline": (run, "-o", tmp / "timeline", "--force"),
         "view": (run, "--no-browser", "--port", "-1"),
         "flamegraph": (run, "-o", tmp / "flames.html", "--force"),
