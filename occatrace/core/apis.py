@@ -42,6 +42,7 @@ class Traced:
         return ",".join(sorted(self.names)) or NONE
 
 
+@cache
 def read_head() -> dict[str, Any]:
     """The first line of `_model.json`: what is of all APIs."""
     with MODEL.open("rb") as file:
