@@ -6,7 +6,11 @@ import argparse
 import importlib.machinery
 import importlib.util
 import re
+import signal
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,14 +35,14 @@ def tool() -> ModuleType:
 
 def results(tool: ModuleType, **program: Any) -> list[Any]:
     given = {"name": "p", "title": "", "command": [sys.executable, "-c", TELLS], "count": r"(\d+) done", **program}
-    args = argparse.Namespace(occa=None, occa_source=None, libparanumal=None, rounds=1)
+    args = argparse.Namespace(occa=[], occa_source=None, libparanumal=None, rounds=1, jobs=2)
     return list(tool.test(tool.Program(**given), args))
 
 
 def test_each_file_is_a_program(tool: ModuleType) -> None:
     found = {p.name: p for p in tool.programs()}
     assert {"pyopencl", "mpi4py", "occa-examples", "libparanumal"} <= found.keys()
-    assert {name for name, p in found.items() if p.ci} == {"pyopencl", "mpi4py"}
+    assert {name for name, p in found.items() if p.ci} == {"pyopencl", "mpi4py", "intel-opencl", "dpnp"}
     for program in found.values():
         for pattern in (*program.ignore, program.count or ""):
             re.compile(pattern)
@@ -55,13 +59,104 @@ def test_what_differs_is_named(tool: ModuleType) -> None:
 
 def test_status_and_count(tool: ModuleType, tmp_path: Path) -> None:
     program = tool.Program(name="p", title="", command=[], count=r"(\d+) done")
-    result = tool.Result("p", "")
-    tool.compare(result, program, tool.Ran(0, "3 done", [], 1), tool.Ran(139, "2 done", [], 1), tmp_path)
-    assert result.differs[0] == "exit status 0 alone, 139 under occa_prof"
-    assert result.differs[2] == "count ['3'] alone, ['2'] under occa_prof"
-    nothing = tool.Result("p", "")
-    tool.compare(nothing, program, tool.Ran(0, "0 done", [], 1), tool.Ran(0, "0 done", [], 1), tmp_path)
-    assert nothing.differs == ["it did nothing, alone as well"]
+
+    def compare(alone: Any, traced: Any) -> Any:
+        return tool.compare(program, alone, traced, tmp_path)
+
+    differs = compare(tool.Ran(0, "3 done", [], 1), tool.Ran(139, "2 done", [], 1))
+    assert differs[0] == "exit status 0 alone, 139 under occa_prof"
+    assert differs[2] == "count ['3'] alone, ['2'] under occa_prof"
+    assert compare(tool.Ran(0, "0 done", [], 1), tool.Ran(0, "0 done", [], 1)) == ["it did nothing, alone as well"]
+    hangs = compare(tool.Ran(0, "3 done", [], 1), tool.Ran(143, "", [], 600, ended=False))
+    assert hangs == ["did not end within 600 s under occa_prof"]
+
+
+def test_a_program_that_differs_from_itself_is_no_failure(tool: ModuleType, tmp_path: Path) -> None:
+    program = tool.Program(name="p", title="", command=[])
+    outputs = ["three", "two"]
+
+    def differences(traced: str) -> tuple[list[str], int]:
+        left = [tool.Ran(0, text, [], 1) for text in outputs]
+        alone = [tool.Ran(0, "one", [], 1)]
+        differs = tool.differences(program, alone, tool.Ran(0, traced, [], 1), tmp_path, left.pop)
+        return differs, len(alone)
+
+    assert differences("one") == ([], 1)
+    assert differences("two") == ([], 2)
+    assert differences("four") == (["output, 2 lines: -one | +four"], 3)
+
+
+def test_a_difference_that_shows_once_is_a_remark(tool: ModuleType, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    once = f'[ -z "$OCCATRACE_RUN" ] || [ -e {mark} ] || {{ touch {mark}; echo crash; }}; echo 3 done'
+    (result,) = results(tool, command=["sh", "-c", once], warm=False)
+    assert result.state == "same"
+    assert result.said[-1] == "differed in one of two runs: output, 1 lines: +crash"
+
+
+def test_a_program_that_does_not_end_is_ended(tool: ModuleType, tmp_path: Path) -> None:
+    program = tool.Program(name="p", title="", command=[], timeout=1)
+    ran = tool.run(["sh", "-c", "sleep 600 & echo $!; wait"], program, {}, tmp_path, tmp_path)
+    assert not ran.ended
+    while Path(f"/proc/{ran.output.strip()}/exe").exists():  # it ends, or this test does not
+        time.sleep(0.02)
+
+
+def test_a_signal_ends_the_programs_too(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool, "STOPPED", threading.Event())
+    program = tool.Program(name="p", title="", command=[])
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(tool.run, ["sleep", "600"], program, {}, tmp_path, tmp_path)
+        while not tool.GROUPS:
+            time.sleep(0.02)
+        with pytest.raises(SystemExit):
+            tool.stop(signal.SIGTERM, None)
+        assert running.result().status == 128 + signal.SIGTERM
+    with pytest.raises(SystemExit):
+        tool.run(["true"], program, {}, tmp_path, tmp_path)
+
+
+def test_cases_of_a_matrix_share_a_build(tool: ModuleType, tmp_path: Path) -> None:
+    found = results(
+        tool,
+        matrix={"word": {"first": "a b", "second": "c"}, "number": ["1", "2"]},
+        build=[["sh", "-c", "echo made >> log"]],
+        command=["sh", "-c", "echo '{word}' {number}; cat {build}/log"],
+        count="^(\\S+).* \\d\nmade$",
+        warm=False,
+    )
+    assert [(r.case, r.count, r.state) for r in found] == [
+        ("first 1", "a", "same"),
+        ("first 2", "a", "same"),
+        ("second 1", "c", "same"),
+        ("second 2", "c", "same"),
+    ]
+
+
+def test_occa_prof_stands_where_the_command_says(tool: ModuleType) -> None:
+    """Behind a launcher, for example."""
+    (result,) = results(tool, command=["env", "WORD=3", "{prof}", "sh", "-c", "echo $WORD done $OCCATRACE_RUN"])
+    assert (result.count, result.status) == ("3", 0)
+    assert result.differs and result.differs[0].startswith("output, 2 lines: -3 done | +3 done ")
+
+
+def test_a_new_result_takes_the_place_of_the_old_one(tool: ModuleType) -> None:
+    old = [tool.Result("a", "1", ""), tool.Result("a", "2", ""), tool.Result("b", "", "", calls=1)]
+    new = [tool.Result("a", "3", ""), tool.Result("b", "", "", absent="the command b")]
+    assert [(r.program, r.case, r.calls) for r in tool.merged(old, new)] == [("a", "3", 0), ("b", "", 1)]
+
+
+def test_the_tables_are_those_of_the_recorded_result(tool: ModuleType) -> None:
+    recorded = tool.recorded()
+    assert recorded
+    for path, content in tool.tables(recorded).items():
+        assert path.read_text() == content, f"tools/acceptance --tables writes {path.name}"
+
+
+def test_the_recorded_result_has_no_difference(tool: ModuleType) -> None:
+    recorded = tool.recorded()
+    assert [f"{r.program} {r.case} {r.options}: {r.differs}" for r in recorded if r.state != "same"] == []
+    assert not sum(r.lost for r in recorded)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +167,14 @@ def test_status_and_count(tool: ModuleType, tmp_path: Path) -> None:
         ({"command": ["{occa}/bin/occa"]}, "--occa"),
         ({"each": "/nowhere/*/main.cpp"}, "/nowhere/*/main.cpp"),
         ({"build": [["false"]]}, "does not build: false"),
+        ({"packages": ["no-such-package-of-occatrace==1", "--no-index"]}, "no-such-package-of-occatrace"),
     ],
 )
-def test_what_is_not_there(tool: ModuleType, program: dict[str, Any], said: str) -> None:
+def test_what_is_not_there(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: dict[str, Any], said: str
+) -> None:
+    monkeypatch.setattr(tool, "CACHE", tmp_path)
     (result,) = results(tool, **program)
-    assert (result.state, result.absent) == ("not there", said)
+    assert result.state == "not there"
+    assert said in result.absent
+    assert not list(tmp_path.iterdir())
