@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from occatrace.core import disk, events, files
-from occatrace.core.apis import VARIABLE, Traced
+from occatrace.core.apis import VARIABLE, Traced, api_titles
 from occatrace.errors import DaemonError
 from occatrace.lttng.packets import restore_metadata
 from occatrace.record import shims
@@ -514,7 +514,7 @@ class Session:
         return False
 
     def _note_unseen(self, client: socket.socket, pid: int, words: Sequence[str]) -> None:
-        if len(words) == 3 and words[0] in _TITLES and words[1] in _UNSEEN:
+        if len(words) == 3 and words[0] in api_titles() and words[1] in _UNSEEN:
             self.outcome.unseen.append(Unseen(pid, *words))
         with contextlib.suppress(OSError), client:
             client.send(b"OK")
@@ -565,7 +565,6 @@ def parent_of(pid: int) -> int:
         return 0
 
 
-_TITLES = {"opencl": "OpenCL", "cuda": "CUDA", "hip": "HIP", "occa": "OCCA", "mpi": "MPI", "openmp": "OpenMP"}
 _UNSEEN = {
     "layer": "{api} was used and is not recorded in {who}:"
     " its loader {library} did not start occatrace's layer (`occa_prof doctor` tries the loader)",
@@ -581,7 +580,7 @@ def unseen_lines(unseen: Sequence[Unseen]) -> list[str]:
     for api, library, why in dict.fromkeys((u.api, u.library, u.why) for u in unseen):
         pids = [u.pid for u in unseen if (u.api, u.library, u.why) == (api, library, why)]
         who = f"process {', '.join(map(str, pids[:8]))}{' …' if len(pids) > 8 else ''}"
-        lines.append(_UNSEEN[why].format(api=_TITLES[api], who=who, library=library))
+        lines.append(_UNSEEN[why].format(api=api_titles()[api], who=who, library=library))
     return lines
 
 
