@@ -1,4 +1,5 @@
-"""The critical path of programs that know what delays them. Delays are sleeps, and what is asserted are lower bounds and names,
+"""The critical path of programs that know what delays them; run by `python -m pytest tests/bench/why_truth.py`. Delays are sleeps, and
+what is asserted are names and lower bounds
 well below what the sleeps take, so that a busy machine changes nothing."""
 
 from __future__ import annotations
