@@ -37,6 +37,7 @@ NICE = 10
 PIPE_WIDTH = 120
 _POLL_S = 0.25  # of the terminal's size
 _SEQUENCE = r"\x1b(\[[0-9;]*[@-~]|O.|)"  # what arrows and the like send
+_LEAVE = b"\x1b[?1049l\x1b[H\x1b[?25h"  # the main screen, with a cursor
 _LEAST_KERNELS, _MOST_DEVICES, _MOST_RANKS = 2, 4, 8
 _SORTS = {"t": "time", "n": "calls", "a": "avg", "i": "now", "k": "name"}
 
@@ -424,13 +425,17 @@ class _Terminal:
         self.console.show_cursor(False)
 
     def leave(self) -> None:
-        """Give the terminal back."""
-        if self.console.is_alt_screen:
-            self.console.set_alt_screen(False)
-            self.console.show_cursor(True)
+        """Give the terminal back. A signal may come in the middle of a write, which cannot be entered again: the settings,
+        which need none, come first."""
         if self._saved is not None and self._keys is not None:
             termios.tcsetattr(self._keys, termios.TCSADRAIN, self._saved)
             self._saved = None
+        if self.console.is_alt_screen:
+            try:
+                self.console.set_alt_screen(False)
+                self.console.show_cursor(True)
+            except RuntimeError:
+                os.write(sys.stdout.fileno(), _LEAVE)
 
     def draw(self, lines_of: Callable[[int, int], Sequence[Text]]) -> None:
         """Show lines, made for the size that the terminal has now."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import termios
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from occatrace.cli.top import Shown, screen
+from occatrace.cli.top import _LEAVE, Shown, _Terminal, screen
 from occatrace.views.monitor import Busy, Device, Memory, Rank, View, Work
 
 RANKS = [Rank(n, "node0", 100 + n, "lost" if n == 5 else "running", 1234.5, 56.7, 0.5) for n in range(12)]
@@ -99,3 +103,26 @@ def test_busy_time_is_a_union() -> None:
         assert busy.within(newest, newest + 100) == union(known, newest, newest + 100)
         busy.forget(newest - 50)  # longer than any piece: nothing later begins before it
         assert busy.total == union(known)
+
+
+def test_the_terminal_is_given_back_in_the_middle_of_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(enable: bool) -> bool:
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stdout>'>")  # as Python does in a handler
+
+    before = signal.getsignal(signal.SIGTSTP)
+    master, slave = os.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    with open(slave) as keys, open(os.dup(slave), "w") as out:
+        monkeypatch.setattr(sys, "stdin", keys)
+        monkeypatch.setattr(sys, "stdout", out)
+        settings = termios.tcgetattr(keys)
+        try:
+            with _Terminal() as terminal:
+                assert termios.tcgetattr(keys) != settings
+                monkeypatch.setattr(terminal.console, "set_alt_screen", refuse)
+                terminal.leave()
+                assert termios.tcgetattr(keys) == settings
+        finally:
+            signal.signal(signal.SIGTSTP, before)
+        assert os.read(master, 4096).endswith(_LEAVE)
+    os.close(master)
