@@ -181,9 +181,9 @@ class Node:
             self._drain()
             return
         if self.session and not self.args.quiet:
-            from occatrace.cli.recording import load_analysis
+            from occatrace.cli.recording import start_loading
 
-            threading.Thread(target=load_analysis, name="load", daemon=True).start()
+            start_loading()
         if self.session and self.args.choosing.sampling:
             from occatrace.cli.recording import start_sampling
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,13 @@ def describe(outcome: Outcome) -> runs.SessionFacts:
     return out
 
 
-def load_analysis() -> None:
+def start_loading() -> None:
+    """Import the modules of the analysis while the program runs: that takes a sixth of a second. The interpreter waits for
+    this thread before it ends (no daemon thread): native modules that are still being initialized then crash it."""
+    threading.Thread(target=_load_analysis, name="load").start()
+
+
+def _load_analysis() -> None:
     """Import what the analysis needs; whatever fails here fails again, with a message, when it is used."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra here: no thread per core
     gc.disable()  # a tenth faster

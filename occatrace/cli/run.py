@@ -9,7 +9,6 @@ import os
 import pwd
 import shutil
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from occatrace import __version__
 from occatrace.cli import choice, ending, options, program
 from occatrace.cli.dispatch import UsageError, complain, words_of
-from occatrace.cli.recording import describe, load_analysis, not_measured, note_in, start_sampling
+from occatrace.cli.recording import describe, not_measured, note_in, start_loading, start_sampling
 from occatrace.core import disk, halfway
 from occatrace.errors import RunError
 from occatrace.run import folder as runs
@@ -189,8 +188,7 @@ class Recording:
         if self.session and self.args.choosing.sampling:
             self.sampler = start_sampling(self.run, self.run.info.host, self.args, self.session, lambda: [pid])
         if self.session and not self.args.quiet:
-            # While the program runs: the modules of the analysis take a sixth of a second to load.
-            threading.Thread(target=load_analysis, name="load", daemon=True).start()
+            start_loading()
         self.status = program.wait(pid)
         guard.restore()
         ending.watch()

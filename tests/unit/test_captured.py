@@ -71,7 +71,7 @@ def test_runs_recorded_in_part_are_compared_by_call(
     other = recorded(tmp_path / "other", trace_of(PERIODS[:1], 80_000), captures={"node0": PERIODS[:1]})
     assert main(["compare", str(run.parent / "run"), str(other), "--format", "csv", "--all-columns"]) == 0
     out, err = capsys.readouterr()
-    assert "medians are per call" in err and "captured 2.000 ms of" in err and "captured 1.000 ms of" in err
+    assert "medians per call are compared" in err and "captured 2.000 ms of" in err and "captured 1.000 ms of" in err
     lines = [line.split(",") for line in out.splitlines() if line and not line.startswith("#")]
     head = next(line for line in lines if "kind" in line)
     rows = {line[1]: dict(zip(head, line, strict=True)) for line in lines if line[0] in ("total", "kernels")}

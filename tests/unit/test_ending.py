@@ -215,3 +215,15 @@ def test_closed_streams(name: str, run: Path, tmp_path: Path) -> None:
     words = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND, name, *map(str, words_of(run, tmp_path)[name])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+def test_the_interpreter_waits_for_what_is_being_imported() -> None:
+    """A program that ends at once: DuckDB's module is then still being initialized."""
+    code = """
+import atexit, sys
+atexit.register(lambda: print({"_duckdb", "duckdb"} & set(sys.modules) != set()))
+from occatrace.cli import recording
+recording.start_loading()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
