@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.machinery
 import importlib.util
+import math
 import re
 import signal
 import sys
@@ -33,10 +34,15 @@ def tool() -> ModuleType:
     return module
 
 
-def results(tool: ModuleType, **program: Any) -> list[Any]:
+def results(tool: ModuleType, until: float = math.inf, **program: Any) -> list[Any]:
     given = {"name": "p", "title": "", "command": [sys.executable, "-c", TELLS], "count": r"(\d+) done", **program}
-    args = argparse.Namespace(occa=[], occa_source=None, libparanumal=None, rounds=1, jobs=2)
+    args = argparse.Namespace(occa=[], occa_source=None, libparanumal=None, rounds=1, jobs=2, until=until)
     return list(tool.test(tool.Program(**given), args))
+
+
+def test_nothing_is_started_when_the_time_is_over(tool: ModuleType) -> None:
+    (result,) = results(tool, until=time.monotonic())
+    assert result.state == "not there" and "--within" in result.absent
 
 
 def test_each_file_is_a_program(tool: ModuleType) -> None:
