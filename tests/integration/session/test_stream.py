@@ -236,13 +236,13 @@ def test_top_that_comes_late(user: Person, folder: Path, start: Start) -> None:
     wait_for(lambda: (stream.kept_since(run) or "its end") != "its end")
     shown = profile(user, "top", "--once", "run")
     end = time.monotonic() + PATIENCE
-    while shown.returncode == 0 and "Kernel " not in shown.stdout and time.monotonic() < end:
+    while shown.returncode == 0 and "\nKernel " not in shown.stdout and time.monotonic() < end:
         # The disk's limit was reached just then: calls are only counted until there is room again.
         shown = profile(user, "top", "--once", "run")
     assert shown.returncode == 0, shown.stderr
     assert "older parts of the trace are tables by now" in shown.stdout
     assert "unknown device" not in shown.stdout and "opencl memory" not in shown.stdout
-    assert [line.split()[0] for line in shown.stdout.partition("Kernel ")[2].splitlines()[1:]] == ["one"]
+    assert [line.split()[0] for line in shown.stdout.partition("\nKernel ")[2].splitlines()[1:]] == ["one"]
     (folder / "end").touch()
     assert running.wait(300) == 0
 
