@@ -474,12 +474,9 @@ def _threads(
     last_of = np.r_[edge[1:], len(by_thread)] - 1
     span = {int(thread[by_thread[a]]): (a, z) for a, z in zip(edge.tolist(), last_of.tolist(), strict=True)}
     sources, targets, kinds = [], [], []
-    for own, (low, high) in span.items():
-        process = process_of.get(own, -1)
-        main = frame["main"].get(process)
-        if main is None or main == own or main not in span:
-            continue
-        first, last = by_thread[low], by_thread[high]
+
+    def hang_on(main: int, first: int, last: int, waits: bool) -> None:
+        """From what the main thread did before `first`, and from `last` to what it did after that."""
         ours = by_thread[span[main][0] : span[main][1] + 1]
         at = int(np.searchsorted(time[ours], time[first], "right")) - 1
         if at >= 0:
@@ -491,28 +488,23 @@ def _threads(
             sources.append(last)
             targets.append(ours[after])
             kinds.append(END)
-            if after == at + 1 and not elastic[first]:
+            if after == at + 1 and waits:
                 elastic[ours[after]] = True
+
+    for own, (low, high) in span.items():
+        process = process_of.get(own, -1)
+        main = frame["main"].get(process)
+        if main is None or main == own or main not in span:
+            continue
+        first = by_thread[low]
+        hang_on(main, first, by_thread[high], waits=not elastic[first])
     pids = {int(pid): n for n, pid in enumerate(frame["pid"])}
     for n, ppid in enumerate(frame["ppid"].tolist()):
         parent = pids.get(int(ppid))
         main = frame["main"].get(int(frame["process"][parent])) if parent is not None else None
         if main not in span or parent == n:
             continue
-        ours = by_thread[span[main][0] : span[main][1] + 1]
-        begin, end = frame["begins"][n], frame["ends"][n]
-        at = int(np.searchsorted(time[ours], time[begin], "right")) - 1
-        if at >= 0:
-            sources.append(ours[at])
-            targets.append(begin)
-            kinds.append(THREAD)
-        after = int(np.searchsorted(time[ours], time[end], "left"))
-        if after < len(ours):
-            sources.append(end)
-            targets.append(ours[after])
-            kinds.append(END)
-            if after == at + 1:
-                elastic[ours[after]] = True
+        hang_on(main, frame["begins"][n], frame["ends"][n], waits=True)
     for kind in (THREAD, END):
         chosen = [i for i, k in enumerate(kinds) if k == kind]
         if chosen:
