@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 
 SIGNAL_MASK = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # as the tests were started
+# nohup and the background jobs of scripts ignore these, and so would every command that a test starts and then signals.
+for _number, _default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _default)
 # Folders of integration/ that stay together, because programs, or a cache of compiled kernels, are made for all of a folder.
 TOGETHER = {"html": "html", "timeline": "timeline", "occa": "occa", "memory": "occa", "openmp": "occa"}
 # These take longest, so they are begun first.
