@@ -84,6 +84,9 @@ class Reader:
         """What was damaged or could not be read; all else was delivered."""
     @property
     def threads(self) -> int: ...
+    @property
+    def progress(self) -> float | None:
+        """What part of the traces has been taken so far, 0 to 1; None where no decoder knows."""
 
 @final
 class ThreadStatistics:
@@ -112,6 +115,20 @@ class CallStatistics:
         """By thread: calls, failed, total, mean, m2, min, max, bytes, max_seq, begin_seq, begin_ts."""
     def histogram(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Thread, bucket and calls of every bucket that has any."""
+
+def fold_callers(
+    thread: NDArray[np.int32],
+    caller: NDArray[np.uint64],
+    start: NDArray[np.uint64],
+    end: NDArray[np.uint64],
+    failed: NDArray[np.bool_] | None = None,
+    bytes: NDArray[np.uint64] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """
+    Calls of one function by thread and place: slot, caller, since (when the first of them ended), calls, failed, total (ns), bytes.
+
+    Calls of no known place (0) are left out; failed calls count no bytes.
+    """
 
 _Flows = tuple[NDArray[np.uint32], NDArray[np.uint64]]
 _Argument = tuple[int, str, NDArray[Any], NDArray[np.bool_] | None]
@@ -149,6 +166,44 @@ class Counter:
 
     def add(self, times: NDArray[np.uint64], values: NDArray[np.int64] | NDArray[np.float64]) -> None:
         """Values in the order of their times; each holds until the next."""
+
+@final
+class Flows:
+    """Which calls launched which device work: the arrows of a timeline. All work is added, then calls are tied, then work.
+
+    Columns are numbers of files, threads, calls in their threads; 0xFFFFFFFF as the number of a call: none."""
+
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        part: NDArray[np.uint32],
+        thread: NDArray[np.uint32],
+        seq: NDArray[np.uint32],
+        run_seq: NDArray[np.uint32],
+        wanted: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Device work by its call and by the OCCA kernel call; what is not wanted gets no arrows."""
+    def calls(
+        self, part: NDArray[np.uint32], thread: NDArray[np.uint32], seq: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64]]:
+        """The arrows of each row as offsets and ids, and what a call has in common with its work (0: nothing)."""
+    def work(
+        self,
+        part: NDArray[np.uint32],
+        thread: NDArray[np.uint32],
+        seq: NDArray[np.uint32],
+        run_seq: NDArray[np.uint32],
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64]]:
+        """Likewise of device work."""
+    def correlations(self, thread: NDArray[np.uint32], seq: NDArray[np.uint32]) -> NDArray[np.uint64]:
+        """What each call has in common with its work."""
+    @property
+    def empty(self) -> bool: ...
+
+def order(
+    key: NDArray[np.uint64], start: NDArray[np.uint64], end: NDArray[np.uint64], number: NDArray[np.uint64]
+) -> NDArray[np.int64] | None:
+    """The rows by key, start, end (descending) and number; None: they are so already."""
 
 @final
 class Timeline:

@@ -41,6 +41,22 @@ std::string text_of(const bt_value *value) {
     }
 }
 
+// The CTF plug-in that a wheel brings beside this module (tools/wheel); null where there is none.
+const bt_plugin *bundled_plugin() {
+    static const char here = 0;
+    Dl_info info{};
+    if (dladdr(&here, &info) == 0 || info.dli_fname == nullptr) return nullptr;
+    const std::string module = info.dli_fname;
+    const std::string file = module.substr(0, module.rfind('/') + 1) + "bundle/plugins/babeltrace-plugin-ctf.so";
+    if (access(file.c_str(), R_OK) != 0) return nullptr;
+    const bt_plugin_set *plugins = nullptr;
+    if (bt_plugin_find_all_from_file(file.c_str(), BT_FALSE, &plugins) != BT_PLUGIN_FIND_ALL_FROM_FILE_STATUS_OK) return nullptr;
+    const bt_plugin *plugin = bt_plugin_set_borrow_plugin_by_index_const(plugins, 0);
+    bt_plugin_get_ref(plugin);
+    bt_plugin_set_put_ref(plugins);
+    return plugin;
+}
+
 // One input of source.ctf.fs with its graph.
 class Graph {
   public:
@@ -127,7 +143,9 @@ class Graph {
     }
 
     void open(const std::string &path) {
-        if (bt_plugin_find("ctf", BT_TRUE, BT_TRUE, BT_TRUE, BT_TRUE, BT_FALSE, &plugin_) != BT_PLUGIN_FIND_STATUS_OK) {
+        plugin_ = bundled_plugin();
+        if (plugin_ == nullptr &&
+            bt_plugin_find("ctf", BT_TRUE, BT_TRUE, BT_TRUE, BT_TRUE, BT_FALSE, &plugin_) != BT_PLUGIN_FIND_STATUS_OK) {
             throw TraceError("babeltrace2's CTF plug-in is not found (install the package babeltrace2 or libbabeltrace2-0)");
         }
         const bt_component_class_source *fs = bt_plugin_borrow_source_component_class_by_name_const(plugin_, "fs");

@@ -5,6 +5,7 @@
 
 #include <babeltrace2/babeltrace.h>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -442,6 +442,9 @@ class LttngSource final : public Source {
         }
     }
 
+    size_t pieces() const override { return pieces_.size(); }
+    size_t taken() const override { return std::min(next_.load(std::memory_order_relaxed), pieces_.size()); }
+
     void work(WorkerOutput &output) override {
         Decoder decoder(layout_, number_, output);
         Window window;

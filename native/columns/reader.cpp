@@ -102,6 +102,15 @@ std::unique_ptr<Batch> Reader::next(unsigned milliseconds) {
     return output_.take(milliseconds);
 }
 
+double Reader::progress() const {
+    size_t pieces = 0, taken = 0;
+    for (const auto &source : sources_) {
+        pieces += source->pieces();
+        taken += source->taken();
+    }
+    return pieces == 0 ? -1 : static_cast<double>(taken) / static_cast<double>(pieces);
+}
+
 void Reader::close() {
     closed_ = true;
     output_.close();

@@ -28,6 +28,8 @@ class Reader {
     std::unique_ptr<Batch> next(unsigned milliseconds);
     bool done() const { return closed_ || (started_ && output_.done()); }
     void close();
+    // What part of the traces has been taken so far, 0 to 1; negative where no decoder knows.
+    double progress() const;
 
     const std::vector<TraceInfo> &traces() const { return traces_; }
     const Output &output() const { return output_; }

@@ -51,6 +51,10 @@ class Source {
     // more. What cannot be read is reported by Output::problem(), never thrown.
     virtual void work(WorkerOutput &output) = 0;
 
+    // Pieces of the trace, and how many of them have been taken; no pieces where the decoder does not know.
+    virtual size_t pieces() const { return 0; }
+    virtual size_t taken() const { return 0; }
+
   protected:
     TraceInfo info_;
 };

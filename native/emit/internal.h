@@ -18,6 +18,7 @@ OCCATRACE_HIDDEN extern uint32_t occatrace_pid;
 OCCATRACE_HIDDEN void occatrace_finish(enum occatrace_exit_reason reason);
 /* Repeats all announcements (after fork). */
 OCCATRACE_HIDDEN void occatrace_announce_again(struct occatrace_thread *self);
+OCCATRACE_HIDDEN void occatrace_forget_modules(void);
 OCCATRACE_HIDDEN void occatrace_announcements_lock(void);
 OCCATRACE_HIDDEN void occatrace_announcements_unlock(void);
 OCCATRACE_HIDDEN void occatrace_unloading(void);

@@ -49,8 +49,14 @@ struct occatrace_thread {
   void *annotation;      /* open ranges of this thread, from malloc */
   void *openmp;          /* state of the OpenMP backend for this thread, which keeps it */
   void *mpi;             /* likewise of the MPI backend */
+  uintptr_t call_frame;  /* where on the stack the outermost recorded call in flight begins; 0: there is none */
+  uint64_t caller;       /* where in the program that call was made */
+  uintptr_t module_begin, module_size; /* the module of the program that made the last one */
+  uint32_t module_unloads;             /* occatrace_unloads when it was known to be there */
   struct occatrace_thread *next;
   struct occatrace_tally *tallies[OCCATRACE_MAX_FUNCTIONS];
+  /* Places in libraries that pass calls on, and how far on the stack the return address of their caller is (site.c). */
+  struct { uintptr_t address, distance, caller; } through[16];
 };
 
 extern OCCATRACE_EXPORT __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
@@ -318,6 +324,40 @@ OCCATRACE_EXPORT int occatrace_is_core(const void *address);
 /* Counts the libraries that the program let go of: another may be at their address now. */
 extern OCCATRACE_EXPORT uint32_t occatrace_unloads;
 
+/* ---- where in the program a call was made (site.c) ---- */
+
+/* In the function that the program calls: what tells its return address. On x86-64 it is where on the stack that lies. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define OCCATRACE_CALLED_FROM() ((const void *)((const char *)__builtin_dwarf_cfa() - sizeof(void *)))
+#define OCCATRACE_FRAME(from) ((uintptr_t)(from))
+static inline uintptr_t occatrace_return_slot(const void *from) { return (uintptr_t)from; }
+static inline uintptr_t occatrace_return_address(const void *from) { return from == NULL ? 0 : *(const uintptr_t *)from; }
+#else
+#define OCCATRACE_CALLED_FROM() ((const void *)__builtin_return_address(0))
+#define OCCATRACE_FRAME(from) ((from) == NULL ? 0 : (uintptr_t)__builtin_frame_address(0))
+static inline uintptr_t occatrace_return_slot(const void *from) { return (void)from, 0; }
+static inline uintptr_t occatrace_return_address(const void *from) { return (uintptr_t)from; }
+#endif
+OCCATRACE_EXPORT uint64_t occatrace_site_slow(struct occatrace_thread *self, uintptr_t address, uintptr_t slot);
+
+/* The place in the program that a return address leads to, which lies at `slot` on the stack (0: anywhere); its module has been
+ * announced. */
+static inline uint64_t occatrace_site_at(struct occatrace_thread *self, uintptr_t address, uintptr_t slot) {
+  if (__builtin_expect(address - self->module_begin < self->module_size &&
+                       self->module_unloads == __atomic_load_n(&occatrace_unloads, __ATOMIC_RELAXED), 1)) return address;
+  return occatrace_site_slow(self, address, slot);
+}
+/* A recorded call begins; 1: it is the outermost one and has to be ended. One that longjmp has left is known by the stack
+ * having grown back above it. NULL: it is within another one. */
+static inline int occatrace_site_begin(struct occatrace_thread *self, const void *from) {
+  const uintptr_t frame = OCCATRACE_FRAME(from);
+  if (frame < self->call_frame) return 0;
+  self->call_frame = frame;
+  self->caller = occatrace_site_at(self, occatrace_return_address(from), occatrace_return_slot(from));
+  return 1;
+}
+static inline void occatrace_site_end(struct occatrace_thread *self) { self->call_frame = 0; }
+
 /* One line on stderr, "occatrace: …". */
 OCCATRACE_EXPORT void occatrace_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -338,6 +378,21 @@ class Silence {
   }
   Silence(const Silence &) = delete;
   Silence &operator=(const Silence &) = delete;
+
+ private:
+  occatrace_thread *self_;
+};
+
+// A recorded call is in flight for as long as the object lives: it and what is recorded within have its place in the program.
+class CallSite {
+ public:
+  CallSite(occatrace_thread *self, bool recorded, const void *from)
+      : self_(recorded && occatrace_site_begin(self, from) ? self : nullptr) {}
+  ~CallSite() {
+    if (self_ != nullptr) occatrace_site_end(self_);
+  }
+  CallSite(const CallSite &) = delete;
+  CallSite &operator=(const CallSite &) = delete;
 
  private:
   occatrace_thread *self_;

@@ -5,6 +5,7 @@
 // Times are in the cycles (ns) of the trace's clock. Everything else in the trace is taken in, for its names, and left out.
 //   babeltrace2 --plugin-path=DIR TRACE --component=filter.occatrace.calls
 #include "calls.h"
+#include "numbers.h"
 
 #include <cinttypes>
 #include <cstdio>
@@ -34,8 +35,28 @@ uint64_t number(const bt_field *field) {
     return 0;
 }
 
-void append(std::string &out, const bt_field *field) {
+// What names the values of a field that the trace has as a plain number; traces of before name them themselves.
+const occatrace::NamedField *names_of(const std::string &api, const std::string &event, const std::string &field,
+                                      const bt_field_class *type) {
+    const bt_field_class_type kind = bt_field_class_get_type(type);
+    if (kind != BT_FIELD_CLASS_TYPE_SIGNED_INTEGER && kind != BT_FIELD_CLASS_TYPE_UNSIGNED_INTEGER) return nullptr;
+    if (bt_field_class_integer_get_field_value_range(type) != 32) return nullptr;
+    for (const occatrace::NamedField &named : occatrace::kNamedFields)
+        if (api == named.api && field == named.field && strstr(named.except, (' ' + event + ' ').c_str()) == nullptr)
+            return &named;
+    return nullptr;
+}
+
+void append(std::string &out, const bt_field *field, const occatrace::NamedField *names = nullptr) {
     char text[40];
+    if (names != nullptr) {
+        const auto value = static_cast<int64_t>(number(field));
+        for (size_t i = 0; i < names->count; i++)
+            if (names->names[i].value == value) {
+                out += names->names[i].name;
+                return;
+            }
+    }
     const bt_field_class_type type = bt_field_get_class_type(field);
     bt_field_class_enumeration_mapping_label_array labels = nullptr;
     uint64_t count = 0;
@@ -87,7 +108,13 @@ struct Kind {
     enum { kOther, kCall, kWork, kThread, kName } what = kOther;
     std::string api, name;
     std::unordered_map<std::string, uint64_t> at;            // members by name
-    std::vector<std::pair<std::string, uint64_t>> arguments;  // of a call: all but tid, seq, start, ret
+    struct Argument {
+        std::string name;
+        uint64_t at;
+        const occatrace::NamedField *names;
+    };
+    std::vector<Argument> arguments;  // of a call: all but tid, seq, start, ret
+    const occatrace::NamedField *results = nullptr;
 };
 
 Kind kind_of(const bt_event_class *type) {
@@ -106,7 +133,10 @@ Kind kind_of(const bt_event_class *type) {
         // The length of a sequence is a member of its own.
         if (field.size() > 8 && field[0] == '_' && field.compare(field.size() - 7, 7, "_length") == 0) continue;
         kind.at[field] = i;
-        if (field != "tid" && field != "seq" && field != "start" && field != "ret") kind.arguments.emplace_back(field, i);
+        const auto *names =
+            names_of(kind.api, kind.name, field, bt_field_class_structure_member_borrow_field_class_const(member));
+        if (field == "ret") kind.results = names;
+        else if (field != "tid" && field != "seq" && field != "start") kind.arguments.push_back({field, i, names});
     }
     const auto has = [&kind](const char *field) { return kind.at.count(field) != 0; };
     if (kind.api == "device" && kind.name == "activity" && has("start") && has("end") && has("corr_tid")) {
@@ -237,8 +267,8 @@ class Calls {
             const uint64_t tid = value("tid"), start = value("start"), process = process_of_[tid];
             result_.clear();
             arguments_.clear();
-            if (const bt_field *ret = field("ret")) append(result_, ret);
-            for (const auto &[name, at] : kind.arguments) {
+            if (const bt_field *ret = field("ret")) append(result_, ret, kind.results);
+            for (const auto &[name, at, names] : kind.arguments) {
                 const bt_field *f = bt_field_structure_borrow_member_field_by_index_const(payload, at);
                 if (name == "error" && bt_field_class_type_is(bt_field_get_class_type(f), BT_FIELD_CLASS_TYPE_UNSIGNED_INTEGER)) {
                     if (const uint64_t id = number(f)) result_ = names_[process << 32 | id];
@@ -247,7 +277,7 @@ class Calls {
                 if (!arguments_.empty()) arguments_ += ", ";
                 arguments_ += name;
                 arguments_ += '=';
-                append(arguments_, f);
+                append(arguments_, f, names);
             }
             bt_field *out = nullptr;
             bt_message *m = make(found->second, found->second.classes->call, now, &out);

@@ -5,6 +5,7 @@
 
 namespace occatrace::python {
 
+void bind_flows(pybind11::module_ &module);
 void bind_graph(pybind11::module_ &module);
 void bind_papi(pybind11::module_ &module);
 void bind_reader(pybind11::module_ &module);

@@ -1,4 +1,5 @@
 // occatrace._native.longest_path: edges as numpy columns in, times of the nodes and the edges of the longest path out.
+#include "arrays.h"
 #include "bindings.h"
 
 #include "../graph/graph.h"
@@ -14,8 +15,6 @@ namespace py = pybind11;
 namespace occatrace::python {
 
 namespace {
-
-template <typename T> using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
 py::tuple longest_path(const Array<double> &base, const Array<uint32_t> &source, const Array<uint32_t> &target,
                        const Array<double> &weight, uint32_t end) {

@@ -3,6 +3,7 @@
 
 PYBIND11_MODULE(_native, module) {
     module.doc() = "Native parts of occatrace: traces as columns, columns as a timeline.";
+    occatrace::python::bind_flows(module);
     occatrace::python::bind_graph(module);
     occatrace::python::bind_papi(module);
     occatrace::python::bind_reader(module);

@@ -152,6 +152,10 @@ class PythonReader {
         for (const std::string &problem : reader_->output().problems()) list.append(shown(problem));
         return list;
     }
+    std::optional<double> progress() const {
+        const double fraction = reader_->progress();
+        return fraction < 0 ? std::nullopt : std::optional<double>(fraction);
+    }
     unsigned threads() const { return reader_->threads(); }
 
   private:
@@ -214,6 +218,7 @@ void bind_reader(py::module_ &module) {
         .def_property_readonly("trace_env", &PythonReader::env)
         .def_property_readonly("clock_offset", &PythonReader::clock_offset)
         .def_property_readonly("problems", &PythonReader::problems)
+        .def_property_readonly("progress", &PythonReader::progress)
         .def_property_readonly("threads", &PythonReader::threads);
 }
 

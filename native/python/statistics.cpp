@@ -1,7 +1,8 @@
 // occatrace._native.ThreadStatistics and CallStatistics: batches as numpy columns in, statistics as numpy columns out.
+#include "arrays.h"
 #include "bindings.h"
 
-#include "../statistics/statistics.h"
+#include "../statistics/callers.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -14,20 +15,24 @@ namespace occatrace::python {
 
 namespace {
 
-template <typename T> using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
-
-template <typename T> const T *column(const Array<T> &array, size_t rows, const char *name) {
-    if (array.ndim() != 1 || static_cast<size_t>(array.size()) != rows)
-        throw py::value_error(std::string(name) + ": not as long as the other columns");
-    return array.data();
-}
-
 // Threads are numbers of ours, so they are small; a negative one would be a write out of bounds.
 const int32_t *threads_of(const Array<int32_t> &thread) {
     const int32_t *values = thread.data();
     for (py::ssize_t i = 0; i < thread.size(); i++)
         if (values[i] < 0) throw py::value_error("thread: negative");
     return values;
+}
+
+CallColumns calls_of(const Array<int32_t> &thread, const Array<uint64_t> &start, const Array<uint64_t> &end,
+                     const std::optional<Array<bool>> &failed, const std::optional<Array<uint64_t>> &bytes) {
+    CallColumns batch;
+    batch.rows = static_cast<size_t>(thread.size());
+    batch.thread = threads_of(thread);
+    batch.start = column(start, batch.rows, "start");
+    batch.end = column(end, batch.rows, "end");
+    if (failed) batch.failed = column(*failed, batch.rows, "failed");
+    if (bytes) batch.bytes = column(*bytes, batch.rows, "bytes");
+    return batch;
 }
 
 template <typename T, typename Row, typename Get> py::array_t<T> extract(const std::vector<Row> &rows, Get get) {
@@ -62,20 +67,39 @@ void bind_statistics(py::module_ &module) {
             return out;
         });
 
+    module.def(
+        "fold_callers",
+        [](const Array<int32_t> &thread, const Array<uint64_t> &caller, const Array<uint64_t> &start, const Array<uint64_t> &end,
+           const std::optional<Array<bool>> &failed, const std::optional<Array<uint64_t>> &bytes) {
+            const CallColumns batch = calls_of(thread, start, end, failed, bytes);
+            const uint64_t *callers = column(caller, batch.rows, "caller");
+            std::vector<CallerTotals> found;
+            {
+                const py::gil_scoped_release release;
+                found = fold_callers(batch, callers);
+            }
+            using T = CallerTotals;
+            py::dict out;
+            out["slot"] = extract<int32_t>(found, [](const T &t) { return t.thread; });
+            out["caller"] = extract<uint64_t>(found, [](const T &t) { return t.caller; });
+            out["since"] = extract<uint64_t>(found, [](const T &t) { return t.since; });
+            out["calls"] = extract<uint64_t>(found, [](const T &t) { return t.calls; });
+            out["failed"] = extract<uint64_t>(found, [](const T &t) { return t.failed; });
+            out["total"] = extract<uint64_t>(found, [](const T &t) { return t.total; });
+            out["bytes"] = extract<uint64_t>(found, [](const T &t) { return t.bytes; });
+            return out;
+        },
+        py::arg("thread"), py::arg("caller"), py::arg("start"), py::arg("end"), py::arg("failed") = py::none(),
+        py::arg("bytes") = py::none());
+
     py::class_<CallStatistics>(module, "CallStatistics")
         .def(py::init<>())
         .def(
             "add",
             [](CallStatistics &self, const Array<int32_t> &thread, const Array<uint32_t> &seq, const Array<uint64_t> &start,
                const Array<uint64_t> &end, const std::optional<Array<bool>> &failed, const std::optional<Array<uint64_t>> &bytes) {
-                CallColumns batch;
-                batch.rows = static_cast<size_t>(thread.size());
-                batch.thread = threads_of(thread);
+                CallColumns batch = calls_of(thread, start, end, failed, bytes);
                 batch.seq = column(seq, batch.rows, "seq");
-                batch.start = column(start, batch.rows, "start");
-                batch.end = column(end, batch.rows, "end");
-                if (failed) batch.failed = column(*failed, batch.rows, "failed");
-                if (bytes) batch.bytes = column(*bytes, batch.rows, "bytes");
                 const py::gil_scoped_release release;
                 self.add(batch);
             },

@@ -1,4 +1,5 @@
 // occatrace._native.Timeline: numpy columns → the encoder of native/timeline, without copies.
+#include "arrays.h"
 #include "bindings.h"
 
 #include "../timeline/timeline.h"
@@ -14,16 +15,6 @@ namespace py = pybind11;
 
 namespace occatrace::python {
 namespace {
-
-template <typename T>
-using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
-
-template <typename T>
-const T* column(const Array<T>& array, size_t count, const char* what) {
-  if (array.ndim() != 1 || static_cast<size_t>(array.size()) != count)
-    throw py::value_error(std::string(what) + ": wrong length");
-  return array.data();
-}
 
 // Checks numbers once, so that the encoder need not.
 void check_strings(const Timeline& timeline, const Array<uint32_t>& numbers, const char* what) {

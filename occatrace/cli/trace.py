@@ -10,6 +10,16 @@ from occatrace.cli.report import add_output, output
 from occatrace.run.folder import run_facts
 from occatrace.run.opening import open_run
 
+_PLACE_WIDTH = 28
+
+
+def _short(place: str) -> str:
+    """The file's name without its folder, cut on the left."""
+    from occatrace.core.checked import printable
+
+    name = printable(place.rpartition("/")[2])
+    return name if len(name) <= _PLACE_WIDTH else "…" + name[1 - _PLACE_WIDTH :]
+
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
@@ -19,6 +29,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")
     parser.add_argument(
         "--absolute", action="store_true", help="print times of CLOCK_MONOTONIC, not since the first call"
+    )
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="print before each call the line of the program that made it, or the call around it",
     )
     parser.add_argument("--no-nesting", action="store_true", help="do not indent calls that were made within others")
     add_output(parser)
@@ -43,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
             took = "          …" if call.duration_ns is None else f"{call.duration_ns:11}"
             indent = "" if args.no_nesting else "  " * call.depth
             thread = f"{call.pid}:{call.tid}"
-            out.write(f"{at // 10**9:6}.{at % 10**9:09} {took} ns {thread:>15}  {indent}{printable(call.text)}\n")
+            place = f"{_short(call.place):>{_PLACE_WIDTH}}  " if args.lines else ""
+            out.write(
+                f"{at // 10**9:6}.{at % 10**9:09} {took} ns {thread:>15}  {place}{indent}{printable(call.text)}\n"
+            )
         if zero is None:
             why = "recording level tally, or no traced API was used"
             print(f"! no single calls were recorded ({why})", file=sys.stderr)

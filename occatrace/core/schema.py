@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
     2: "memory, annotations, counters, kernel builds and arguments, OpenMP, MPI, ranks; the run's zero (`processes.first_ns`)",
     3: "Python: imports, calls into it, functions, lines, messages; what was captured, and what was left out",
     4: "counts of PAPI, flags of memory, pools and builds of Python, processor time of Python, managed memory and waits of CUDA",
+    5: "where in the program calls were made",
 }
 
 # Kinds of device work (model: device.yaml, activity_kind) that copy memory, and all that move or set it.
@@ -84,7 +85,7 @@ start_ns     UBIGINT   ns     when tracing of the process began (CLOCK_MONOTONIC
 end_ns       UBIGINT   ns     its last event
 realtime_ns  UBIGINT   ns     CLOCK_REALTIME at mono_ns
 mono_ns      UBIGINT   ns     CLOCK_MONOTONIC at the same moment
-exit         VARCHAR   text   how it ended: exit, _exit, exec, unload, abort; null: it did not get to say
+exit         VARCHAR   text   how it ended: exit, _exit, exec, unload, abort, imported (not known); null: it did not get to say
 trace        VARCHAR   text   folder of its trace within the run's
 rank         INTEGER   rank   its rank in an MPI job, by the variables of its launcher; null: none
 size         INTEGER   count  ranks of that job; null: not known
@@ -139,6 +140,47 @@ offset       UBIGINT   bytes  address in it
 function     VARCHAR   text   function; empty: not known
 file         VARCHAR   text   source file; empty: not known
 line         UINTEGER  line   line in it; 0: not known
+"""),
+    ),
+    Table(
+        "call_sites",
+        "places in the program from which recorded calls were made (the outermost call counts), by debug information",
+        _columns("""
+process      UINTEGER  id     process
+site         UINTEGER  id     number of the place within the process
+address      UBIGINT   handle return address, as in the column `caller` of single calls
+module       VARCHAR   text   file of the program or library; empty: not known
+offset       UBIGINT   bytes  address of the call in it
+build_id     VARCHAR   text   build id of that file; empty: it has none
+function     VARCHAR   text   function; empty: not known
+file         VARCHAR   text   source file; empty: not known
+line         UINTEGER  line   line in it; 0: not known
+why          VARCHAR   text   why the line is not known; empty: it is
+"""),
+    ),
+    Table(
+        "call_site_stats",
+        "recorded calls by function and place",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+api          VARCHAR   text   API
+function     VARCHAR   text   function
+site         UINTEGER  id     place (call_sites.site)
+calls        UBIGINT   count  calls that returned
+failed       UBIGINT   count  calls that failed
+total_ns     UBIGINT   ns     sum of the durations
+bytes        UBIGINT   bytes  sum of the byte counts of the calls that did not fail
+"""),
+    ),
+    Table(
+        "call_places",
+        "places of single calls: those that make device work, allocate, build, run OCCA kernels, or (CUDA) wait",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread
+site         UINTEGER  id     place (call_sites.site)
 """),
     ),
     Table(
@@ -361,7 +403,7 @@ failed       BOOLEAN   bool   it failed, by the model's failure rule
         "what the program marked by annotations: ranges and marks",
         _columns("""
 process      UINTEGER  id     process
-api          VARCHAR   text   nvtx, roctx, itt, occatrace
+api          VARCHAR   text   nvtx, roctx, itt, occatrace; of what was imported also pytorch, chrome
 domain       VARCHAR   text   domain; empty: the default one
 category     VARCHAR   text   category; null: none
 name         VARCHAR   text   what the program calls it
@@ -735,6 +777,7 @@ end_ns       UBIGINT   ns     call returns
 failed       BOOLEAN   bool   it failed, by the model's failure rule
 error        VARCHAR   text   name of the error; null: none
 bytes        UBIGINT   bytes  byte count, where the model names one
+caller       UBIGINT   handle place in the program (call_sites.address); null: not known
 """),
 )
 

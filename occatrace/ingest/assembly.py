@@ -14,7 +14,7 @@ from occatrace.core.duck import duckdb
 from occatrace.core.model import Model
 from occatrace.core.schema import BY_NAME, NO_SEQ
 from occatrace.ingest import call_sites
-from occatrace.ingest.gathered import Gathered
+from occatrace.ingest.gathered import Gathered, callers
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.reading import text_of
 
@@ -359,8 +359,67 @@ class Assembly:
         )
         self._con.execute("CREATE OR REPLACE TEMP TABLE slots AS SELECT * FROM batch")
         self._con.unregister("batch")
+        if any(gathered is callers.SUMS for gathered in self._given):
+            self._call_sites()
         for gathered in self._given:
             self._con.execute(gathered.insert(self._model))
+
+    def _call_sites(self) -> None:
+        """The places in the program: in which file they are, and what the debug information of that says."""
+        wall = {
+            process: realtime - mono
+            for process, realtime, mono in self._con.execute(
+                "SELECT process, realtime_ns, mono_ns FROM processes"
+            ).fetchall()
+        }
+        modules: dict[int, list[tuple[int, int, int, call_sites.Module]]] = {}  # by process: begin, end, base
+        for _, r in self._records("module"):
+            process = self._process_of[r["slot"]]
+            used = call_sites.Module(text_of(r["path"]), text_of(r["build_id"]), int(r["ts"]) + wall.get(process, 0))
+            modules.setdefault(process, []).append((r["begin"], r["begin"] + r["size"], r["base"], used))
+        asked = self._con.execute(
+            "SELECT DISTINCT s.process, r.caller FROM raw_callers r JOIN slots s USING (slot) ORDER BY ALL"
+        ).fetchall()
+        placed: list[tuple[int, int, int, call_sites.Module | None, str]] = []
+        wanted: dict[tuple[str, str], tuple[call_sites.Module, set[int]]] = {}
+        for process, address in asked:
+            found = {
+                (m.path, m.build_id, base): m
+                for begin, end, base, m in modules.get(process, ())
+                if begin <= address < end
+            }
+            if len(found) != 1:
+                # Code that the program made itself, or libraries that were unloaded and gave room to others.
+                why = "several files were at this address in turn" if found else "in no file of the process"
+                placed.append((process, address, address - 1, None, why))
+                continue
+            ((path, build, base), module) = next(iter(found.items()))
+            placed.append((process, address, address - 1 - base, module, ""))
+            wanted.setdefault((path, build), (module, set()))[1].add(address - 1 - base)
+        known: dict[tuple[str, str], tuple[dict[int, call_sites.Site], str]] = {}
+        unusable: list[str] = []
+        for key, (module, offsets) in wanted.items():
+            why = call_sites.why_not(module)
+            known[key] = ({} if why else call_sites.callers(module, offsets, _OCCA_HEADERS), why)
+            if why:
+                unusable.append(why)
+        if unusable:
+            more = f" (and {len(unusable) - 1} more files)" if len(unusable) > 1 else ""
+            self._hosts[0].problems.append(f"calls have no lines where {unusable[0]}{more}")
+        rows = []
+        numbers: dict[int, int] = {}
+        for process, address, offset, place, why in placed:
+            numbers[process] = numbers.get(process, 0) + 1
+            head = (process, numbers[process], address)
+            if place is None:
+                rows.append((*head, "", offset, "", "", "", 0, why))
+                continue
+            sites, why = known[place.path, place.build_id]
+            site = sites.get(offset, call_sites.Site(place.path, offset))
+            if not why and not site.file:
+                why = "no debug information (compile with -g)"
+            rows.append((*head, place.path, offset, place.build_id, site.function, site.file, site.line, why))
+        self._fill("call_sites", rows)
 
 
 _NUMPY = {

@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from occatrace.ingest.elf import build_id
 
 _TOOLS = ("addr2line", "llvm-addr2line", "eu-addr2line")
 _SITE = re.compile(r"^(?P<module>/.+)\+0x(?P<offset>[0-9a-f]+)$", re.DOTALL)
@@ -75,6 +78,62 @@ def resolve(sites: Iterable[Site]) -> dict[Site, Site]:
     return found
 
 
+@dataclass(frozen=True)
+class Module:
+    """A program or library that has run."""
+
+    path: str
+    build_id: str  # empty: it has none
+    since_ns: int  # wall-clock time at which it was in use
+
+
+def why_not(module: Module) -> str:
+    """Why the debug information of its file is of no use; empty: it is."""
+    path = Path(module.path)
+    try:
+        status = path.stat()
+    except OSError:
+        return f"{module.path} is not there (any more)"
+    # The path comes with the run, which may be a stranger's: a pipe would never be read to its end.
+    known = build_id(path) if stat.S_ISREG(status.st_mode) else None
+    if known is None:
+        return f"{module.path} is no program that can be read here"
+    # Without a build id a file that is younger than the run counts as another one.
+    if known != module.build_id if module.build_id else known or status.st_mtime_ns > module.since_ns:
+        return f"{module.path} is not the file that was run: it was built again since"
+    return "" if tool() else "addr2line (binutils) is missing"
+
+
+def callers(module: Module, offsets: Iterable[int], headers: re.Pattern[str]) -> dict[int, Site]:
+    """What the debug information says of addresses in the file: function and line; of inlined code the innermost that is outside
+    of these headers. Addresses of which it says nothing are left out."""
+    chains = _chains(str(tool()), module.path, sorted(set(offsets)))
+    # Of inlined functions binutils often names the one around them; LLVM takes longer to start.
+    inlined = [offset for offset, chain in chains.items() if len(chain) > 1]
+    if inlined and (better := shutil.which("llvm-addr2line")):
+        chains |= _chains(better, module.path, inlined)
+    found: dict[int, Site] = {}
+    for offset, chain in chains.items():
+        best = _innermost(chain, headers) or chain[0]
+        if best.function or best.file:
+            found[offset] = best
+    return found
+
+
+def _chains(program: str, module: str, offsets: list[int]) -> dict[int, list[Site]]:
+    """For each address (each once) the function that it is in and those into which that was inlined, the innermost first."""
+    lines = _run([program, "-a", "-i", "-f", "-C", "-e", module], offsets)
+    pieces = re.split(r"^0x[0-9a-f]+\n", "".join(f"{line}\n" for line in lines), flags=re.MULTILINE)[1:]
+    found: dict[int, list[Site]] = {}
+    if len(pieces) != len(offsets):
+        return found
+    for offset, piece in zip(offsets, pieces, strict=True):
+        text = piece.splitlines()
+        for function, place in zip(text[::2], text[1::2], strict=False):
+            found.setdefault(offset, []).append(_site(module, offset, function, place))
+    return found
+
+
 def outside(sites: Iterable[Site], headers: re.Pattern[str]) -> dict[Site, Site]:
     """Each as it is, or where it lies in one of these headers, the innermost place into which that was inlined."""
     found = {site: site for site in sites}
@@ -84,18 +143,15 @@ def outside(sites: Iterable[Site], headers: re.Pattern[str]) -> dict[Site, Site]
         if program and headers.search(site.file):
             by_module.setdefault(site.module, []).append(site)
     for module, inlined in by_module.items():
-        # The address of each place, and below it pairs of a function and a line, the innermost first.
-        lines = _run([str(program), "-a", "-i", "-f", "-C", "-e", module], [site.offset for site in inlined])
-        pieces = re.split(r"^0x[0-9a-f]+\n", "".join(f"{line}\n" for line in lines), flags=re.MULTILINE)[1:]
-        for site, piece in zip(inlined, pieces, strict=False):
-            chain = piece.splitlines()
-            for function, place in zip(chain[::2], chain[1::2], strict=False):
-                match = _LINE.match(place)
-                if match and not place.startswith("??") and not headers.search(match["file"]):
-                    file, line = os.path.normpath(match["file"]), int(match["line"])
-                    found[site] = Site(module, site.offset, function_name(function), file, line)
-                    break
+        chains = _chains(str(program), module, sorted({site.offset for site in inlined}))
+        for site in inlined:
+            found[site] = _innermost(chains.get(site.offset, ()), headers) or site
     return found
+
+
+def _innermost(chain: Iterable[Site], headers: re.Pattern[str]) -> Site | None:
+    """The first that is outside of these headers."""
+    return next((site for site in chain if site.file and not headers.search(site.file)), None)
 
 
 def _look_around(program: str, module: str, known: dict[int, Site]) -> None:
@@ -134,10 +190,15 @@ def _ask(program: str, module: str, offsets: list[int]) -> dict[int, Site]:
     lines = _run([program, "-f", "-C", "-e", module], offsets)
     if len(lines) != 2 * len(offsets):
         return {}
-    result = {}
-    for offset, function, place in zip(offsets, lines[::2], lines[1::2], strict=True):
-        match = _LINE.match(place)
-        known = match is not None and not place.startswith("??") and int(match["line"]) > 0
-        file, line = (os.path.normpath(match["file"]), int(match["line"])) if known and match else ("", 0)
-        result[offset] = Site(module, offset, function_name(function), file, line)
-    return result
+    return {
+        offset: _site(module, offset, function, place)
+        for offset, function, place in zip(offsets, lines[::2], lines[1::2], strict=True)
+    }
+
+
+def _site(module: str, offset: int, function: str, place: str) -> Site:
+    """What a tool says of an address in two lines."""
+    match = _LINE.match(place)
+    known = match is not None and not place.startswith("??") and int(match["line"]) > 0
+    file, line = (os.path.normpath(match["file"]), int(match["line"])) if known and match else ("", 0)
+    return Site(module, offset, function_name(function), file, line)

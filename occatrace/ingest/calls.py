@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core import progress
 from occatrace.core.duck import duckdb
 from occatrace.core.model import Function, Model
 from occatrace.core.schema import CALLS
@@ -24,7 +25,7 @@ from occatrace.ingest import HostTrace, Reader, ThreadMap, texts_of
 _PART_ROWS = 1 << 20  # rows of one Parquet file, where it is put together from small batches
 _DIRECT_ROWS = 1 << 16  # a batch of so many rows is a file of its own: collecting it first would double the work
 _SHORT = 16  # arrays up to this length are built from columns, longer ones by grouping
-_HEADER = ("tid", "seq", "start", "ts")
+_HEADER = ("tid", "seq", "start", "caller", "ts")
 
 
 @dataclass
@@ -56,7 +57,9 @@ class CallsWriter:
         for trace in traces:
             threads, process_of = self._threads(first)
             reader = trace.open(events)
-            for event, columns in (part for b in reader for part in self._model.by_function(b.event, b.columns)):
+            for event, columns in (
+                part for b in progress.along(reader) for part in self._model.by_function(b.event, b.columns)
+            ):
                 function = self._model.by_event.get(event)
                 if function and len(columns["ts"]):
                     self._add(function, columns, threads, process_of, reader)
@@ -93,6 +96,9 @@ class CallsWriter:
         self._failure(batch, function, columns)
         if function.bytes and function.bytes in columns:
             batch.column("bytes", columns[function.bytes])
+        if "caller" in columns:
+            batch.column("caller", columns["caller"])
+            batch.expressions["caller"] = "nullif(batch.caller, 0)"
         batch.args(function, columns, reader)
         key = f"{function.api}.{function.key}"
         sink = self._sinks.get(key)
@@ -152,6 +158,7 @@ class _Select:
             "failed": "false",
             "error": "NULL::VARCHAR",
             "bytes": "NULL::UBIGINT",
+            "caller": "NULL::UBIGINT",
         }
         self._args: dict[str, str] = {}
         self._joins: list[str] = []

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from occatrace import _native
+from occatrace.core import progress
 from occatrace.core.duck import duckdb
 from occatrace.core.model import Function, Model
 from occatrace.ingest.assembly import Assembly
-from occatrace.ingest.gathered import GATHERED, Gathered
+from occatrace.ingest.gathered import GATHERED, Gathered, callers
 from occatrace.ingest.host import Host, HostTrace, Tally
 from occatrace.ingest.reading import Columns, Reader, Slots, text_of, texts_of
 from occatrace.ingest.threads import ThreadMap
@@ -25,6 +26,7 @@ _SMALL_RECORDS = (
     "process",
     "thread",
     "name",
+    "module",
     "kernel",
     "exit",
     "device",
@@ -109,7 +111,9 @@ class FirstPass:
     def _read_into(self, host: Host, trace: HostTrace) -> Host:
         threads = host.threads
         reader = trace.open(None)
-        for event, columns in (part for b in reader for part in self._model.by_function(b.event, b.columns)):
+        for event, columns in (
+            part for b in progress.along(reader) for part in self._model.by_function(b.event, b.columns)
+        ):
             if not len(columns["ts"]):
                 continue
             if "tid" not in columns:
@@ -175,6 +179,10 @@ class FirstPass:
             moved = columns[function.bytes].astype(np.uint64, copy=False)
         calls = host.calls.setdefault(function.event, _native.CallStatistics())
         calls.add(slots, columns["seq"], columns["start"], columns["ts"], failed, moved)
+        if "caller" in columns:
+            rows = callers.sums(function, slots, columns, failed, moved)
+            if len(rows["slot"]):
+                self._insert(callers.SUMS, rows)
 
     def _insert(self, gathered: Gathered, columns: Columns) -> None:
         if gathered.raw not in self._raw:
@@ -216,4 +224,5 @@ _TEXT_FIELDS: Mapping[str, Sequence[str]] = {
     "process": ("host", "exe", "cmdline", "run", "version", "mode", "job"),
     "thread": ("name",),
     "name": ("text",),
+    "module": ("path", "build_id"),
 }

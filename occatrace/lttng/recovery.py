@@ -15,7 +15,7 @@ from pathlib import Path
 
 from occatrace.core import disk, files, scratch
 from occatrace.lttng.chunks import written
-from occatrace.run import checksums
+from occatrace.run import checksums, install
 from occatrace.run import folder as runs
 from occatrace.run.layout import RUN_MARK
 from occatrace.run.liveness import NODE_MARK, is_recorded, named_folders, sockets_of, unended
@@ -55,7 +55,7 @@ def rescue(run: Path) -> None:
 
 def save(buffers: Path, trace: Path) -> str:
     """Bring what buffers without a daemon still hold into a trace; what became of it, in words."""
-    tool = shutil.which("lttng-crash")
+    tool = install.lttng_tool("lttng-crash")
     if tool is None:
         return "the last events are missing (lttng-crash of lttng-tools could have read them from the buffers)"
     if not _wait(buffers, CONSUMER):
@@ -63,7 +63,7 @@ def save(buffers: Path, trace: Path) -> str:
     try:
         with tempfile.TemporaryDirectory(dir=trace.parent, prefix=scratch.prefix()) as temporary:
             out = Path(temporary, "trace")
-            words = [tool, f"--extract={out}", str(buffers / "buffers")]
+            words = [str(tool), f"--extract={out}", str(buffers / "buffers")]
             subprocess.run(words, check=True, capture_output=True, timeout=LIMIT_S)
 
             count = _append(out, written(trace))

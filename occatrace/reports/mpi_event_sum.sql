@@ -16,6 +16,7 @@
 -- column: failed count Failed
 -- column: name text Function
 -- column: errors text Errors
+-- column: caller source Line (of the program, that makes most of its time; and how many others call it)
 WITH processes_of_mpi AS (SELECT DISTINCT process FROM call_stats WHERE api = 'mpi' AND calls > 0),
 by_process AS (
     SELECT function, process, sum(total_ns) AS total FROM call_stats WHERE api = 'mpi' AND calls > 0 GROUP BY ALL
@@ -24,7 +25,14 @@ spread AS (
     SELECT function, count(*) AS ranks, max(total) AS highest,
            CASE WHEN count(*) < (SELECT count(*) FROM processes_of_mpi) THEN 0 ELSE min(total) END AS lowest
     FROM by_process GROUP BY function
+),
+called AS (
+    SELECT function, arg_max(source, ns) || CASE WHEN count(*) > 1 THEN ' (+' || count(*) - 1 || ')' ELSE '' END AS caller
+    FROM (
+        SELECT t.function, line_place(s.file, s.line, s.module, s."offset") AS source, sum(t.total_ns) AS ns
+        FROM call_site_stats t JOIN call_sites s USING (process, site) WHERE t.api = 'mpi' GROUP BY ALL
+    ) GROUP BY function
 )
-SELECT r.* EXCLUDE (name), r.name, s.ranks, s.lowest AS rank_min_ns, s.highest AS rank_max_ns
-FROM api_rows r JOIN spread s ON s.function = r.name WHERE r.api = 'mpi'
+SELECT r.* EXCLUDE (name), r.name, s.ranks, s.lowest AS rank_min_ns, s.highest AS rank_max_ns, coalesce(c.caller, '') AS caller
+FROM api_rows r JOIN spread s ON s.function = r.name LEFT JOIN called c ON c.function = r.name WHERE r.api = 'mpi'
 ORDER BY r.total_ns DESC, r.name

@@ -18,6 +18,7 @@
 -- column: mode text Mode
 -- column: name text Kernel
 -- column: source source Source
+-- column: caller source Line (of the program, that built it; of several the one that took longest, and how many others)
 WITH own AS (
     SELECT *, span(start_ns, end_ns) AS ns, dense_rank() OVER (ORDER BY name, mode, source) AS key FROM builds WHERE api = 'occa'
 ),
@@ -25,6 +26,10 @@ backend AS (
     SELECT o.key, sum(span(b.start_ns, b.end_ns)) AS ns FROM builds b
     JOIN own o ON o.thread = b.thread AND b.start_ns >= o.start_ns AND b.end_ns <= o.end_ns
     WHERE b.api != 'occa' GROUP BY o.key
+),
+built AS (
+    SELECT key, arg_max(source, ns) || CASE WHEN count(*) > 1 THEN ' (+' || count(*) - 1 || ')' ELSE '' END AS caller
+    FROM (SELECT o.key, c.source, sum(o.ns) AS ns FROM own o JOIN call_lines c USING (thread, seq) GROUP BY ALL) GROUP BY key
 ),
 sums AS (
     SELECT key, any_value(name) AS name, any_value(mode) AS mode, any_value(source) AS source, count(*) AS builds,
@@ -35,5 +40,6 @@ sums AS (
 )
 SELECT share(total, sum(total) OVER ()) AS share, total AS total_ns, builds, hits, total / builds AS avg_ns, longest AS max_ns,
        built_avg AS built_avg_ns, hit_avg AS hit_avg_ns, compiler AS host_compiler_ns, coalesce(ns, 0) AS compiler_ns, failed,
-       coalesce(mode, '') AS mode, coalesce(name, '(unknown kernel)') AS name, coalesce(source, '') AS source
-FROM sums LEFT JOIN backend USING (key) ORDER BY total DESC, name, key
+       coalesce(mode, '') AS mode, coalesce(name, '(unknown kernel)') AS name, coalesce(source, '') AS source,
+       coalesce(caller, '') AS caller
+FROM sums LEFT JOIN backend USING (key) LEFT JOIN built USING (key) ORDER BY total DESC, name, key

@@ -8,6 +8,11 @@ CREATE OR REPLACE MACRO bucket_middle(b) AS
     CASE WHEN b < 128 THEN b::DOUBLE ELSE (64 + b % 64) * 2.0 ** (b // 64 - 1) + (2.0 ** (b // 64 - 1) - 1) / 2 END;
 CREATE OR REPLACE MACRO span(start_ns, end_ns) AS
     CASE WHEN end_ns > start_ns THEN end_ns - start_ns ELSE 0::UBIGINT END;
+-- A place in the code: its line, or where it is in its file.
+CREATE OR REPLACE MACRO module_place(path, address) AS
+    CASE WHEN path != '' THEN regexp_extract(path, '[^/]*$') || printf('+0x%x', address) ELSE printf('0x%x', address) END;
+CREATE OR REPLACE MACRO line_place(file, line, path, address) AS
+    CASE WHEN file != '' THEN file || ':' || line ELSE module_place(path, address) END;
 CREATE OR REPLACE MACRO share(part, whole) AS
     CASE WHEN whole > 0 THEN 100.0 * part / whole ELSE 0.0 END;
 CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'occa' THEN 'OCCA' WHEN 'opencl' THEN 'OpenCL' WHEN 'mpi' THEN 'MPI' WHEN 'cuda' THEN 'CUDA' WHEN 'cudart' THEN 'CUDA runtime' WHEN 'hip' THEN 'HIP'

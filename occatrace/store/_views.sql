@@ -3,6 +3,11 @@
 -- The moment that all views call zero: the first call or work of the run. (Runs of before schema 2 do not have it.)
 CREATE OR REPLACE MACRO run_zero() AS (SELECT coalesce(min(coalesce(first_ns, start_ns)), 0) FROM processes);
 
+-- The line of the program that made a call to which others refer.
+CREATE OR REPLACE TEMP VIEW call_lines AS
+    SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source
+    FROM call_places p JOIN call_sites s USING (process, site);
+
 -- Memory operations by kind and mode, with a number for each pair.
 CREATE OR REPLACE TEMP VIEW memory_groups AS
     SELECT name, mode, row_number() OVER (ORDER BY name, mode) AS key
@@ -71,3 +76,42 @@ CREATE OR REPLACE TEMP VIEW rank_work AS
         SELECT process, 'Calls', function, total_ns FROM call_stats WHERE calls > 0
     )
     SELECT rank, what, name, sum(ns) AS ns FROM work JOIN processes USING (process) WHERE rank IS NOT NULL GROUP BY ALL;
+
+-- What the efficiencies of a run are made of, per process between MPI_Init and MPI_Finalize (without MPI: its whole time), and per
+-- device of it: time; outside (not in MPI); useful (neither in MPI nor in calls that start device work or wait for it); kernel (a kernel
+-- runs on the device); device (a kernel or a copy runs there).
+CREATE OR REPLACE TEMP VIEW rank_efficiency AS
+    WITH hosts AS (
+        SELECT p.process, coalesce(m.rank, p.rank) AS rank, coalesce(m.start_ns, p.start_ns) AS s, coalesce(m.end_ns, p.end_ns) AS e
+        FROM processes p LEFT JOIN mpi_ranks m USING (process)
+        WHERE p.end_ns > p.start_ns AND (m.process IS NOT NULL OR NOT EXISTS (FROM mpi_ranks))
+          AND (p.process IN (SELECT process FROM call_stats) OR p.process IN (SELECT process FROM kernel_runs)
+               OR p.process IN (SELECT process FROM activities))
+    ),
+    threads_of AS (
+        SELECT process, thread, CASE api WHEN 'mpi' THEN 'mpi' ELSE 'offload' END AS what, api, sum(total_ns)::DOUBLE AS ns
+        FROM call_stats
+        WHERE api = 'mpi' AND function NOT IN ('MPI_Init', 'MPI_Init_thread', 'MPI_Finalize', 'MPI_Session_init', 'MPI_Session_finalize')
+           OR api IN ('opencl', 'cuda', 'cudart', 'hip')
+              AND regexp_matches(function, 'Finish|Wait|Synchronize|Enqueue|[Mm]emcpy|[Mm]emset|[Ll]aunch')
+        GROUP BY ALL
+    ),
+    -- Of several threads the one with most; CUDA's runtime calls its driver.
+    most AS (SELECT process, what, max(ns) AS ns FROM threads_of GROUP BY ALL),
+    parts AS (
+        SELECT process, rank, span(s, e)::DOUBLE AS time, least(coalesce(m.ns, 0), span(s, e)) AS mpi, coalesce(o.ns, 0) AS offload
+        FROM hosts LEFT JOIN (FROM most WHERE what = 'mpi') m USING (process) LEFT JOIN (FROM most WHERE what = 'offload') o USING (process)
+    ),
+    work AS (
+        SELECT device, rank, kind IN ('kernel', 'native') AS kernel, greatest(a.start_ns, h.s) AS s, least(a.end_ns, h.e) AS e
+        FROM activities a JOIN hosts h USING (process)
+        WHERE kind != 'marker' AND device IS NOT NULL AND a.start_ns < h.e AND a.end_ns > h.s
+    ),
+    kernels_of AS (SELECT device AS key, s, e FROM work WHERE kernel),
+    all_of AS (SELECT device AS key, s, e FROM work),
+    devices_of AS (SELECT DISTINCT device AS key, rank FROM work)
+    SELECT rank, 'time' AS name, time AS ns FROM parts
+    UNION ALL SELECT rank, 'outside', time - mpi FROM parts
+    UNION ALL SELECT rank, 'useful', greatest(time - mpi - offload, 0) FROM parts
+    UNION ALL SELECT rank, 'kernel', coalesce(busy, 0)::DOUBLE FROM devices_of LEFT JOIN busy(kernels_of) USING (key)
+    UNION ALL SELECT rank, 'device', coalesce(busy, 0)::DOUBLE FROM devices_of LEFT JOIN busy(all_of) USING (key);

@@ -58,7 +58,11 @@ def make(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Any]) -> bool:
 
 def partly(con: duckdb.DuckDBPyConnection) -> bool:
     """Whether there is the table `unrecorded`: the run did not record all the time."""
-    return bool(con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'unrecorded'").fetchall())
+    try:
+        con.execute("SELECT 1 FROM unrecorded LIMIT 0")  # a list of all tables takes 10 ms
+    except duckdb.CatalogException:
+        return False
+    return True
 
 
 def length(con: duckdb.DuckDBPyConnection) -> int:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from occatrace import __version__
-from occatrace.core import disk, files, halfway, scratch
+from occatrace.core import disk, files, halfway, progress, scratch
 from occatrace.core import model as model_module
 from occatrace.core.duck import duckdb
 from occatrace.core.model import Model
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from occatrace.store.moment import Moment
 
 MEMORY_LIMIT = "256MB"  # of DuckDB; the rest of the 512 MB is for the decoder's batches and Python itself
+_BLOCK = 4096
+SMALL = 8 << 20  # bytes of a run below which one thread serves
 BATCH_ROWS = 1 << 18
 _SINCE = "since"  # in the folder of single calls: from when on there are any
 
@@ -78,11 +80,11 @@ def native_reader(
     return reader
 
 
-def connect(temporary: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection within our memory."""
+def connect(temporary: Path | None = None, small: bool = False) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection within our memory. `small`: with one thread, as more cost time where there are few rows."""
     config: dict[str, Any] = {
         "memory_limit": MEMORY_LIMIT,
-        "threads": len(os.sched_getaffinity(0)),
+        "threads": 1 if small else len(os.sched_getaffinity(0)),
         "preserve_insertion_order": False,
     }
     if temporary:
@@ -210,7 +212,8 @@ class Store:
         try:
             from occatrace.ingest.calls import CallsWriter
 
-            CallsWriter(self.con, self.model, partial).run(traces)
+            with progress.phase("reading single calls"):
+                CallsWriter(self.con, self.model, partial).run(traces)
             if since:
                 (partial / _SINCE).write_text(since, encoding="utf-8")
             partial.rename(folder)
@@ -279,7 +282,7 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
     temporary = _scratch(run, apart)
     moment: Moment | None = None
     try:
-        con = connect(temporary)
+        con = connect(temporary, is_small(run))
         problems = None
         if _to_be_made(run, path):
             from occatrace.lttng import recovery
@@ -312,6 +315,21 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
             moment.close()
         halfway.remove_path(temporary)
         raise
+
+
+def is_small(run: Path) -> bool:
+    """Whether a run has so little that threads of DuckDB cost more than they gain."""
+    left = SMALL
+    # A folder or file counts for a block at least: links of a stranger's run that lead in circles end soon.
+    for part in ("trace", "stream", "tables", "samples", "nodes"):
+        for folder, _, names in os.walk(run / part, followlinks=True):  # the trace may be elsewhere
+            left -= _BLOCK
+            for name in names:
+                with suppress(OSError):  # of a run that goes on files come and go
+                    left -= max(os.stat(os.path.join(folder, name)).st_size, _BLOCK)
+            if left < 0:
+                return False
+    return True
 
 
 def _to_be_made(run: Path, path: Path) -> bool:
@@ -406,7 +424,8 @@ def _resized(run: Path, traces: Sequence[HostTrace], problems: Sequence[str]) ->
 
 def _first_pass(reading: FirstPass, traces: Sequence[HostTrace]) -> Sequence[str]:
     try:
-        return reading.run(traces)
+        with progress.phase("reading the trace"):
+            return reading.run(traces)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         streamed = ", ".join(trace.host for trace in traces if trace.gathered)
         if not streamed:
@@ -446,6 +465,8 @@ def _recorded_nothing(run: Path) -> bool:
     except RunError:
         return False
     hosts = [path for path in run.glob("trace/*") if path.is_dir()]
+    if info.imported:
+        return False
     return info.ended is not None and (not info.processes or bool(hosts)) and not any(map(_has_files, hosts))
 
 
@@ -453,6 +474,10 @@ def _why_nothing(run: Path) -> str:
     """What became of a run that has neither tables nor a trace."""
     try:
         info = open_run(run).info
+        if info.imported:
+            return (
+                f"its tables were removed: import {info.imported.get('file', 'the recording')} again (occa_prof import)"
+            )
         killed = bool(info.id) and info.ended is None
     except RunError:
         killed = False

@@ -21,12 +21,14 @@ _FETCH = 4096
 _FEW, _MANY = 2_000, 200_000  # lines of a window: of the first, and about so many of later ones
 
 
+_PLACE = """coalesce(line_place(s.file, s.line, s.module, s."offset"), '')"""
+
 # What may overlap others encloses nothing.
 _RANGES = """
     SELECT start_ns, end_ns, process, thread, coalesce(seq, 0) AS seq, false AS failed,
            CASE kind WHEN 'mark' THEN 'mark' ELSE 'range' END || ' "' || replace(replace(name, '\\', '\\\\'), '"', '\\"') || '"'
            || coalesce(' (' || payload || ')', '') || ' [' || concat_ws(' ', api, nullif(domain, ''), category) || ']' AS text,
-           kind = 'push' AS nests
+           NULL::UBIGINT AS caller, kind = 'push' AS nests
     FROM ranges"""
 
 
@@ -41,26 +43,34 @@ class Line:
     depth: int
     failed: bool
     text: str
+    place: str = ""  # in the program, of the outermost call around it; empty: not known
 
 
 def lines(store: Store) -> Iterator[Line]:
     """All recorded calls and ranges."""
     keys = store.functions()
-    functions = ((key, store.model.function(*key.split(".", 1))) for key in keys)
-    parts = [_select(store, key, function) for key, function in functions if function]
+    parts = [_select(store, key, store.model.function(*key.split(".", 1)) or _unknown(key)) for key in keys]
     parts.append(
         "SELECT start_ns, NULL::UBIGINT AS end_ns, process, thread, seq, false AS failed,"
-        " function || '(…) never returned' AS text FROM unfinished"
+        " function || '(…) never returned' AS text, NULL::UBIGINT AS caller FROM unfinished"
     )
     parts = [f"SELECT *, true AS nests FROM ({part})" for part in parts] + [_RANGES]
     open_calls: dict[int, list[int]] = {}
-    for start, duration, pid, tid, thread, end, failed, text, nests in _in_order(store, " UNION ALL ".join(parts)):
+    for start, duration, pid, tid, thread, end, failed, text, nests, place in _in_order(
+        store, " UNION ALL ".join(parts)
+    ):
         stack = open_calls.setdefault(thread, [])
         while stack and stack[-1] <= start:
             stack.pop()
-        yield Line(start, duration, pid, tid, len(stack), failed, text)
+        yield Line(start, duration, pid, tid, len(stack), failed, text, place)
         if nests:
             stack.append(end if end is not None else 1 << 64)
+
+
+def _unknown(key: str) -> Function:
+    """A function that the model does not have, as in runs that were imported."""
+    api, _, name = key.partition(".")
+    return Function(api, name, name, "", False, (), None, None, None)
 
 
 def _in_order(store: Store, parts: str) -> Iterator[tuple[Any, ...]]:
@@ -74,9 +84,10 @@ def _in_order(store: Store, parts: str) -> Iterator[tuple[Any, ...]]:
     if not count:
         return
     query = (
-        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text, c.nests"
+        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text, c.nests, {_PLACE}"
         f" FROM (SELECT * FROM ({parts}) WHERE start_ns >= $1 AND start_ns < $2) c"
         f" JOIN processes p ON p.process = c.process JOIN threads t ON t.thread = c.thread"
+        f" LEFT JOIN call_sites s ON s.process = c.process AND s.address = c.caller"
         f" ORDER BY c.start_ns, c.thread, c.seq"
     )
     wanted = _FEW
@@ -120,7 +131,7 @@ def _select(store: Store, key: str, function: Function) -> str:
             shown.append(f"{sql_text(('' if not shown else ', ') + field + '=')} || {value}")
     text = " || ".join([sql_text(function.name + "("), *shown, sql_text(")")]) + result
     failure = "CASE WHEN failed THEN ' FAILED ' || coalesce(error, '') ELSE '' END"
-    return f"SELECT start_ns, end_ns, process, thread, seq, failed, {text} || {failure} AS text FROM {sql_name(key)} f"
+    return f"SELECT start_ns, end_ns, process, thread, seq, failed, {text} || {failure} AS text, caller FROM {sql_name(key)} f"
 
 
 def _value(column: str, arg: Arg, enum: Enum | None) -> str:

@@ -40,6 +40,11 @@ def _call(*args: str, failed: tuple[str, str, int] | None = None, **more: Any) -
 
 _OCCA_FAILED = ("error", "!=", 0)
 _CL_FAILED = ("ret", "<", 0)
+# Of MPI, some functions as they are.
+_MPI_FUNCTIONS = (
+    "MPI_Init", "MPI_Finalize", "MPI_Send", "MPI_Recv", "MPI_Isend", "MPI_Irecv", "MPI_Wait", "MPI_Barrier", "MPI_Allreduce",
+    "MPI_Bcast", "MPI_Reduce", "MPI_Test",
+)  # fmt: skip
 # Records are as the real model has them; calls are a few of our own.
 _WHOLE = json.loads((Path(occatrace.__file__).parent / "_model.json").read_text(encoding="utf-8"))
 _REAL = _WHOLE["apis"]
@@ -47,6 +52,7 @@ MODEL_JSON: Mapping[str, Any] = {
     "apis": {
         "process": _REAL["process"],
         "device": _REAL["device"],
+        "mpi": _REAL["mpi"] | {"functions": {name: _REAL["mpi"]["functions"][name] for name in _MPI_FUNCTIONS}},
         "occa": {
             "title": "OCCA",
             "provider": "occatrace_occa",
@@ -214,7 +220,16 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_opencl:clEnqueueNDRangeKernel": {"start": "u64", "global": "seq<u64>", "ret": "i32"},
     "occatrace_opencl:clBuildProgram": {"start": "u64", "options": "str", "ret": "i32"},
     "occatrace_opencl:clBuildProgram_begin": {"call_seq": "u32"},
+    **{
+        f"occatrace_mpi:{name}": {"start": "u64", **{arg["name"]: arg["column"] for arg in _REAL["mpi"]["functions"][name]["args"]}}
+        for name in _MPI_FUNCTIONS
+    },
+    **{
+        f"occatrace_mpi:{name}": {each["name"]: each["column"] for each in record["fields"]}
+        for name, record in _REAL["mpi"]["records"].items()
+    },
 }  # fmt: skip
+NONE = 0xFFFFFFFF  # no call of OCCA
 
 
 @dataclass(frozen=True)
@@ -382,6 +397,60 @@ def recorded(folder: Path, trace: FakeTrace, **facts: Any) -> Path:
     with open_store(run, model=MODEL, open_trace=trace.open) as store:
         store.functions()
     return run
+
+
+def fake_device(t: FakeThread, at: int, queues: int = 2, number: int = 1) -> None:
+    """A device of a process, and its queues, numbered from `number` on."""
+    t.event(
+        "occatrace_device:device", at, id=number, api=t.name("opencl", at), platform=0, name=t.name("cpu", at), vendor=0,
+        handle=number,
+    )  # fmt: skip
+    for queue in range(number, number + queues):
+        t.event("occatrace_device:queue", at, id=queue, device=number, handle=queue, flags=0)
+
+
+def fake_work(
+    t: FakeThread, at: int, seq: int, queued: int, start: int, end: int, name: str, kind: int = 1, queue: int = 1,
+    run: int = NONE, seen: int = 900,
+) -> None:  # fmt: skip
+    """Work of the call `seq`; all moments are after `at`."""
+    t.event(
+        "occatrace_device:activity", at + seen, kind=kind, corr_tid=t.tid, corr_seq=seq, run_seq=run, queue=queue,
+        queued=at + queued, submitted=at + queued, start=at + start, end=at + end, name=t.name(name, at), bytes=8, gx=1,
+    )  # fmt: skip
+
+
+def launch(
+    t: FakeThread, at: int, call: int, start: int, end: int, name: str, queue: int = 1, kind: int = 1, seen: int = 900
+) -> None:
+    """A call of 10 ns that enqueues work at its begin; the work starts and ends at these moments."""
+    seq = t.call("opencl:clEnqueueNDRangeKernel", at + call, at + call + 10, **{"global": [1]}, ret=0)
+    fake_work(t, at, seq, call, start, end, name, kind, queue, seen=seen)
+
+
+def fake_rank(trace: FakeTrace, rank: int, size: int, at: int, init: int = 0) -> FakeThread:
+    """A process that is this rank; MPI_Init takes its time from `init` to 10 ns later, where it is given."""
+    t = trace.process(100 + rank, start=at, rank=rank, size=size)
+    if init:
+        t.call("mpi:MPI_Init", at + init, at + init + 10, ret=0)
+        t.event("occatrace_mpi:rank", at + init + 10, rank=rank, size=size, library=0, abi=0)
+    t.event(
+        "occatrace_mpi:communicator",
+        at + init + 10,
+        id=1,
+        handle=1,
+        size=size,
+        rank=rank,
+        first=0,
+        name=t.name("world", at),
+    )
+    return t
+
+
+def mpi(t: FakeThread, function: str, start: int, end: int, **values: Any) -> int:
+    """A call of MPI in the communicator of all."""
+    known = {"comm": 1} if "comm" in SCHEMA[f"occatrace_mpi:{function}"] else {}
+    return t.call(f"mpi:{function}", start, end, **{"ret": 0} | known | values)
 
 
 def demo_trace() -> FakeTrace:

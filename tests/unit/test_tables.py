@@ -16,7 +16,7 @@ from occatrace import reports
 from occatrace.core.histogram import bucket
 from occatrace.core.schema import SCHEMA_VERSION, TABLES
 from occatrace.errors import StoreError
-from occatrace.store import losses
+from occatrace.store import losses, tables
 from occatrace.store.tables import Store, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
 
@@ -377,3 +377,21 @@ def test_newer_tables_say_who_made_them(tmp_path: Path) -> None:
     (run / "tables" / "tables.json").write_text('{"schema": 99, "version": "7.1"}', encoding="utf-8")
     with pytest.raises(StoreError, match=r"made by occatrace 7\.1 \(tables of version 99.*update occatrace"):
         open_store(run, model=MODEL)
+
+
+def test_a_small_run_may_have_links(tmp_path: Path) -> None:
+    """Its trace may be elsewhere; links that lead in circles end nothing but this question."""
+    elsewhere = tmp_path / "elsewhere"
+    run = tmp_path / "run"
+    elsewhere.mkdir()
+    (run / "trace").mkdir(parents=True)
+    (run / "trace" / "host").symlink_to(elsewhere)
+    (elsewhere / "stream").write_bytes(bytes(tables.SMALL - 65536))
+    assert tables.is_small(run)
+    (elsewhere / "more").write_bytes(bytes(65536))
+    assert not tables.is_small(run)
+    circles = tmp_path / "circles"
+    (circles / "trace").mkdir(parents=True)
+    for number in range(8):
+        (circles / "trace" / str(number)).symlink_to(circles / "trace")
+    assert not tables.is_small(circles)

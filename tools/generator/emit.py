@@ -18,6 +18,7 @@ from .model import (
     MODES,
     Allocates,
     Api,
+    Enum,
     Field,
     Frees,
     Function,
@@ -37,6 +38,8 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     env.filters["lttng_field"] = lttng_field
+    env.filters["named_by_trace"] = named_by_trace
+    env.filters["other_numbers"] = other_numbers
     env.filters["member"] = member
     env.filters["carrier"] = carrier
     env.filters["level_number"] = LEVELS.index
@@ -63,7 +66,7 @@ def member(field: Field) -> str:
     return f"{field.type.c}{sep}{field.name}"
 
 
-def lttng_field(field: Field, provider: str) -> str:
+def lttng_field(field: Field, api: Api) -> str:
     """The LTTng-UST macro that writes the field from `a->name`."""
     t, value = field.type, f"a->{field.name}"
     if field.array:
@@ -75,10 +78,34 @@ def lttng_field(field: Field, provider: str) -> str:
         return f'lttng_ust_field_string({field.name}, {value} ? {value} : "")'
     if t.kind == "float":
         return f"lttng_ust_field_float({t.c}, {field.name}, {value})"
-    if t.kind == "enum":
-        return f"lttng_ust_field_enum({provider}, {t.enum}, {t.c}, {field.name}, {value})"
+    if t.kind == "enum" and not is_number(field, api):
+        return f"lttng_ust_field_enum({api.provider}, {t.enum}, {t.c}, {field.name}, {value})"
     kind = "integer_hex" if t.hex else "integer"
     return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value})"
+
+
+def is_number(field: Field, api: Api) -> bool:
+    """Whether a field with an enumeration is written as a plain number."""
+    named = api.numbers.get(field.name)
+    return named is not None and named.name == field.type.enum
+
+
+def other_numbers(name: str, api: Api) -> list[str]:
+    """Events in which a field of this name is a 32-bit integer without the enumeration."""
+    return [
+        f.event
+        for f in api.functions
+        for field in f.fields
+        if field.name == name and not is_number(field, api) and field.type.bits == 32 and not field.type.hex
+    ]
+
+
+def named_by_trace(api: Api) -> list[Enum]:
+    """Enumerations whose names are in the trace."""
+    events: list[Function | Record] = [*api.functions, *api.records]
+    fields = [field for e in events for field in e.fields if field.type.kind == "enum" and not field.array]
+    used = {field.type.enum for field in fields if not is_number(field, api)}
+    return [e for e in api.enums if not e.bitfield and e.name in used]
 
 
 def calls_kernel(f: Function | Record) -> bool:
@@ -237,6 +264,7 @@ def files_of(model: Model) -> dict[str, str]:
             files[f"native/{api.name}_events.h"] = render("events.h.j2", api=api, modes=MODES)
             files[f"native/{api.name}_tp.h"] = render("tp.h.j2", api=api, loglevels=LOGLEVELS)
         files[f"native/provider_{library}.c"] = render("provider.c.j2", library=library, apis=apis)
+    files["native/numbers.h"] = render("numbers.h.j2", apis=[api for api in model.apis if api.numbers])
     preloaded = [api for api in model.apis if api.symbols]
     files["native/trampolines.c"] = render("trampolines.c.j2", apis=preloaded)
     for api in model.apis:

@@ -272,7 +272,7 @@ class _ApiParser:
 
     @staticmethod
     def check_name(name: str, call: bool = True) -> None:
-        if name in COMMON or name == "ts" or (call and name in ("start", "call_seq")):
+        if name in COMMON or name == "ts" or (call and name in ("start", "caller", "call_seq")):
             raise ModelError(f"the name {name} belongs to every event")
 
     def arg(self, body: Mapping[str, Any], enums: set[str]) -> Arg:

@@ -142,7 +142,7 @@ struct Outermost {
 template <size_t> using Argument = Word;
 
 // A call of slot S with its arguments, in a place of their own. One copy per number of arguments: 1200 would be large.
-template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, const char *frame) {
+template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, const char *frame, const void *from) {
   using Real = Word (*)(Argument<I>...);
   const int function = slot / 2;
   const Call &c = calls[function];
@@ -168,6 +168,7 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
   const uint8_t level = occatrace_level_now(levels[function]);
   if (__builtin_expect(function == OCCATRACE_MPI_MPI_Finalize, 0)) finalizing();
   InFlight f{c, function, args, self, state, level};
+  const occatrace::CallSite site(self, level == OCCATRACE_EVENT, from);
   if (follow) prepare(f, args);
   if (level == OCCATRACE_EVENT) {
     f.seq = self->next_seq++;
@@ -192,7 +193,7 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
 
 template <int S, size_t... I> Word wrapper(Argument<I>... given) {
   Word args[] = {given..., 0};
-  return run<I...>(S, args, static_cast<const char *>(__builtin_frame_address(0)));
+  return run<I...>(S, args, static_cast<const char *>(__builtin_frame_address(0)), OCCATRACE_CALLED_FROM());
 }
 
 // The clock is the only one that returns no int.
@@ -202,11 +203,12 @@ template <int S> double clock_wrapper() {
   const uint8_t level = occatrace_level_now(levels[F]);
   if (level == OCCATRACE_OFF) return real();
   occatrace_thread *self = occatrace_self();
+  const occatrace::CallSite site(self, level == OCCATRACE_EVENT, OCCATRACE_CALLED_FROM());
   const uint64_t begin = level == OCCATRACE_EVENT ? occatrace_now() : occatrace_ticks();
   const uint32_t seq = level == OCCATRACE_EVENT ? self->next_seq++ : 0;
   const double now = real();
   if (level == OCCATRACE_EVENT) {
-    const occatrace_mpi_call_time e{self->tid, seq, begin};
+    const occatrace_mpi_call_time e{self->tid, seq, begin, self->caller};
     using Writer = void (*)(const occatrace_mpi_call_time *);
     (*reinterpret_cast<const Writer *>(reinterpret_cast<const char *>(events) + calls[F].emit))(&e);
   } else {

@@ -87,6 +87,7 @@ template <class Event> Event head(const InFlight &f) {
   e.tid = f.self->tid;
   e.seq = f.seq;
   e.start = f.begin;
+  e.caller = f.self->caller;
   return e;
 }
 

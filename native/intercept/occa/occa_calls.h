@@ -26,11 +26,12 @@ template <class P> struct Call : Frame {
   typename P::Event event{};
   uint8_t level;
   bool outermost;
+  bool placed = false; // the outermost recorded call of all APIs
   uint64_t ticks = 0;
   void *counted = nullptr; // of kernel calls: reading of the counters (--papi)
 
-  // `nested`: an event of its own inside another call.
-  Call(occatrace_thread *thread, State *of, bool nested = false) : self(thread), state(of), outermost(!nested) {
+  // `from`: where the hook was called from (OCCATRACE_CALLED_FROM). `nested`: an event of its own inside another call.
+  Call(occatrace_thread *thread, State *of, const void *from, bool nested = false) : self(thread), state(of), outermost(!nested) {
     kind = P::kind;
     closed = end_of_process;
     level = occatrace_level_now(levels[P::function]);
@@ -43,6 +44,8 @@ template <class P> struct Call : Frame {
     }
     if (level == OCCATRACE_EVENT) {
       event.tid = self->tid;
+      placed = occatrace_site_begin(self, from);
+      event.caller = self->caller;
       event.seq = self->next_seq++;
       occatrace_calling(self, event.seq);
       if (outermost) self->scope_seq = event.seq;
@@ -64,6 +67,7 @@ template <class P> struct Call : Frame {
 
   ~Call() {
     write();
+    if (placed) occatrace_site_end(self);
     if (outermost) {
       state->outer = nullptr;
       self->occa_depth = 0;
@@ -151,17 +155,17 @@ template <class C, class F> auto guarded(C &call, F function) -> decltype(functi
 }
 
 // Results that are objects are built where the caller wants them: one variable, returned by name, nothing else returned.
-template <class P, unsigned Slot, class R, class... A> R traced(occatrace_thread *self, State *state, A... args) {
+template <class P, unsigned Slot, class R, class... A> R traced(occatrace_thread *self, State *state, const void *from, A... args) {
   const Voiced voiced(self, voice<P>(self, state, args...), P::reason);
-  Call<P> call(self, state);
+  Call<P> call(self, state, from);
   P::enter(call, args...);
   R result = guarded(call, [&]() -> R { return reinterpret_cast<R (*)(A...)>(original[Slot])(args...); });
   P::leave(call, result, args...);
   return result;
 }
-template <class P, unsigned Slot, class... A> void traced_void(occatrace_thread *self, State *state, A... args) {
+template <class P, unsigned Slot, class... A> void traced_void(occatrace_thread *self, State *state, const void *from, A... args) {
   const Voiced voiced(self, voice<P>(self, state, args...), P::reason);
-  Call<P> call(self, state);
+  Call<P> call(self, state, from);
   P::enter(call, args...);
   guarded(call, [&] { reinterpret_cast<void (*)(A...)>(original[Slot])(args...); });
   P::leave(call, args...);
@@ -179,9 +183,9 @@ template <class P, unsigned Slot, class R, class... A> struct Api {
       return reinterpret_cast<R (*)(A...)>(original[Slot])(args...);
     }
     if constexpr (std::is_void_v<R>)
-      traced_void<P, Slot, A...>(self, state, args...);
+      traced_void<P, Slot, A...>(self, state, OCCATRACE_CALLED_FROM(), args...);
     else
-      return traced<P, Slot, R, A...>(self, state, args...);
+      return traced<P, Slot, R, A...>(self, state, OCCATRACE_CALLED_FROM(), args...);
   }
 };
 
@@ -283,7 +287,7 @@ template <unsigned Slot> void run_kernel(const void *mode_kernel) {
   if (!state) return real(mode_kernel);
   const Voice voice = voice_of(self, [&] { return KernelRun::kernel_chosen(state, mode_kernel); }, [&] { return KernelRun::kernel_tagged(mode_kernel); });
   const Voiced voiced(self, voice, OCCATRACE_BY_KERNEL);
-  Call<KernelRun> call(self, state);
+  Call<KernelRun> call(self, state, OCCATRACE_CALLED_FROM());
   KernelRun::of(call, mode_kernel);
   guarded(call, [&] { real(mode_kernel); });
 }
@@ -311,7 +315,7 @@ template <unsigned Slot> void delete_kernel(void *mode_kernel) {
   occatrace_thread *self = occatrace_self();
   State *state = self->occa_depth ? nullptr : state_of(self);
   if (!state) return real(mode_kernel);
-  Call<KernelFree> call(self, state);
+  Call<KernelFree> call(self, state, OCCATRACE_CALLED_FROM());
   call.event.kernel = id;
   guarded(call, [&] { real(mode_kernel); });
 }

@@ -104,7 +104,7 @@ struct MemcpyUnified : Memcpy {
 // A virtual copy: tells the call above it what moves, or is an event of its own where no copy of the user is above.
 template <class P, unsigned Slot, bool on_host, class... A>
 void copy_below(const void *memory, const void *other, uint64_t bytes, uint64_t offset, occatrace_activity_kind kind,
-                const void *props, A... args) {
+                const void *props, const void *called_from, A... args) {
   const auto real = reinterpret_cast<void (*)(A...)>(original[Slot]);
   if (!occatrace_running()) return real(args...);
   occatrace_thread *self = occatrace_self();
@@ -124,7 +124,7 @@ void copy_below(const void *memory, const void *other, uint64_t bytes, uint64_t 
     fill(*outer);
     return real(args...);
   }
-  Call<P> call(self, state, self->occa_depth != 0);
+  Call<P> call(self, state, called_from, self->occa_depth != 0);
   call.event.nested = self->occa_depth != 0 && !call.outermost;
   P::describe(call, memory, other, static_cast<int64_t>(bytes), kind);
   fill(call);
@@ -133,15 +133,15 @@ void copy_below(const void *memory, const void *other, uint64_t bytes, uint64_t 
 
 template <unsigned Slot, bool on_host>
 void copy_from_host(void *memory, const void *from, uint64_t bytes, uint64_t offset, const void *props) {
-  copy_below<CopyFrom, Slot, on_host>(memory, from, bytes, offset, OCCATRACE_HTOD, props, memory, from, bytes, offset, props);
+  copy_below<CopyFrom, Slot, on_host>(memory, from, bytes, offset, OCCATRACE_HTOD, props, OCCATRACE_CALLED_FROM(), memory, from, bytes, offset, props);
 }
 template <unsigned Slot, bool on_host>
 void copy_from_memory(void *memory, const void *from, uint64_t bytes, uint64_t offset, uint64_t from_offset, const void *props) {
-  copy_below<CopyFrom, Slot, on_host>(memory, from, bytes, offset, OCCATRACE_DTOD, props, memory, from, bytes, offset, from_offset, props);
+  copy_below<CopyFrom, Slot, on_host>(memory, from, bytes, offset, OCCATRACE_DTOD, props, OCCATRACE_CALLED_FROM(), memory, from, bytes, offset, from_offset, props);
 }
 template <unsigned Slot, bool on_host>
 void copy_to_host(const void *memory, void *to, uint64_t bytes, uint64_t offset, const void *props) {
-  copy_below<CopyTo, Slot, on_host>(memory, to, bytes, offset, OCCATRACE_DTOH, props, memory, to, bytes, offset, props);
+  copy_below<CopyTo, Slot, on_host>(memory, to, bytes, offset, OCCATRACE_DTOH, props, OCCATRACE_CALLED_FROM(), memory, to, bytes, offset, props);
 }
 
 // X::memoryPool::memcpy: what is reserved in a pool moves to another buffer.
@@ -153,7 +153,7 @@ void move_in_pool(void *pool, void *to, int64_t offset, void *from, int64_t from
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   if (!state) return call_real();
-  Call<Memcpy> call(self, state, self->occa_depth != 0);
+  Call<Memcpy> call(self, state, OCCATRACE_CALLED_FROM(), self->occa_depth != 0);
   call.event.nested = !call.outermost;
   call.event.handle = address(to);
   call.event.ptr = address(from);
@@ -228,7 +228,7 @@ template <class T> class Within {
 // The copy that fills new memory of the second family, where the compiler has made a direct call of the virtual member and the
 // linker has bound it (-Bsymbolic). It takes what the allocation takes.
 void tell_of_filling(occatrace_thread *self, State *state, const void *memory, const void *source, uint64_t bytes, uint64_t start) {
-  Call<CopyFrom> call(self, state, true);
+  Call<CopyFrom> call(self, state, nullptr, true);
   call.event.nested = 1;
   CopyFrom::describe(call, memory, source, static_cast<int64_t>(bytes), OCCATRACE_HTOD);
   if (start) call.event.start = start;
@@ -271,7 +271,7 @@ template <unsigned Slot, bool on_host> void *allocate(void *device, uint64_t byt
     return memory;
   }
   const bool nested = self->occa_depth != 0;
-  Call<Malloc> call(self, state, nested);
+  Call<Malloc> call(self, state, OCCATRACE_CALLED_FROM(), nested);
   call.event.nested = nested;
   call.event.scope = self->scope_seq;
   void *memory = guarded(call, make);
@@ -287,7 +287,7 @@ template <unsigned Slot, bool on_host> void grow(void *buffer, uint64_t bytes) {
   if (!state || state->allocating) return real(buffer, bytes);
   const Probe probe{{nullptr, nullptr}, buffer};
   const bool nested = self->occa_depth != 0;
-  Call<Malloc> call(self, state, nested);
+  Call<Malloc> call(self, state, OCCATRACE_CALLED_FROM(), nested);
   call.event.nested = nested;
   call.event.scope = self->scope_seq;
   call.mode = mode_of(state, ask.pool_mode, buffer);
@@ -347,7 +347,7 @@ template <unsigned Slot> void delete_memory(void *memory) {
   }
   const bool nested = self->occa_depth != 0;
   if (nested && !known.told) return real(memory);
-  Call<MemoryFree> call(self, state, nested);
+  Call<MemoryFree> call(self, state, OCCATRACE_CALLED_FROM(), nested);
   call.event.nested = nested;
   call.object = memory;
   call.bytes = known.bytes;
@@ -372,7 +372,7 @@ template <unsigned Slot> void delete_buffer(void *buffer) {
     return real(buffer);
   }
   const bool nested = self->occa_depth != 0;
-  Call<MemoryFree> call(self, state, nested);
+  Call<MemoryFree> call(self, state, OCCATRACE_CALLED_FROM(), nested);
   call.event.nested = nested;
   call.object = buffer;
   call.bytes = known.bytes;
@@ -476,7 +476,7 @@ template <unsigned Slot> void delete_pool(void *pool) {
   occatrace_thread *self = occatrace_self();
   State *state = self->occa_depth ? nullptr : state_of(self);
   if (!state) return real(pool);
-  Call<PoolFree> call(self, state);
+  Call<PoolFree> call(self, state, OCCATRACE_CALLED_FROM());
   PoolFree::of(call, pool);
   guarded(call, [&] { real(pool); });
 }

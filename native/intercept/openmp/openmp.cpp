@@ -167,6 +167,7 @@ Region *region_begin(occatrace_thread *self, State *state, const void *address, 
   if (r->level == OCCATRACE_EVENT) {
     r->seq = self->next_seq++;
     r->site = site_of(state, address);
+    r->caller = caller_at(self, address);
     r->parent_tid = frame ? frame->region_tid : 0;
     r->parent_seq = frame ? frame->region_seq : OCCATRACE_NO_RUN;
     r->run_seq = self->run_seq;
@@ -194,6 +195,7 @@ void region_end(occatrace_thread *self, State *state, Region *r) {
     e.tid = r->tid;
     e.seq = r->seq;
     e.start = r->start;
+    e.caller = r->caller;
     e.site = r->site;
     e.kind = r->kind;
     e.runtime = r->runtime;
@@ -299,6 +301,7 @@ void wait_event(occatrace_thread *self, State *state, const Span &span, uint64_t
     e.tid = self->tid;
     e.seq = self->next_seq++;
     e.start = span.start;
+    e.caller = caller_of(self, caller);
     e.site = site_of_return(state, caller);
     e.task_ns = ticks_to_ns(tasks);
     write(e);
@@ -388,6 +391,7 @@ void task_created(occatrace_thread *self, State *state, const Span &span, const 
     e.tid = self->tid;
     e.seq = self->next_seq++;
     e.start = span.start;
+    e.caller = caller_of(self, caller);
     e.site = site_of_return(state, caller);
     e.undeferred = undeferred;
     e.dependences = dependences;
@@ -410,6 +414,7 @@ void plain(occatrace_thread *self, State *state, uint64_t start, uint64_t ticks,
     e.tid = self->tid;
     e.seq = self->next_seq++;
     e.start = start;
+    e.caller = caller_of(self, caller);
     e.site = site_of_return(state, caller);
     fill(e);
   } else if (level == OCCATRACE_TALLY) {

@@ -31,7 +31,7 @@ struct Region {
   uint32_t parent_tid, parent_seq, run_seq, target_seq, site, requested;
   uint8_t kind, runtime, level;
   uint8_t silent, heard; // of work that was not chosen, or was: so is what the threads of the team do in it
-  uint64_t start, ticks;
+  uint64_t start, ticks, caller;
   void *account; // of who met it, for what the threads of the team count (--papi)
   LateTasks *late; // by thread number, from calloc, made by whoever first runs a task at the last barrier
   struct { Region *region; uint64_t id; uint32_t thread_num; } outer_late;
@@ -84,6 +84,12 @@ uint32_t site_of(State *state, const void *address);
 inline uint32_t site_of_return(State *state, const void *address) {
   return address ? site_of(state, static_cast<const char *>(address) - 1) : 0;
 }
+// What an event carries as its caller: of an address as above (`place`), or of a return address.
+inline uint64_t caller_at(occatrace_thread *self, const void *place) {
+  if (self->call_frame != 0) return self->caller; // within a call of another API
+  return place ? occatrace_site_at(self, reinterpret_cast<uintptr_t>(place) + 1, 0) : 0;
+}
+inline uint64_t caller_of(occatrace_thread *self, const void *address) { return caller_at(self, address ? static_cast<const char *>(address) - 1 : nullptr); }
 Site &site_entry(State *state, const void *address); // not yet resolved when its `address` is another
 
 // Loads the provider, once. False: nothing is recorded.

@@ -259,6 +259,7 @@ void target(const Library &library, Construct construct, const void *site, int d
   Event e{};
   e.tid = at.self->tid;
   e.seq = at.self->next_seq++;
+  e.caller = caller_at(at.self, site);
   e.site = site_of(at.state, site);
   e.device = device;
   e.construct = construct;
@@ -348,6 +349,7 @@ void *target_alloc(size_t bytes, int device) {
   e.tid = self->tid;
   e.seq = self->next_seq++;
   e.start = start;
+  e.caller = caller_of(self, caller);
   e.site = site_of_return(state, caller);
   e.device = device;
   e.handle = reinterpret_cast<uintptr_t>(memory);
@@ -372,6 +374,7 @@ void target_free(void *memory, int device) {
   e.tid = self->tid;
   e.seq = self->next_seq++;
   e.start = start;
+  e.caller = caller_of(self, caller);
   e.site = site_of_return(state, caller);
   e.device = device;
   e.handle = reinterpret_cast<uintptr_t>(memory);
@@ -399,6 +402,7 @@ int target_memcpy(void *to, const void *from, size_t bytes, size_t to_offset, si
   e.tid = self->tid;
   e.seq = self->next_seq++;
   e.start = start;
+  e.caller = caller_of(self, caller);
   e.site = site_of_return(state, caller);
   e.kind = from_device == host ? (to_device == host ? OCCATRACE_HTOH : OCCATRACE_HTOD) : to_device == host ? OCCATRACE_DTOH : OCCATRACE_DTOD;
   e.source = reinterpret_cast<uintptr_t>(from) + from_offset;

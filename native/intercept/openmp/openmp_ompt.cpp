@@ -300,6 +300,7 @@ template <class Event> void write_target(Here &at, const Target &t, Construct co
   e.tid = at.self->tid;
   e.seq = t.seq;
   e.start = t.start;
+  e.caller = caller_of(at.self, caller);
   e.site = site_of_return(at.state, caller);
   e.device = device;
   e.construct = construct;
@@ -361,6 +362,7 @@ void target_submit_emi(int endpoint, ompt::Data *, uint64_t *, unsigned teams) {
     e.tid = at.self->tid;
     e.seq = at.self->next_seq++;
     e.start = at.ompt.submit_start;
+    e.caller = caller_of(at.self, target ? target->caller : nullptr);
     e.device = target ? target->device : -1;
     e.teams = teams;
     e.target_seq = at.state->target_seq;
@@ -380,6 +382,7 @@ template <class Event> Event op_event(Here &at, const void *caller) {
   e.start = at.ompt.op_start;
   if (!caller)
     if (const Target *target = innermost(at.ompt)) caller = target->caller;
+  e.caller = caller_of(at.self, caller);
   e.site = site_of_return(at.state, caller);
   return e;
 }

@@ -4,6 +4,7 @@ from occatrace.ingest.gathered import (
     activities,
     allocations,
     builds,
+    callers,
     communicators,
     copy_sides,
     counters,
@@ -22,6 +23,8 @@ from occatrace.ingest.gathered import (
 from occatrace.ingest.gathered.gathered import Gathered
 
 GATHERED: tuple[Gathered, ...] = (
+    callers.SUMS,
+    callers.PLACES,
     kernel_runs.GATHERED,
     occa_copies.GATHERED,
     activities.GATHERED,
@@ -52,4 +55,4 @@ GATHERED: tuple[Gathered, ...] = (
     pools.USES,
 )
 
-__all__ = ["GATHERED", "Gathered"]
+__all__ = ["GATHERED", "Gathered", "callers"]

@@ -121,6 +121,38 @@ def test_calls_as_plain_messages(name: str, tmp_path: Path) -> None:
             )
 
 
+FAILING = """
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+int main(void) {
+  cl_uint count;
+  cl_int status;
+  clGetPlatformIDs(0, NULL, NULL);
+  clGetPlatformIDs(0, NULL, &count);
+  clCreateContext(NULL, 0, NULL, NULL, NULL, &status);
+}
+"""
+
+
+def test_numbers_are_named(tmp_path: Path) -> None:
+    """Statuses are numbers in the trace, and their names in what the filter says."""
+    (tmp_path / "failing.c").write_text(FAILING)
+    subprocess.run(["gcc", "-o", "failing", "failing.c", "-lOpenCL"], cwd=tmp_path, check=True)
+    command = [sys.executable, "-m", "occatrace.cli", "-q", "-m", "full", "-o", "run", "./failing"]
+    subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    found = [match for line in _filtered(tmp_path / "run") if (match := _CALL.search(line))]
+    assert [(m[2], m[8]) for m in found][:2] == [
+        ("clGetPlatformIDs", "CL_INVALID_VALUE"),
+        ("clGetPlatformIDs", "CL_SUCCESS"),
+    ]
+    assert (found[2][2], found[2][8]) == ("clCreateContext", "0x0")
+    assert found[2][9].endswith("errcode_ret=CL_INVALID_VALUE")
+    plain = subprocess.run(
+        ["babeltrace2", "run/trace"], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
+    assert re.search(r"clGetPlatformIDs: .* ret = -30 ", plain)
+
+
 def test_the_filter_of_a_foreign_or_cut_trace(tmp_path: Path) -> None:
     """A trace that is not ours has no calls; one that was cut gives what is there, and babeltrace2's own error."""
     trace = traces.record(tmp_path / "text", "1", "100", events="columns_test:text")

@@ -1,0 +1,287 @@
+/* Where in the program a call was made: the return address of the outermost recorded call, outside of libraries that only pass
+ * calls on (OCCA's own code, loaders, language bindings), and the modules (program, libraries) in which such places are. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Libraries between the program and what is traced, by the begin of their file's name. */
+static const char *const passing[] = {"libocca.", "libOpenCL.", "liboccatrace", "libcudart.", "libmpi_mpifh.", "libmpi_usempi",
+                                      "libmpifort.", "libmpichfort.", "libmpi_cxx.", "libmpicxx."};
+
+/* Never changed once it is among the known ones, and its room is never used again: readers take no lock. */
+struct module {
+  uintptr_t begin, end;
+  uint64_t identity; /* of its path and build id */
+  int passes;
+};
+#define MODULES 512
+static struct module room[MODULES];
+static uint32_t room_used;
+static const struct module *known[MODULES];
+static uint32_t known_count;
+static uint32_t known_unloads; /* occatrace_unloads when they were found */
+/* Pages of code that are in no module, so that generated code is not looked for at each call. */
+static uintptr_t pages[64];
+
+/* What dl_iterate_phdr says of the module of an address. */
+struct found {
+  uintptr_t address, begin, end, base;
+  char path[PATH_MAX];
+  char build_id[2 * 32 + 1];
+};
+
+static void read_build_id(struct found *found, uintptr_t note, size_t size) {
+  const uintptr_t end = note + size;
+  while (note + sizeof(ElfW(Nhdr)) <= end) {
+    const ElfW(Nhdr) *head = (const ElfW(Nhdr) *)note;
+    const uintptr_t name = note + sizeof *head, text = name + ((head->n_namesz + 3u) & ~3u);
+    if (text + head->n_descsz > end) return;
+    if (head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4 && memcmp((const void *)name, "GNU", 4) == 0) {
+      const unsigned char *bytes = (const unsigned char *)text;
+      for (uint32_t i = 0; i < head->n_descsz && i < 32; i++) snprintf(found->build_id + 2 * i, 3, "%02x", bytes[i]);
+      return;
+    }
+    note = text + ((head->n_descsz + 3u) & ~3u);
+  }
+}
+
+static int look(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  struct found *found = data;
+  uintptr_t begin = UINTPTR_MAX, end = 0;
+  int inside = 0;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+    if (p->p_type != PT_LOAD) continue;
+    const uintptr_t from = info->dlpi_addr + p->p_vaddr, to = from + p->p_memsz;
+    if (from < begin) begin = from;
+    if (to > end) end = to;
+    if (found->address >= from && found->address < to) inside = 1;
+  }
+  if (!inside) return 0;
+  found->begin = begin;
+  found->end = end;
+  found->base = info->dlpi_addr;
+  for (int i = 0; i < info->dlpi_phnum && found->build_id[0] == '\0'; i++) {
+    const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+    if (p->p_type == PT_NOTE) read_build_id(found, info->dlpi_addr + p->p_vaddr, p->p_memsz);
+  }
+  snprintf(found->path, sizeof found->path, "%s", info->dlpi_name != NULL ? info->dlpi_name : "");
+  return 1;
+}
+
+static const struct module *search(uintptr_t address) {
+  if (__atomic_load_n(&known_unloads, __ATOMIC_ACQUIRE) != __atomic_load_n(&occatrace_unloads, __ATOMIC_ACQUIRE)) return NULL;
+  const uint32_t count = __atomic_load_n(&known_count, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < count; i++) {
+    const struct module *m = __atomic_load_n(&known[i], __ATOMIC_ACQUIRE);
+    if (address >= m->begin && address < m->end) return m;
+  }
+  return NULL;
+}
+
+/* Announced before the first event that names a place in it. */
+static const struct module *announce(struct occatrace_thread *self, struct found *found) {
+  char real[PATH_MAX];
+  const ssize_t n = found->path[0] == '\0' ? readlink("/proc/self/exe", real, sizeof real - 1) : -1;
+  if (n > 0) {
+    real[n] = '\0';
+    memcpy(found->path, real, (size_t)n + 1);
+  } else if (realpath(found->path, real) != NULL) {
+    memcpy(found->path, real, strlen(real) + 1);
+  }
+  const char *name = strrchr(found->path, '/');
+  name = name != NULL ? name + 1 : found->path;
+  struct module fresh = {.begin = found->begin, .end = found->end, .identity = UINT64_C(14695981039346656037)};
+  for (const char *c = found->path; *c != '\0'; c++) fresh.identity = (fresh.identity ^ (unsigned char)*c) * UINT64_C(1099511628211);
+  for (const char *c = found->build_id; *c != '\0'; c++) fresh.identity = (fresh.identity ^ (unsigned char)*c) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+    if (strncmp(name, passing[i], strlen(passing[i])) == 0) fresh.passes = 1;
+  occatrace_announcements_lock();
+  const uint32_t unloads = __atomic_load_n(&occatrace_unloads, __ATOMIC_ACQUIRE);
+  if (known_unloads != unloads) { /* another library may be where one was */
+    __atomic_store_n(&known_count, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&known_unloads, unloads, __ATOMIC_RELEASE);
+  }
+  const struct module *result = search(found->address);
+  int again = 0; /* it was known before some library was let go of */
+  for (uint32_t i = 0; i < room_used && result == NULL; i++) {
+    const struct module *m = &room[i];
+    again = m->begin == fresh.begin && m->end == fresh.end && m->identity == fresh.identity;
+    if (again) result = m;
+  }
+  if (result == NULL && room_used < MODULES) {
+    if (!fresh.passes) {
+      const struct occatrace_process_module r = {
+          .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .begin = found->begin, .size = found->end - found->begin,
+          .base = found->base, .path = found->path, .build_id = found->build_id};
+      occatrace_process->module(&r);
+    }
+    room[room_used] = fresh;
+    result = &room[room_used++];
+    again = 1;
+  }
+  if (again) {
+    __atomic_store_n(&known[known_count], result, __ATOMIC_RELEASE);
+    __atomic_store_n(&known_count, known_count + 1, __ATOMIC_RELEASE);
+  }
+  occatrace_announcements_unlock();
+  return result;
+}
+
+/* In the child of a fork everything is announced again. */
+void occatrace_forget_modules(void) {
+  room_used = known_count = 0;
+}
+
+/* Its large frame is for the first call from a module only. */
+__attribute__((noinline)) static const struct module *find_module(struct occatrace_thread *self, uintptr_t address) {
+  /* A handler of the program that makes calls would wait for itself. */
+  sigset_t all, signals;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &signals);
+  struct found found;
+  found.address = address;
+  found.path[0] = found.build_id[0] = '\0';
+  const struct module *m = dl_iterate_phdr(look, &found) ? announce(self, &found) : NULL;
+  pthread_sigmask(SIG_SETMASK, &signals, NULL);
+  return m;
+}
+
+/* The module of an address; NULL: none (generated code), or too many. */
+static const struct module *module_of(struct occatrace_thread *self, uintptr_t address) {
+  const struct module *m = search(address);
+  if (m != NULL) return m;
+  uintptr_t *const page = &pages[(address >> 12) % (sizeof pages / sizeof *pages)];
+  if (__atomic_load_n(page, __ATOMIC_RELAXED) == address >> 12) return NULL;
+  m = find_module(self, address);
+  if (m == NULL) __atomic_store_n(page, address >> 12, __ATOMIC_RELAXED);
+  return m;
+}
+
+/* ---- out of what passes calls on ---- */
+
+struct _Unwind_Context;
+typedef int (*unwind_trace)(struct _Unwind_Context *, void *);
+static int (*unwind_backtrace)(unwind_trace, void *);
+static uintptr_t (*unwind_ip)(struct _Unwind_Context *);
+static uintptr_t (*unwind_cfa)(struct _Unwind_Context *);
+static int unwinder; /* 1: there is one, -1: there is none; several threads find the same */
+
+static void find_unwinder(void) {
+  sigset_t all, signals;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &signals);
+  void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library != NULL) {
+    unwind_ip = (uintptr_t(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
+    unwind_cfa = (uintptr_t(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
+    unwind_backtrace = (int (*)(unwind_trace, void *))dlsym(library, "_Unwind_Backtrace");
+  }
+  __atomic_store_n(&unwinder, unwind_ip != NULL && unwind_cfa != NULL && unwind_backtrace != NULL ? 1 : -1, __ATOMIC_RELEASE);
+  pthread_sigmask(SIG_SETMASK, &signals, NULL);
+}
+
+struct step {
+  uintptr_t address, slot; /* the frame that is left: its return address, and where on the stack that is (0: anywhere) */
+  uintptr_t caller, caller_slot;
+  int state, frames;
+};
+static int unwound(struct _Unwind_Context *context, void *data) {
+  struct step *s = data;
+  const uintptr_t ip = unwind_ip(context), slot = unwind_cfa(context) - sizeof(void *);
+  if (s->state == 1) {
+    s->caller = ip;
+    s->caller_slot = slot;
+    s->state = 2;
+    return 5; /* _URC_END_OF_STACK */
+  }
+  if (ip == s->address && (s->slot == 0 || s->slot == slot)) s->state = 1;
+  return ++s->frames > 64 ? 5 : 0;
+}
+
+/* How far the caller's return address is from that of a place, in bytes: mostly always the same. A word each, the address in the
+ * upper 47 bits and an eighth of the distance in the lower 17, so that they are read and written at once. */
+#define STEPS 1024
+static uint64_t steps[STEPS];
+/* Which callers a place had: a distance that depends on more (alloca) leads to another one, or to what is none. */
+static uint64_t pairs[4 * STEPS];
+enum { VARIES = 0x1ffff };
+
+static uint64_t mixed(uint64_t a, uint64_t b) {
+  uint64_t h = (a * UINT64_C(0x9E3779B97F4A7C15)) ^ (b * UINT64_C(0xC2B2AE3D27D4EB4F));
+  return (h ^ (h >> 29)) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+static int is_pair(uintptr_t address, uintptr_t caller) {
+  const uint64_t pair = mixed(address, caller);
+  return __atomic_load_n(&pairs[pair % (4 * STEPS)], __ATOMIC_RELAXED) == pair;
+}
+
+static int leave(struct step *s) {
+  uint64_t *const at = &steps[mixed(s->address, 0) % STEPS];
+  const uint64_t word = __atomic_load_n(at, __ATOMIC_RELAXED);
+  const int learned = s->slot != 0 && word >> 17 == s->address;
+  const uintptr_t distance = (uintptr_t)(word & VARIES) * 8;
+  if (learned && (word & VARIES) != VARIES) {
+    s->caller_slot = s->slot + distance;
+    s->caller = *(const uintptr_t *)s->caller_slot;
+    if (is_pair(s->address, s->caller)) return 1;
+  }
+  if (__atomic_load_n(&unwinder, __ATOMIC_ACQUIRE) == 0) find_unwinder();
+  if (unwinder < 0) return 0;
+  s->state = s->frames = 0;
+  unwind_backtrace(unwound, s);
+  if (s->state != 2) return 0;
+  if (s->slot == 0) return 1;
+  const uintptr_t true_distance = s->caller_slot - s->slot;
+  uint64_t kept = true_distance / 8;
+  if (kept >= VARIES || (learned && distance != true_distance)) kept = VARIES;
+  __atomic_store_n(at, (uint64_t)s->address << 17 | kept, __ATOMIC_RELAXED);
+  const uint64_t pair = mixed(s->address, s->caller);
+  if (kept != VARIES) __atomic_store_n(&pairs[pair % (4 * STEPS)], pair, __ATOMIC_RELAXED);
+  return 1;
+}
+
+uint64_t occatrace_site_slow(struct occatrace_thread *self, uintptr_t address, uintptr_t slot) {
+  const uint32_t unloads = __atomic_load_n(&occatrace_unloads, __ATOMIC_ACQUIRE);
+  /* The same step as before, into the same module: most calls through such a library. */
+  const uint32_t at = (uint32_t)(address ^ address >> 6) % (sizeof self->through / sizeof *self->through);
+  if (slot != 0 && self->through[at].address == address && self->module_unloads == unloads) {
+    const uintptr_t caller = *(const uintptr_t *)(slot + self->through[at].distance);
+    if (caller - self->module_begin < self->module_size && (caller == self->through[at].caller || is_pair(address, caller))) {
+      self->through[at].caller = caller;
+      return caller;
+    }
+  }
+  struct step s = {.address = address, .slot = slot};
+  if (s.address == 0 || occatrace_process == NULL) return 0;
+  for (int depth = 0; depth < 16; depth++) {
+    const struct module *m = module_of(self, s.address);
+    if (m == NULL) break;
+    if (!m->passes) {
+      self->module_begin = m->begin;
+      self->module_size = m->end - m->begin;
+      self->module_unloads = unloads;
+      if (depth == 1 && slot != 0 && is_pair(address, s.address)) {
+        self->through[at].address = address;
+        self->through[at].distance = s.slot - slot;
+        self->through[at].caller = s.address;
+      }
+      return s.address;
+    }
+    if (!leave(&s)) break;
+    s.address = s.caller;
+    s.slot = s.slot != 0 ? s.caller_slot : 0;
+  }
+  return s.address;
+}

@@ -1,0 +1,67 @@
+// Which calls launched which device work, for the arrows of a timeline: a byte per call in pages, as numbers of calls are dense.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace occatrace {
+
+constexpr uint32_t kNoNumber = UINT32_MAX;  // of a call: none
+
+// A number per (group, call's number), small for most; pages of it are there where one is not 0.
+class Counts {
+ public:
+  void add(uint64_t group, uint32_t number);
+  uint32_t get(uint64_t group, uint32_t number) const;
+  uint32_t take(uint64_t group, uint32_t number);  // one less from now on; the result is what is left
+  bool empty() const { return groups_.empty(); }
+
+ private:
+  static constexpr uint32_t kBits = 12;
+  static constexpr uint8_t kMany = UINT8_MAX;  // the number is in `many_`
+  struct Page {
+    uint8_t counts[1u << kBits] = {};
+  };
+  struct Group {
+    std::vector<std::unique_ptr<Page>> pages;
+    std::unordered_map<uint32_t, uint32_t> many;
+  };
+  uint8_t* find(uint64_t group, uint32_t number, Group** where) const;
+
+  mutable std::unordered_map<uint64_t, Group> groups_;
+  mutable uint64_t last_ = 0;
+  mutable Group* last_group_ = nullptr;
+};
+
+// First all work is added, then calls are tied, then work: an arrow has an id of its own, and never one end only.
+class Flows {
+ public:
+  // Device work in the part (file) `part` of a timeline: launched by call `seq` of `thread`, within the OCCA kernel call
+  // `run_seq` or kNoNumber. What is not `wanted` gets no arrow, but its launch has the same correlation.
+  void add(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, bool wanted);
+  // The ids of the arrows that begin at a call, appended to `ids`; from now on the call is there.
+  void call(uint32_t part, uint32_t thread, uint32_t seq, std::vector<uint64_t>& ids);
+  // The ids of the arrows that end at a piece of work.
+  void work(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, std::vector<uint64_t>& ids);
+  // What a call and its work have in common, at least 1; 0 where no work is known.
+  uint64_t correlation(uint32_t thread, uint32_t seq);
+  bool empty() const { return correlated_.empty(); }
+
+ private:
+  uint64_t place(uint32_t thread, uint32_t seq);
+  static uint64_t group(uint32_t part, uint32_t thread) { return uint64_t(part) << 32 | thread; }
+
+  Counts launches_, runs_, correlated_, there_;
+  std::unordered_map<uint32_t, uint64_t> first_;  // of each thread: highest number, later the first place
+  bool placed_ = false;
+  uint64_t places_ = 0;
+};
+
+// The rows of a batch by key, start, end (descending) and number; empty: they are so already.
+std::vector<int64_t> order(size_t count, const uint64_t* key, const uint64_t* start, const uint64_t* end, const uint64_t* number);
+
+}  // namespace occatrace
