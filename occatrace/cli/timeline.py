@@ -6,14 +6,13 @@ import argparse
 import os
 import re
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from occatrace.cli.choice import add_names
 from occatrace.cli.dispatch import UsageError, complain
-from occatrace.core import halfway
+from occatrace.core import progress
 from occatrace.core.units import Range, parse_range
 from occatrace.run.folder import result
 from occatrace.run.opening import open_run
@@ -21,7 +20,6 @@ from occatrace.run.opening import open_run
 if TYPE_CHECKING:
     from occatrace.views.timeline import Format, Options, Written
 
-_SHOW_CURSOR = b"\r\x1b[2K\x1b[?25h"
 _SUFFIXES: Mapping[Format, str] = {"perfetto": ".pftrace", "csv": ".csv", "json": ".json"}
 LARGE = 1_000_000_000  # bytes from which a browser has work to do
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9}
@@ -125,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     )
     stem = "timeline" if replace(options, split=None) == Options() else "timeline-part"
     output: Path = args.output or result(folder.path, f"{stem}{_SUFFIXES[chosen]}")
-    earlier = check_output(output, args.force, options.split)
+    earlier = check_output(output, args.force or args.output is None, options.split)
     written = write_timeline(folder.path, output, options, chosen)
     for path in earlier:
         if path not in written.files:
@@ -144,10 +142,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write_timeline(run: Path, output: Path, options: Options | None = None, format: Format = "perfetto") -> Written:
-    """Write the timeline of the run in a folder, with a bar that shows how far it is."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+    """Write the timeline of the run in a folder."""
     from occatrace.core.duck import duckdb
     from occatrace.errors import StoreError
     from occatrace.store.tables import open_store
@@ -161,28 +156,20 @@ def write_timeline(run: Path, output: Path, options: Options | None = None, form
             )
             complain(f"about {size(expected)} will be written, more than a browser shows with ease: {advice}")
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    shown = halfway.undoing(lambda: os.write(2, _SHOW_CURSOR)) if console.is_terminal else nullcontext()
-    with shown, Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("timeline: sorting", total=None)
-
-        def progress(fraction: float) -> None:
-            bar.update(task, description="timeline: writing", total=1.0, completed=fraction)
-
-        try:
-            with open_store(run) as store:
-                for line in filter(None, (store.partial, store.calls_lacking)):
-                    complain(line)
-                return timeline.write(store, output, options or timeline.Options(), progress, announce, format)
-        except StoreError as error:
-            raise UsageError(str(error)) from None
-        except TooManyParts as error:
-            raise UsageError(f"--split: {error}") from None
-        except duckdb.Error as error:
-            raise UsageError(f"{run}: no timeline can be made: {str(error).splitlines()[0]}") from None
-        except OSError as error:
-            raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from None
+    try:
+        with open_store(run) as store:
+            for line in filter(None, (store.partial, store.calls_lacking)):
+                complain(line)
+            with progress.phase("writing the timeline"):
+                return timeline.write(store, output, options or timeline.Options(), progress.update, announce, format)
+    except StoreError as error:
+        raise UsageError(str(error)) from None
+    except TooManyParts as error:
+        raise UsageError(f"--split: {error}") from None
+    except duckdb.Error as error:
+        raise UsageError(f"{run}: no timeline can be made: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from None
 
 
 def parse_time(text: str, option: str) -> int:

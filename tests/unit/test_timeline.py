@@ -108,6 +108,40 @@ def test_random_runs(tmp_path: Path, source: random.Random, names: list[str]) ->
     assert found == truth.flows
 
 
+@pytest.mark.parametrize("seed", [9, 17])
+def test_read_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """What is read in many windows of time is the same: slices, arrows, and the order of rows."""
+    truth = random_run(random.Random(seed), ["a", "b"])
+    assert len(truth.slices) > 60 and len(truth.flows) > 20
+    whole = write(tmp_path / "whole", truth.trace, name="x.csv", form="csv").read_text(encoding="utf-8")
+    monkeypatch.setattr("occatrace.views.timeline.selection.WINDOW_ROWS", 3)
+    monkeypatch.setattr("occatrace.views.timeline.selection.BUCKETS", 2)
+    assert write(tmp_path / "cut", truth.trace, name="x.csv", form="csv").read_text(encoding="utf-8") == whole
+    path = write(tmp_path / "perfetto", truth.trace)
+    assert check(path).problems == []
+    assert slices(path) == truth.slices
+    found = Counter((r.source, r.start - REALTIME, r.target, r.begin - REALTIME) for r in perfetto(path, FLOWS))
+    assert found == truth.flows
+
+
+def test_many_arrows_of_one_call(tmp_path: Path) -> None:
+    """More than fit into the byte that counts them: each leads to its own work."""
+    trace = FakeTrace()
+    main = trace.process(100)
+    main.event("occatrace_device:device", 6, id=1, api=main.name("opencl"), name=main.name("gpu"), handle=16)
+    main.event("occatrace_device:queue", 7, id=1, device=1, handle=1, flags=0)
+    for begin in (100, 200):
+        seq = main.call("opencl:clFinish", begin, begin + 50, ret=0)
+        for number in range(300):
+            main.event("occatrace_device:activity", 90, kind=1, corr_tid=main.tid, corr_seq=seq, run_seq=0xFFFFFFFF, queue=1,
+                       queued=begin, submitted=begin, start=begin + 60 + 10 * number, end=begin + 65 + 10 * number,
+                       name=main.name(f"kernel {begin}"))  # fmt: skip
+    path = write(tmp_path, trace)
+    assert check(path).problems == []
+    found = Counter((r.start - REALTIME, r.target, r.begin - REALTIME) for r in perfetto(path, FLOWS))
+    assert found == Counter((b, f"kernel {b}", b + 60 + 10 * n) for b in (100, 200) for n in range(300))
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("demo"), demo_trace())

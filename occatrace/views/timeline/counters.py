@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from occatrace import _native
 from occatrace.core.schema import MEMORY_KINDS
 from occatrace.core.sql import text as sql_text
 from occatrace.store.tables import Store
-from occatrace.views.timeline.selection import DEVICE, FILE_FORMAT, WINDOW_ROWS, Columns, Options, Selection
+from occatrace.views.timeline.selection import FILE_FORMAT, WINDOW_ROWS, Columns, Selection, between, cut, plain
+from occatrace.views.timeline.sources import DEVICE, Options
 
 # Kinds of counters, in the order in which they stand below the queues.
 ALLOCATED, IN_FLIGHT, BUSY, TRAFFIC, SAMPLED, COUNTED = range(6)
@@ -22,10 +25,11 @@ ALLOCATED, IN_FLIGHT, BUSY, TRAFFIC, SAMPLED, COUNTED = range(6)
 SHORTEST, MOST = 100_000, 2_000
 BYTES_PER_VALUE = 17  # in the file
 
-_KEY = "kind, process, device, label, unit"
+_KEY = "kind, process, device, label"
+_AT_ONCE = 100  # processes of which the rates are found together
 
 _IN_FLIGHT = f"""
-SELECT {IN_FLIGHT} AS kind, process, coalesce(device, 0) AS device, 'enqueued, not finished' AS label, 'commands' AS unit, t, d
+SELECT {IN_FLIGHT} AS kind, process, coalesce(device, 0) AS device, 0::UINTEGER AS label, t, d
 FROM (SELECT process, device, CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END AS t, 1 AS d
       FROM activities
       UNION ALL SELECT process, device, greatest(end_ns, start_ns), -1 FROM activities)
@@ -63,8 +67,12 @@ WHERE end_ns > start_ns
 """
 
 
-_WORK = """
-SELECT process, coalesce(device, 0) AS device, kind, bytes, start_ns::BIGINT AS s, greatest(end_ns, start_ns)::BIGINT AS e
+_COMMANDS = ("enqueued, not finished", "commands")
+
+_WORK = f"""
+SELECT process, coalesce(device, 0) AS device, start_ns, start_ns::BIGINT AS s, greatest(end_ns, start_ns)::BIGINT AS e,
+       CASE kind {" ".join(f"WHEN '{kind}' THEN {number}" for number, kind in enumerate(MEMORY_KINDS))} ELSE 255 END::UTINYINT
+       AS moved, coalesce(bytes, 0)::DOUBLE AS bytes
 FROM activities WHERE kind <> 'marker'
 """
 
@@ -93,7 +101,6 @@ class Counters:
         self._selection = selection
         self._options = options
         self._path = store.scratch / "timeline-values.parquet"
-        self._work = store.scratch / "timeline-work.parquet"
         self._rates: dict[Series, Columns] = {}
         self.series: list[Series] = []
         if not options.counters or (options.apis and DEVICE not in options.apis):
@@ -139,8 +146,7 @@ class Counters:
 
     def close(self) -> None:
         """Remove the files."""
-        for path in (self._path, self._work):
-            path.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
 
     def _of_ranks(self) -> str:
         """Condition on a process."""
@@ -148,30 +154,40 @@ class Counters:
         return f"process IN (SELECT process FROM processes WHERE rank IN ({ranks}))" if ranks else "true"
 
     def _sort_changes(self) -> None:
-        """What changes by steps, and samples, by counter and time; sorted by DuckDB, which spills."""
+        """What changes by steps, and samples, by counter and time; sorted by DuckDB, which spills: numbers only, as texts take
+        several times as long."""
         begin, end = self._selection.begin, self._selection.end
         part = self._selection.part.format(process="s.process", t="s.t")
-        # What holds when the time that was asked for begins has its value there.
-        changes = f"""
-            SELECT {_KEY}, greatest(t, {begin or 0})::BIGINT AS t, d::DOUBLE AS d
-            FROM ({_IN_FLIGHT} UNION ALL BY NAME {_ALLOCATED} UNION ALL BY NAME {_POOLED} UNION ALL BY NAME {_COUNTED})"""
         samples = f"""
             SELECT {SAMPLED} AS kind, process, coalesce(device, 0) AS device, name AS label, coalesce(unit, '') AS unit,
-                   time_ns::BIGINT AS t, value AS d
+                   time_ns AS t, value AS d
             FROM counters WHERE time_ns >= {begin or 0}"""
+        named = f"{_ALLOCATED} UNION ALL BY NAME {_POOLED} UNION ALL BY NAME {_COUNTED} UNION ALL BY NAME {samples}"
+        self._con.execute(f"""
+            CREATE OR REPLACE TEMP TABLE labels AS SELECT *, (row_number() OVER (ORDER BY label, unit))::UINTEGER AS n
+            FROM (SELECT DISTINCT label, unit FROM ({named}))""")
+        labels = {n: (label, unit) for label, unit, n in self._con.execute("FROM labels").fetchall()}
+        changes = f"""
+            {_IN_FLIGHT} UNION ALL BY NAME
+            SELECT kind, process, device, l.n AS label, t, d FROM ({named}) s
+            JOIN labels l ON l.label IS NOT DISTINCT FROM s.label AND l.unit IS NOT DISTINCT FROM s.unit"""
         within = f"{self._of_ranks()} AND {'true' if end is None else f't <= {end}'}"
+        # What holds when the time that was asked for begins has its value there.
         self._con.execute(f"""
             COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (
-                      SELECT {part} AS part, * FROM ({changes} UNION ALL BY NAME {samples}) s WHERE {within}
-                      ORDER BY {_KEY}, t))
+                      SELECT ({part})::UINTEGER AS part, kind::UTINYINT AS kind, process, device::UINTEGER AS device, label,
+                             greatest(t, {begin or 0})::BIGINT AS t, d::DOUBLE AS d
+                      FROM ({changes}) s WHERE {within} ORDER BY {_KEY}, t))
             TO {sql_text(str(self._path))} {FILE_FORMAT}""")
         rows = self._con.execute(
             f"SELECT part, {_KEY}, min(rn), count(*), min(t), sum(d) FROM read_parquet({sql_text(str(self._path))})"
             " GROUP BY ALL ORDER BY min(rn)"
         ).fetchall()
+        self._con.execute("DROP TABLE labels")
         before: dict[tuple[Any, ...], float] = {}
-        for number, kind, process, device, label, unit, first, count, begins, change in rows:
-            key = (kind, process, device, label, unit)
+        for number, kind, process, device, name, first, count, begins, change in rows:
+            label, unit = labels.get(name, _COMMANDS)
+            key = (kind, process, device, name)
             self.series.append(
                 Series(number, kind, process, device, label, unit, first, count, begins, before.get(key, 0))
             )
@@ -186,30 +202,47 @@ class Counters:
         if first is None:
             return
         first, last = max(first, begin), min(last, end)
-        width = window_width(last - first)
-        self._con.execute(f"""
-            COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (FROM {chosen} ORDER BY process, device, s, e))
-            TO {sql_text(str(self._work))} {FILE_FORMAT}""")
-        groups = self._con.execute(
-            f"SELECT process, device, min(rn), count(*) FROM read_parquet({sql_text(str(self._work))})"
-            " GROUP BY ALL ORDER BY min(rn)"
-        ).fetchall()
-        for process, device, row, count in groups:
-            busy, traffic = Windows(first, last, width), {kind: Windows(first, last, width) for kind in MEMORY_KINDS}
-            until = 0
-            for rows in _windows(self._con, self._work, row, count, "s, e, bytes, kind"):
-                s, e = rows["s"].astype(np.int64), rows["e"].astype(np.int64)
-                covered = np.maximum.accumulate(np.append(until, e))
-                until = int(covered[-1])
-                busy.add(np.maximum(s, covered[:-1]), e, None)
-                size = np.ma.filled(rows["bytes"], 0).astype(np.float64)
-                for kind, windows in traffic.items():
-                    mine = (rows["kind"] == kind) & (size > 0)
-                    if mine.any():
-                        windows.add(s[mine], e[mine], size[mine])
-            self._keep(BUSY, process, device, "busy", "%", busy, 100)
-            for kind, windows in traffic.items():
-                self._keep(TRAFFIC, process, device, f"traffic {kind}", "GB/s", windows, 1)
+        span = (first, last, window_width(last - first))
+        processes = [
+            row[0] for row in self._con.execute(f"SELECT DISTINCT process FROM {chosen} ORDER BY process").fetchall()
+        ]
+        for at in range(0, len(processes), _AT_ONCE):
+            some = processes[at : at + _AT_ONCE]
+            mine = f"{chosen} AND process BETWEEN {some[0]} AND {some[-1]}"
+            for (process, device), rates in sorted(self._rates_of(mine, span).items()):
+                self._keep(BUSY, process, device, "busy", "%", rates.busy, 100)
+                for kind in sorted(rates.traffic):
+                    label = f"traffic {MEMORY_KINDS[kind]}"
+                    self._keep(TRAFFIC, process, device, label, "GB/s", rates.traffic[kind], 1)
+
+    def _rates_of(self, chosen: str, span: tuple[int, int, int]) -> dict[tuple[int, int], _Rates]:
+        """Of each device of some processes, by process and device; read in windows of time."""
+
+        def count(width: int, begin: int | None, end: int | None) -> list[tuple[int, int]]:
+            found: list[tuple[int, int]] = self._con.execute(
+                f"SELECT (start_ns // {width})::BIGINT AS at, count(*) FROM {chosen} AND {between('start_ns', begin, end)}"
+                " GROUP BY ALL"
+            ).fetchall()
+            return found
+
+        found: dict[tuple[int, int], _Rates] = {}
+        width = self._selection.width
+        for begin, end in cut(count(width, None, None), width, WINDOW_ROWS, count):
+            rows = self._con.execute(
+                f"SELECT process::UINTEGER AS process, device::UINTEGER AS device, s, e, moved, bytes FROM {chosen}"
+                f" AND {between('start_ns', begin, end)}"
+            ).fetchnumpy()
+            of = plain(rows["process"]).astype(np.uint64) << np.uint64(32) | plain(rows["device"])
+            s, e, moved, size = (plain(rows[name]) for name in ("s", "e", "moved", "bytes"))
+            order = _native.order(of, s.astype(np.uint64), e.astype(np.uint64), of)
+            if order is not None:
+                of, s, e, moved, size = (values[order] for values in (of, s, e, moved, size))
+            bounds = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(of)]
+            for part in (slice(*pair) for pair in pairwise(bounds)):
+                if part.start < part.stop:
+                    key = (int(of[part.start]) >> 32, int(of[part.start]) & 0xFFFF_FFFF)
+                    found.setdefault(key, _Rates(*span)).add(s[part], e[part], moved[part], size[part])
+        return found
 
     def _keep(
         self, kind: int, process: int, device: int, label: str, unit: str, windows: Windows, scale: float
@@ -230,6 +263,32 @@ class Counters:
             series = Series(part, kind, process, device, label, unit, -1, int(mine.sum()), int(t[mine][0]))
             self._rates[series] = {"t": t[mine], "value": value[mine]}
             self.series.append(series)
+
+
+class _Rates:
+    """What a device did over time."""
+
+    def __init__(self, first: int, last: int, width: int) -> None:
+        self._span = (first, last, width)
+        self.busy = Windows(*self._span)
+        self.traffic: dict[int, Windows] = {}  # by number in MEMORY_KINDS
+        self._until = 0
+
+    def add(
+        self,
+        s: npt.NDArray[np.int64],
+        e: npt.NDArray[np.int64],
+        moved: npt.NDArray[np.uint8],
+        size: npt.NDArray[np.float64],
+    ) -> None:
+        """Work in the order of its begins: begins and ends, kinds of memory operations, bytes."""
+        covered = np.maximum.accumulate(np.append(self._until, e))
+        self._until = int(covered[-1])
+        self.busy.add(np.maximum(s, covered[:-1]), e, None)
+        some = (size > 0) & (moved < len(MEMORY_KINDS))
+        for kind in np.unique(moved[some]).tolist():
+            mine = some & (moved == kind)
+            self.traffic.setdefault(kind, Windows(*self._span)).add(s[mine], e[mine], size[mine])
 
 
 def _windows(con: Any, path: Path, first: int, rows: int, columns: str) -> Iterator[Columns]:

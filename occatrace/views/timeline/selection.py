@@ -1,220 +1,43 @@
-"""Which slices and flows a timeline has, in SQL; sorted and numbered on disk, in bounded memory."""
+"""The slices and arrows of a timeline: cut into windows of time, each read, sorted and handed on, so that memory is bounded and
+nothing is sorted as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.core import naming
-from occatrace.core.model import Function
-from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
-from occatrace.core.sql import name as sql_name
+from occatrace import _native
 from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range, UnitError
 from occatrace.store.tables import Store
+from occatrace.views.timeline.sources import (
+    DEVICE,
+    FAILED,
+    NONE,
+    PROBLEMS,
+    QUEUE,
+    RANGES,
+    TEXTS,
+    THREAD,
+    Options,
+    Source,
+    Sources,
+)
 
-WINDOW_ROWS = 1 << 17
-FILE_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {WINDOW_ROWS})"
-DEVICE = "device"  # in Options.apis: the work on devices
-ANNOTATIONS = ("nvtx", "roctx", "itt", "occatrace")  # in Options.apis: what the program marked by them
-PYTHON = "python"  # in Options.apis: imports, calls across the border, functions, messages
-
-# Kinds of tracks, in the order in which they are written, and so sorted.
-THREAD, QUEUE, MEMORY, RANGES, PROBLEMS = range(5)
-# Beside the work of devices, of which neither is a part: what the driver did to managed memory, and waits.
-MANAGED, WAITS = 8, 9
-# The track of device work whose queue or device is not known is that of its process, beyond all real numbers.
-UNKNOWN = 1 << 31
-
-FAILED = "✗ "  # before the names of calls and work that failed
+WINDOW_ROWS = 1 << 18  # slices that are in memory at a time, about
+FILE_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {1 << 17})"
+BUCKETS = (
+    4096  # into which a time is divided to find windows; a power of two, so that the finer ones fit into the others
+)
 
 Columns = dict[str, npt.NDArray[Any]]
 
-
-_WHOLE = Range()
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to leave out. An empty tuple means all."""
-
-    window: Range = _WHOLE
-    threads: tuple[str, ...] = ()  # thread ids, or patterns of thread names
-    apis: tuple[str, ...] = ()
-    min_duration: int = 0  # ns
-    filter_name: str = ""  # a regular expression
-    ranks: tuple[int, ...] = ()
-    names: str = naming.DEFAULT  # how kernels are called, one of naming.NAMES
-    counters: bool = True
-    split: int | Literal["rank"] | None = None  # a file per rank, or per so many ns
-
-
-# Calls of threads. An OCCA kernel call carries the name that its author gave the kernel.
-_CALLS = f"""
-SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, c.end_ns, c.seq AS number,
-       CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.title, k.name, pl.label, c.function) AS name,
-       c.api AS category, c.failed,
-       c.process, c.thread, c.seq, l.id AS correlation,
-       CASE WHEN coalesce(k.name, pl.label) IS NOT NULL THEN c.function END AS function, coalesce(k.source, pl.source) AS source,
-       pl.team, pa.partner,
-       coalesce(k.mode, o.mode) AS mode, o.kind AS direction,
-       CASE WHEN c.failed THEN coalesce(c.error, 'failed') END AS error, f.code, nullif(c.bytes, 0) AS bytes,
-       CASE WHEN o.mode IN {HOST_MODES} AND NOT c.failed AND c.end_ns > c.start_ns
-            THEN o.bytes / (c.end_ns - c.start_ns) END AS rate
-FROM calls c
-LEFT JOIN (SELECT r.thread, r.seq, k.name, t.title, k.mode, source_line(k.source, k.line) AS source
-           FROM kernel_runs r JOIN kernels k USING (kernel) LEFT JOIN titles t USING (kernel)) k
-       ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
-LEFT JOIN occa_copies o ON c.api = 'occa' AND o.thread = c.thread AND o.seq = c.seq
-LEFT JOIN places pl ON pl.thread = c.thread AND pl.seq = c.seq
-LEFT JOIN partners pa ON pa.thread = c.thread AND pa.seq = c.seq
-LEFT JOIN codes f ON f.thread = c.thread AND f.seq = c.seq
-LEFT JOIN (SELECT thread, seq, min(id) AS id FROM work WHERE thread IS NOT NULL GROUP BY ALL) l
-       ON l.thread = c.thread AND l.seq = c.seq
-"""
-# Calls that are constructs of a language: what people know of them is where they stand.
-_PLACES = """
-SELECT thread, seq, any_value(label) AS label, any_value(source) AS source, any_value(team) AS team FROM (
-    SELECT thread, seq, kind || ' in ' || function AS label, nullif(source, '') AS source, nullif(threads, 0) AS team
-    FROM omp_regions WHERE function <> ''
-    UNION ALL
-    SELECT t.thread, t.seq, 'thread of ' || r.function, nullif(r.source, ''), NULL
-    FROM omp_threads t JOIN omp_regions r ON r.thread = t.region_thread AND r.seq = t.region_seq WHERE r.function <> ''
-    UNION ALL
-    SELECT thread, seq, operation || ' in ' || function, nullif(source, ''), NULL FROM omp_targets WHERE function <> ''
-) GROUP BY thread, seq
-"""
-_UNFINISHED = f"""
-SELECT {THREAD} AS kind, u.thread AS track, u.start_ns, greatest(p.end_ns, u.start_ns) AS end_ns, u.seq AS number,
-       '{FAILED}' || u.function || ' (never returned)' AS name, u.api AS category, true AS failed,
-       u.process, u.thread, u.seq, 'never returned' AS error
-FROM unfinished u JOIN processes p USING (process)
-"""
-_WORK = f"""
-SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind,
-       coalesce(CASE WHEN a.kind IN {MEMORY_KINDS} THEN nullif(a.device, 0) ELSE nullif(a.queue, 0) END,
-                {UNKNOWN} + a.process) AS track,
-       a.start_ns, greatest(a.end_ns, a.start_ns) AS end_ns, a.id AS number,
-       CASE WHEN a.status < 0 THEN '{FAILED}' ELSE '' END || coalesce(t.title, n.shown, a.name) AS name,
-       a.kind AS category, a.status < 0 AS failed,
-       a.process, a.thread, a.seq, a.run_seq, a.id, min(a.id) OVER (PARTITION BY a.thread, a.seq) AS correlation,
-       k.name AS kernel, source_line(k.source, k.line) AS source,
-       CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error,
-       CASE WHEN a.status < 0 THEN a.status END AS code, nullif(a.bytes, 0) AS bytes,
-       CASE WHEN a.bytes > 0 AND a.end_ns > a.start_ns THEN a.bytes / (a.end_ns - a.start_ns) END AS rate,
-       CASE WHEN a.gx > 0 THEN concat_ws(' × ', a.gx, nullif(a.gy, 0), nullif(a.gz, 0)) END AS grid,
-       CASE WHEN a.lx > 0 THEN concat_ws(' × ', a.lx, nullif(a.ly, 0), nullif(a.lz, 0)) END AS block,
-       CASE WHEN a.start_ns > a.queued_ns AND a.queued_ns > 0 THEN a.start_ns - a.queued_ns END AS waited
-FROM work a LEFT JOIN kernels k USING (kernel) LEFT JOIN titles t USING (kernel)
-LEFT JOIN renamed n ON a.kind = 'kernel' AND n.raw = a.name
-"""
-# What moved by itself, and faults, under the device; waits under the device whose work is waited for, or that waits.
-_MANAGED = f"""
-SELECT {MANAGED} AS kind, coalesce(m.device, {UNKNOWN} + m.process) AS track, m.start_ns, m.end_ns, 0 AS number,
-       m.kind AS name, 'managed' AS category, false AS failed, m.process, m.bytes,
-       CASE WHEN m.bytes > 0 AND m.end_ns > m.start_ns THEN m.bytes / (m.end_ns - m.start_ns) END AS rate,
-       CASE WHEN m.count IS NOT NULL THEN m.count || ' faults' END AS note
-FROM managed_memory m
-"""
-_WAITS = f"""
-SELECT {WAITS} AS kind, coalesce(v.device, q.device, {UNKNOWN} + w.process) AS track, w.start_ns, w.end_ns, 0 AS number,
-       CASE WHEN v.id IS NOT NULL THEN 'queue ' || v.id || ' waits for ' ELSE 'wait for ' END
-       || CASE w.kind WHEN 'stream for event' THEN 'event' ELSE w.kind END
-       || coalesce(CASE w.kind WHEN 'stream' THEN ': queue ' ELSE ' of queue ' END || q.id, '') AS name,
-       'wait' AS category, false AS failed, w.process
-FROM waits w LEFT JOIN queues q ON q.queue = w.queue LEFT JOIN queues v ON v.queue = w.waiting_queue
-"""
-# What the program marked. What is pushed is nested among the calls of its thread; what is started may overlap anything.
-_RANGES = f"""
-SELECT CASE WHEN r.kind = 'start' THEN {RANGES} ELSE {THREAD} END AS kind,
-       CASE WHEN r.kind = 'start' THEN r.process ELSE r.thread END AS track, r.start_ns,
-       CASE WHEN r.kind = 'mark' THEN r.start_ns ELSE greatest(coalesce(r.end_ns, p.end_ns), r.start_ns) END AS end_ns,
-       r.seq AS number, r.name, r.api AS category, false AS failed, r.process, r.thread, r.kind = 'mark' AS instant,
-       nullif(r.domain, '') AS domain, r.category AS topic, r.payload, format('#{{:06x}}', r.color & 16777215) AS color,
-       CASE WHEN r.kind <> 'mark' AND r.end_ns IS NULL THEN 'never ended' END AS note
-FROM ranges r JOIN processes p USING (process)
-"""
-# What Python did, among the calls of its threads: it nests as they do. The run of a program is all of its thread.
-_PYTHON = f"""
-SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, greatest(c.end_ns, c.start_ns) AS end_ns, 0 AS number,
-       CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || CASE c.kind WHEN 'import' THEN 'import ' ELSE '' END || c.name AS name,
-       '{PYTHON}' AS category, false AS failed, c.process, c.thread, nullif(source_line(c.source, c.line), '') AS source,
-       CASE WHEN c.failed THEN 'ended by an exception' END AS error
-FROM python_calls c WHERE c.kind <> 'run'
-"""
-# What it logged.
-_LOG = f"""
-SELECT {THREAD} AS kind, m.thread AS track, m.time_ns AS start_ns, m.time_ns AS end_ns, m.seq AS number,
-       m.level_name || ': ' || m.text AS name, '{PYTHON}' AS category, false AS failed, m.process, m.thread, true AS instant,
-       m.logger AS domain, source_line(m.source, m.line) AS source
-FROM messages m
-"""
-
-
-# What a reader must know before trusting the rest: it stands on a track of its own, over the time that it concerns.
-def _problems(origin: int) -> str:
-    return f"""
-SELECT {PROBLEMS} AS kind, p.process AS track, greatest(p.start_ns, {origin}) AS start_ns,
-       greatest(p.end_ns, p.start_ns, {origin}) AS end_ns, 0 AS number, n.name, 'problem' AS category, p.process, false AS failed
-FROM processes p JOIN (
-    SELECT process, format('{{:,}} of {{:,}} events were lost', sum(lost)::BIGINT, sum(expected)::BIGINT) AS name
-    FROM losses WHERE lost > 0 GROUP BY process
-    UNION ALL
-    SELECT d.process, format('{{:,}} times of {{}} were moved in between enqueue and completion, up to {{:,.1f}} µs',
-                             w.clamped, d.name, w.worst_ns / 1000)
-    FROM clock_warnings w JOIN devices d USING (device) WHERE w.clamped > 0
-    UNION ALL
-    SELECT (SELECT min(process) FROM processes), text FROM damages
-) n USING (process)
-UNION ALL BY NAME
-SELECT {PROBLEMS} AS kind, process AS track, end_ns AS start_ns, end_ns, 1 AS number,
-       CASE WHEN process IN (SELECT process FROM losses WHERE lost > 0) THEN 'its end is not recorded, as events were lost'
-            ELSE 'ended without notice (killed or crashed)' END AS name, 'problem' AS category, process, false AS failed
-FROM processes WHERE exit IS NULL AND end_ns >= {origin}
-"""
-
-
-# Arguments of slices: column, kind for the encoder, name in the trace.
-ARGUMENTS = (
-    ("error", "text", "error"),
-    ("function", "text", "call"),
-    ("kernel", "text", "OCCA kernel"),
-    ("mode", "text", "OCCA mode"),
-    ("source", "text", "source"),
-    ("direction", "text", "direction"),
-    ("code", "int", "return value"),
-    ("team", "uint", "threads"),
-    ("partner", "int", "partner rank"),
-    ("domain", "text", "domain"),
-    ("topic", "text", "range category"),
-    ("payload", "text", "payload"),
-    ("color", "text", "colour"),
-    ("note", "text", "note"),
-    ("bytes", "uint", "bytes"),
-    ("rate", "float", "GB/s"),
-    ("grid", "text", "grid (threads)"),
-    ("block", "text", "block (threads)"),
-    ("waited", "uint", "waited ns"),
-    ("correlation", "uint", "correlation"),
-)
-_TYPES = {"text": "VARCHAR", "uint": "UBIGINT", "int": "BIGINT", "float": "DOUBLE"}
-# The columns of a slice on its way. `thread`, `seq`, `run_seq` and `id` tell which call, or which work of which calls.
-_COLUMNS = {
-    **{"kind": "UTINYINT", "track": "UBIGINT", "start_ns": "UBIGINT", "end_ns": "UBIGINT", "number": "UBIGINT"},
-    **{"name": "VARCHAR", "category": "VARCHAR", "failed": "BOOLEAN", "process": "UINTEGER", "thread": "UINTEGER"},
-    **{"seq": "UINTEGER", "run_seq": "UINTEGER", "id": "UBIGINT", "instant": "BOOLEAN", "part": "UINTEGER"},
-    **{column: _TYPES[kind] for column, kind, _ in ARGUMENTS},
-}
-TEXTS = ("name", "category", *(column for column, kind, _ in ARGUMENTS if kind == "text"))
-NUMBERS = tuple(column for column, kind, _ in ARGUMENTS if kind != "text")
-
-# Bytes in the file, for the estimate before it is written: of a slice, an end of an arrow, an argument of each kind.
-_SLICE, _END, _ARGUMENT = 30, 10, {"text": 7, "uint": 8, "int": 8, "float": 13}
+# Bytes in the file, for the estimate before it is written: of a slice, what one has more that tells much, an end of an arrow.
+_SLICE, _MORE, _END = 30, 32, 10
 
 
 @dataclass(frozen=True)
@@ -222,50 +45,65 @@ class Part:
     """The slices of one file: all of them, or those of a rank or a piece of time."""
 
     number: int
-    first: int  # row
     rows: int
 
 
 class Selection:
-    """The slices of one timeline, sorted by file, track and time, with their flows."""
+    """The slices of one timeline, by file, kind of track and time, with their flows."""
 
     def __init__(self, store: Store, options: Options) -> None:
         self._con = store.con
-        self._store = store
-        self._slices = store.scratch / "timeline-slices.parquet"
-        self._flows = store.scratch / "timeline-flows.parquet"
-        self.texts: Sequence[str] = ()
         self.realtime = self._wall_clock()
         self.origin, self.begin, self.end = self._resolve(options.window)
+        self._split = options.split
+        self._zero = self.origin
         self.part = self._parts(options.split)
-        self._choose(options)
-        self._sort()
-        self._tie()
-        rows = self._con.execute(
-            f"SELECT part, min(rn), count(*) FROM {self._file(self._slices)} GROUP BY part ORDER BY part"
-        )
-        self.parts = [Part(*map(int, row)) for row in rows.fetchall()]
-        self.rows = sum(part.rows for part in self.parts)
-        self.bytes = self._estimate()
-        if self.rows:
-            self.origin = min(self.origin, self._one(f"SELECT min(start_ns) FROM {self._file(self._slices)}"))
+        self._where = self._conditions(options)
+        self._ranks = self._conditions(Options(ranks=options.ranks))
+        self._named = bool(options.filter_name)
+        self._sources = Sources(store, options.names, self.origin).all
+        self.texts = self._number_texts()
+        self.processes: dict[int, list[int]] = {}  # of each part, in the order of their ranks
+        # Of each kind: rows by part and by piece of the run's time, of so many ns: a power of two.
+        self.width = 1 << max((self._end_of_run() - self.origin) // BUCKETS, 1).bit_length()
+        self._counts: dict[int, list[tuple[int, int, int]]] = {}
+        self._failed = False
+        self._survey()
+        rows: dict[int, int] = {}
+        for counts in self._counts.values():
+            for part, _, count in counts:
+                rows[part] = rows.get(part, 0) + count
+        self.parts = [Part(*each) for each in sorted(rows.items())]
+        self.rows = sum(rows.values())
+        self.flows = self._launches(bool(self._where))
+        work = sum(count for _, _, count in self._counts.get(QUEUE, ()))
+        self.bytes = self.rows * _SLICE + work * (_MORE + 4 * _END)
 
-    def slices(self, part: Part) -> Iterator[tuple[Columns, Columns]]:
-        """Windows of slices, each with the flows (`rn`, `id`) of its rows."""
-        for first in range(part.first, part.first + part.rows, WINDOW_ROWS):
-            bounds = [first, min(first + WINDOW_ROWS, part.first + part.rows)]
-            flows = self._con.execute(
-                f"SELECT rn, id FROM {self._file(self._flows)} WHERE rn >= ? AND rn < ? ORDER BY rn, id", bounds
-            ).fetchnumpy()
-            rows = self._con.execute(
-                f"SELECT * FROM {self._file(self._slices)} WHERE rn >= ? AND rn < ? ORDER BY rn", bounds
-            ).fetchnumpy()
-            yield rows, flows
+    def windows(self, parts: Sequence[int], by_track: bool = False) -> Iterator[Columns]:
+        """Slices of some files in order, some at a time: kind by kind, in each window by file, track and time.
+
+        `by_track`: one track after the other. Beside the columns there are `offsets` and `arrows` (ids) where there are flows.
+        """
+        wanted = {*parts}
+        for kind in sorted(self._counts):
+            counts = [(at, count) for part, at, count in self._counts[kind] if part in wanted]
+            total = sum(count for _, count in counts)
+            if not total:
+                continue
+            only = [self._of_parts(parts)]
+            if by_track and total > WINDOW_ROWS:
+                only = [f"{only[0]} AND s.kind = {k} AND s.track = {track}" for k, track in self._tracks(kind, only[0])]
+            for condition in only:
+                for begin, end in self._cut(kind, condition, counts):
+                    rows = self._read(kind, condition, begin, end)
+                    if rows:
+                        yield rows
 
     def close(self) -> None:
-        """Remove the files."""
-        for path in (self._slices, self._flows):
-            path.unlink(missing_ok=True)
+        """Remove what was made."""
+        for table in ("damages", "codes", "renamed", "titles", "places", "sizes"):
+            self._con.execute(f"DROP TABLE IF EXISTS {table}")
+        self._con.execute("DROP TYPE IF EXISTS timeline_text")
 
     def _wall_clock(self) -> int:
         """CLOCK_REALTIME at the zero of the tables' clock, which is that of the first host."""
@@ -298,84 +136,6 @@ class Selection:
     def _one(self, sql: str) -> int:
         return int(self._con.execute(sql).fetchall()[0][0])
 
-    @staticmethod
-    def _file(path: Path) -> str:
-        return f"read_parquet({sql_text(str(path))})"
-
-    def _choose(self, options: Options) -> None:
-        """Table `chosen`: the slices that are wanted, unsorted."""
-        con = self._con
-        con.execute(
-            "CREATE OR REPLACE MACRO source_line(source, line) AS"
-            " source || CASE WHEN line > 0 THEN ':' || line ELSE '' END"
-        )
-        con.execute("CREATE OR REPLACE TEMP TABLE damages (text VARCHAR)")
-        for problem in filter(None, (self._store.partial, *self._store.problems)):
-            con.execute("INSERT INTO damages VALUES (?)", [problem])
-        # Where a call fails by an exception, the code is the number of a text.
-        coded = [f.api for f in self._store.model.functions if f.failed and _is_code(f)]
-        con.execute(
-            "CREATE OR REPLACE TEMP TABLE codes AS SELECT thread, seq, code FROM failures"
-            f" WHERE seq IS NOT NULL AND api IN ({', '.join(map(sql_text, sorted({*coded}))) or 'NULL'})"
-        )
-        con.execute(
-            "CREATE OR REPLACE TEMP TABLE work AS"
-            " SELECT *, row_number() OVER (ORDER BY start_ns, end_ns, thread, seq)::UBIGINT AS id FROM activities"
-        )
-        self._name(options.names)
-        con.execute(f"CREATE OR REPLACE TEMP TABLE places AS {_PLACES}")
-        con.execute(f"CREATE OR REPLACE TEMP TABLE partners AS {self._partners()}")
-        parts = [_WORK, _UNFINISHED, _RANGES] + ([_CALLS] if self._store.functions() else [])
-        rare = {"python_calls": _PYTHON, "messages": _LOG, "managed_memory": _MANAGED, "waits": _WAITS}
-        for table, part_of_these in rare.items():
-            # Planning costs more than all else of a small run.
-            if con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall():
-                parts.append(part_of_these)
-        wanted = self._conditions(options)
-        con.execute(f"CREATE OR REPLACE TEMP TABLE chosen ({', '.join(f'{c} {t}' for c, t in _COLUMNS.items())})")
-        part = self.part.format(process="s.process", t="s.start_ns")
-        for given in parts:
-            con.execute(f"""
-                INSERT INTO chosen BY NAME SELECT *, {part} AS part FROM ({given}) s{wanted}""")
-        failed = f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track, NULL AS id, NULL AS thread)"
-        within = self._conditions(Options(ranks=options.ranks))
-        con.execute(f"""
-            INSERT INTO chosen BY NAME
-            SELECT *, {part} AS part FROM ({_problems(self.origin)}) s{within}
-            UNION ALL BY NAME {failed} FROM chosen WHERE failed""")
-        for table in ("work", "damages", "codes", "renamed", "titles", "places", "partners"):
-            con.execute(f"DROP TABLE {table}")
-
-    def _partners(self) -> str:
-        """The rank that a call sends to or receives from, where the model has one."""
-        known = {f"{f.api}.{f.key}" for f in self._store.model.functions if any(a.name == "partner" for a in f.args)}
-        parts = [
-            f"SELECT thread, seq, args.partner::BIGINT AS partner FROM {sql_name(name)} WHERE args.partner >= 0"
-            for name in self._store.functions()
-            if name in known
-        ]
-        return (
-            " UNION ALL ".join(parts)
-            or "SELECT 0::UINTEGER AS thread, 0::UINTEGER AS seq, 0::BIGINT AS partner WHERE false"
-        )
-
-    def _name(self, style: str) -> None:
-        """Tables `renamed` and `titles`: what kernels of backends and of OCCA are to be called."""
-        con = self._con
-        raw = [n for (n,) in con.execute("SELECT DISTINCT name FROM work WHERE kind = 'kernel'").fetchall() if n]
-        renames: dict[str, Callable[[str], str]] = {"raw": str, "demangled": naming.demangled}
-        rename = renames.get(style, naming.short)
-        pairs = {"raw": np.array(raw, object), "shown": np.array([rename(name) for name in raw], object)}
-        con.register("_renamed", pairs)
-        con.execute(
-            "CREATE OR REPLACE TEMP TABLE renamed AS SELECT raw::VARCHAR AS raw, shown::VARCHAR AS shown FROM _renamed"
-        )
-        con.unregister("_renamed")
-        kernels = con.execute("SELECT kernel, name, coalesce(source, ''), coalesce(line, 0) FROM kernels").fetchall()
-        con.execute("CREATE OR REPLACE TEMP TABLE titles (kernel UINTEGER, title VARCHAR)")
-        if style == "okl" and kernels:
-            con.executemany("INSERT INTO titles VALUES (?, ?)", [(k, naming.author(*of)) for k, *of in kernels])
-
     def _conditions(self, options: Options) -> str:
         """The WHERE clause over slices `s`."""
         out = []
@@ -400,55 +160,268 @@ class Selection:
             out.append(f"s.thread IN (SELECT t.thread FROM threads t WHERE {' OR '.join(either)})")
         return " WHERE " + " AND ".join(out) if out else ""
 
-    def _sort(self) -> None:
-        """The slices by track, in time, an outer one before the inner ones; texts as numbers."""
-        con = self._con
-        union = " UNION ".join(f"SELECT {c} AS text FROM chosen WHERE {c} IS NOT NULL" for c in TEXTS)
-        con.execute(
-            "CREATE OR REPLACE TEMP TABLE texts AS"
-            f" SELECT text, (row_number() OVER (ORDER BY text) - 1)::UINTEGER AS n FROM ({union})"
+    def _end_of_run(self) -> int:
+        return self._one("SELECT coalesce(max(end_ns), 0) FROM processes")
+
+    def _number_texts(self) -> list[str]:
+        """All texts of the slices, and the type `timeline_text` that numbers them."""
+        queries: list[str] = []
+        for source in self._sources:
+            if source.texts:
+                queries += source.texts
+            else:
+                columns = ", ".join(f"s.{column}" for column in source.columns if column in TEXTS)
+                queries.append(f"SELECT unnest([{columns}]) FROM ({source.rows(True)}) s")
+        union = " UNION ".join(f"SELECT text::VARCHAR AS text FROM ({query}) AS s(text)" for query in queries)
+        self._con.execute(
+            f"CREATE OR REPLACE TEMP TABLE texts AS SELECT DISTINCT text FROM ({union}) WHERE text IS NOT NULL"
         )
-        self.texts = [row[0] for row in con.execute("SELECT text FROM texts ORDER BY n").fetchall()]
-        con.execute("CREATE OR REPLACE TYPE timeline_text AS ENUM (SELECT text FROM texts ORDER BY n)")
-        texts = ", ".join(f"enum_code({c}::timeline_text)::UINTEGER AS {c}" for c in TEXTS)
-        con.execute(f"""
-            COPY (SELECT row_number() OVER () - 1 AS rn, * EXCLUDE (number) FROM (
-                      SELECT part, kind, track, start_ns, end_ns, number, thread, seq, run_seq, id,
-                             coalesce(instant, false) AS instant, {", ".join(NUMBERS)}, {texts}
-                      FROM chosen ORDER BY part, kind, track, start_ns, end_ns DESC, number))
-            TO {sql_text(str(self._slices))} {FILE_FORMAT}""")
-        self.processes: dict[int, list[int]] = {}  # of each part, in the order of their ranks
-        ordered = "SELECT DISTINCT part, process, rank FROM chosen JOIN processes USING (process)"
-        for part, process, _ in con.execute(f"{ordered} ORDER BY part, rank, process").fetchall():
-            self.processes.setdefault(part, []).append(process)
-        con.execute("DROP TABLE chosen")
-        con.execute("DROP TABLE texts")
-        con.execute("DROP TYPE timeline_text")
+        self._con.execute("CREATE OR REPLACE TYPE timeline_text AS ENUM (SELECT text FROM texts ORDER BY text)")
+        texts = [row[0] for row in self._con.execute("SELECT text FROM texts ORDER BY text").fetchall()]
+        self._con.execute("DROP TABLE texts")
+        return texts
 
-    def _tie(self) -> None:
-        """Flows to device work, from the call that launched it and from the OCCA kernel call. Never one end only."""
-        ends = f"""
-            WITH slices AS (SELECT rn, part, kind, id, thread, seq, run_seq FROM {self._file(self._slices)}),
-                 work AS (FROM slices WHERE kind IN ({QUEUE}, {MEMORY})),
-                 calls AS (FROM slices WHERE kind = {THREAD}),
-                 pairs AS (
-                     SELECT c.rn AS source, w.rn AS target, 2 * w.id AS id FROM work w JOIN calls c USING (part, thread, seq)
-                     UNION ALL
-                     SELECT c.rn, w.rn, 2 * w.id + 1
-                     FROM work w JOIN calls c
-                     ON c.part = w.part AND c.thread = w.thread AND c.seq = w.run_seq AND w.run_seq <> w.seq)
-            SELECT source AS rn, id::UBIGINT AS id FROM pairs UNION ALL SELECT target, id FROM pairs ORDER BY rn, id"""
-        self._con.execute(f"COPY ({ends}) TO {sql_text(str(self._flows))} {FILE_FORMAT}")
+    def _filter(self, source: Source) -> str:
+        """WHERE of a source's rows `s`, to which more can be added."""
+        return (self._ranks if source.kind == PROBLEMS else self._where) or " WHERE true"
 
-    def _estimate(self) -> int:
-        """Bytes of the file, about."""
-        counts = ", ".join(f"count({column})" for column, _, _ in ARGUMENTS)
-        arguments = self._con.execute(f"SELECT {counts} FROM {self._file(self._slices)}").fetchall()[0]
-        total = self.rows * _SLICE + self._one(f"SELECT count(*) FROM {self._file(self._flows)}") * _END
-        return total + sum(int(n) * _ARGUMENT[kind] for n, (_, kind, _) in zip(arguments, ARGUMENTS, strict=True))
+    def _survey(self) -> None:
+        """How many slices begin when, and of which processes."""
+        part = self.part.format(process="s.process", t="s.start_ns")
+        bucket = f"(s.start_ns // {self.width})::BIGINT"
+        found: set[tuple[int, int]] = set()
+        first = [self.origin]
+        queries = [
+            f"SELECT {source.kind} AS k, ({part})::BIGINT AS part, s.process, {bucket} AS bucket, count(*) AS n,"
+            f" count(*) FILTER (s.failed) AS failed, min(s.start_ns) AS first FROM ({source.rows(self._named)}) s"
+            f"{self._filter(source)} GROUP BY ALL"
+            for source in self._sources
+        ]
+        for query in queries:
+            for kind, number, process, at, count, failed, begin in self._con.execute(query).fetchall():
+                found.add((number, process))
+                first.append(begin)
+                self._counts.setdefault(kind, []).append((number, at, count))
+                if failed:
+                    self._failed = True
+                    self._counts.setdefault(PROBLEMS, []).append((number, at, failed))
+        self.origin = min(first)
+        ranks = dict(self._con.execute("SELECT process, rank FROM processes").fetchall())
+        for number, process in sorted(found, key=lambda each: (each[0], _last(ranks.get(each[1])), each[1])):
+            if process in ranks:
+                self.processes.setdefault(number, []).append(process)
+
+    def _of_parts(self, parts: Sequence[int]) -> str:
+        """Condition on rows `s`: they belong to some parts, which follow each other."""
+        low, high = min(parts), max(parts)
+        if self._split is None:
+            return "true"
+        if self._split == "rank":
+            return (
+                "s.process IN (SELECT p.process FROM processes p"
+                f" WHERE coalesce(p.rank + 1, 0) IN ({', '.join(map(str, parts))}))"
+            )
+        begin = f"s.start_ns >= {self._zero + low * self._split}" if low else "true"
+        return f"{begin} AND s.start_ns < {self._zero + (high + 1) * self._split}"
+
+    def _tracks(self, kind: int, condition: str) -> list[tuple[int, int]]:
+        """Kinds and numbers of the tracks of some rows."""
+        found: set[tuple[int, int]] = set()
+        for source, sql in self._queries(kind, self._named, None, None):
+            found |= {
+                (int(k), int(track))
+                for k, track in self._con.execute(
+                    f"SELECT DISTINCT s.kind, s.track FROM ({sql}) s{self._filter(source)} AND {condition}"
+                ).fetchall()
+            }
+        return sorted(found)
+
+    def _queries(self, kind: int, named: bool, begin: int | None, end: int | None) -> Iterator[tuple[Source, str]]:
+        """The sources of a kind of tracks, with SQL of their rows."""
+        for source in self._sources:
+            sql = source.rows(named, begin, end)
+            if source.kind == kind:
+                yield source, sql
+            elif kind == PROBLEMS and self._failed:
+                # What failed stands there a second time.
+                failed = f"SELECT * REPLACE ({PROBLEMS} AS kind, process AS track) FROM ({sql}) WHERE failed"
+                yield source, failed
+
+    def _cut(
+        self, kind: int, condition: str, counts: Sequence[tuple[int, int]], filtered: bool = True
+    ) -> Iterator[tuple[int | None, int | None]]:
+        """Windows of time for the slices of a kind."""
+
+        def count(width: int, begin: int | None, end: int | None) -> list[tuple[int, int]]:
+            return self._count(kind, condition, width, begin, end, filtered)
+
+        return cut(counts, self.width, WINDOW_ROWS, count)
+
+    def _count(
+        self, kind: int, condition: str, width: int, begin: int | None, end: int | None, filtered: bool = True
+    ) -> list[tuple[int, int]]:
+        """How many slices begin in which piece of a time."""
+        found = []
+        for source, sql in self._queries(kind, filtered and self._named, None, None):
+            where = self._filter(source) if filtered else " WHERE true"
+            found += self._con.execute(
+                f"SELECT (s.start_ns // {width})::BIGINT AS at, count(*) FROM ({sql}) s{where} AND {condition}"
+                f" AND {between('s.start_ns', begin, end)} GROUP BY ALL"
+            ).fetchall()
+        return found
+
+    def _read(self, kind: int, condition: str, begin: int | None, end: int | None) -> Columns:
+        """The slices of a window, sorted."""
+        part = self.part.format(process="s.process", t="s.start_ns")
+        pieces: list[tuple[Source, Columns]] = []
+        for source, sql in self._queries(kind, True, begin, end):
+            more = {"start_ns": "s.start_ns::UBIGINT", "end_ns": "s.end_ns::UBIGINT", **source.columns}
+            if self._split is not None:
+                more["part"] = f"({part})::UINTEGER"
+            alike = source.calls and kind == THREAD  # fewer columns take less time
+            if not alike:
+                more |= {
+                    "kind": "s.kind::UTINYINT",
+                    "track": "s.track::UBIGINT",
+                    "number": "coalesce(s.number, 0)::UBIGINT",
+                }
+            if source.tied:
+                more |= {c: f"coalesce(s.{c}, {NONE})::UINTEGER" for c in ("thread", "seq")}
+            columns = ", ".join(f"{value} AS {name}" for name, value in more.items())
+            where = f"{self._filter(source)} AND {condition} AND {between('s.start_ns', begin, end)}"
+            rows = self._con.execute(f"SELECT {columns} FROM ({sql}) s{where}").fetchnumpy()
+            count = len(rows["start_ns"])
+            if alike:
+                rows |= {"kind": np.full(count, kind, np.uint8)}
+                rows |= {
+                    "track": plain(rows["thread"]).astype(np.uint64),
+                    "number": plain(rows["seq"]).astype(np.uint64),
+                }
+            rows.setdefault("part", np.zeros(count, np.uint32))
+            if count:
+                pieces.append((source, rows))
+        if not pieces:
+            return {}
+        rows = _joined([rows for _, rows in pieces])
+        rows = _sorted(rows)
+        if not self.flows.empty and "seq" in rows:
+            self._tie(kind, rows)
+        return rows
+
+    def _tie(self, kind: int, rows: Columns) -> None:
+        """Adds arrows and correlations."""
+        part, thread, seq = plain(rows["part"]), _numbers_of(rows, "thread"), _numbers_of(rows, "seq")
+        arrows: npt.NDArray[np.uint64] | None
+        if kind == QUEUE:
+            offsets, arrows, common = self.flows.work(part, thread, seq, _numbers_of(rows, "run_seq"))
+        elif kind == THREAD:
+            offsets, arrows, common = self.flows.calls(part, thread, seq)
+        else:  # what failed is there a second time, and no arrow leads to it
+            arrows, common = None, self.flows.correlations(thread, seq)
+        if arrows is not None and len(arrows):
+            rows["offsets"], rows["arrows"] = offsets, arrows
+        if common.any():
+            rows["correlation"] = np.ma.masked_equal(common, 0)
+
+    def _launches(self, filtered: bool) -> _native.Flows:
+        """Which calls launched work."""
+        flows = _native.Flows()
+        part = self.part.format(process="s.process", t="s.start_ns")
+        for source in self._sources:
+            if source.kind != QUEUE:
+                continue
+            wanted = f"({self._where.removeprefix(' WHERE ')})" if filtered else "true"
+            counts = self._count(QUEUE, "true", self.width, None, None, filtered=False)
+            for begin, end in self._cut(QUEUE, "true", counts, filtered=False):
+                rows = self._con.execute(
+                    f"SELECT ({part})::UINTEGER AS part, s.thread, coalesce(s.seq, {NONE})::UINTEGER AS seq,"
+                    f" coalesce(s.run_seq, {NONE})::UINTEGER AS run_seq, {wanted} AS wanted"
+                    f" FROM ({source.rows(self._named)}) s WHERE s.thread IS NOT NULL AND {between('s.start_ns', begin, end)}"
+                ).fetchnumpy()
+                of_part, thread, seq, run = (plain(rows[name]) for name in ("part", "thread", "seq", "run_seq"))
+                flows.add(of_part, thread, seq, run, plain(rows["wanted"]).astype(bool) if filtered else None)
+        return flows
 
 
-def _is_code(function: Function) -> bool:
-    """Whether a call of it fails by a value that means something in itself."""
-    assert function.failed
-    return any(arg.name == function.failed.field and arg.kind != "name" for arg in function.args)
+Count = Callable[[int, int | None, int | None], list[tuple[int, int]]]
+
+
+def cut(
+    counts: Sequence[tuple[int, int]],
+    width: int,
+    most: int,
+    count: Count,
+    begin: int | None = None,
+    end: int | None = None,
+) -> Iterator[tuple[int | None, int | None]]:
+    """Windows of time from `begin` to `end`, with at most `most` rows where these are not all at one moment.
+
+    `counts`: number and rows of pieces of time that are `width` ns long; `count` counts those between two times in finer
+    pieces. Widths are powers of two.
+    """
+    total: dict[int, int] = {}
+    for at, rows in counts:
+        total[at] = total.get(at, 0) + rows
+    held = 0
+    for at in sorted(total):
+        here, after = at * width, (at + 1) * width
+        if held and held + total[at] > most:
+            yield begin, here
+            begin, held = here, 0
+        if total[at] > most and width > 1:
+            finer = max(width // BUCKETS, 1)
+            yield from cut(count(finer, here, after), finer, most, count, begin, after)
+            begin = after
+        else:
+            held += total[at]
+    if held:
+        yield begin, end
+
+
+def between(column: str, begin: int | None, end: int | None) -> str:
+    """SQL: the condition that a time lies in a window."""
+    bounds = [f"{column} {sign} {at}" for sign, at in ((">=", begin), ("<", end)) if at is not None]
+    return " AND ".join(bounds) or "true"
+
+
+def _last(rank: int | None) -> float:
+    """Where nulls are last."""
+    return float("inf") if rank is None else rank
+
+
+def _joined(pieces: Sequence[Columns]) -> Columns:
+    """One after the other; what a piece lacks is null."""
+    if len(pieces) == 1:
+        return pieces[0]
+    out: Columns = {}
+    for name in dict.fromkeys(name for rows in pieces for name in rows):
+        kind = next(rows[name].dtype for rows in pieces if name in rows)
+        columns = [rows.get(name, np.zeros(len(rows["kind"]), kind)) for rows in pieces]
+        values = np.concatenate([plain(column) for column in columns])
+        absent = [
+            np.ma.getmaskarray(rows[name]) if name in rows else np.ones(len(rows["kind"]), bool) for rows in pieces
+        ]
+        mask = np.concatenate(absent)
+        out[name] = np.ma.array(values, mask=mask) if mask.any() else values
+    return out
+
+
+def _sorted(rows: Columns) -> Columns:
+    """By file, kind and track; in time, an outer slice before the inner ones."""
+    part, kind, track = (plain(rows[name]).astype(np.uint64) for name in ("part", "kind", "track"))
+    low = part.min()
+    key = (part - low) << np.uint64(40) | kind << np.uint64(36) | track
+    order = _native.order(key, plain(rows["start_ns"]), plain(rows["end_ns"]), plain(rows["number"]))
+    return rows if order is None else {name: values[order] for name, values in rows.items()}
+
+
+def _numbers_of(rows: Columns, name: str) -> npt.NDArray[np.uint32]:
+    values = rows[name]
+    out: npt.NDArray[np.uint32] = values.filled(NONE) if isinstance(values, np.ma.MaskedArray) else values
+    return out
+
+
+def plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """DuckDB hands out masked arrays where a column may be null."""
+    result: npt.NDArray[Any] = values.filled(0) if isinstance(values, np.ma.MaskedArray) else values
+    return result

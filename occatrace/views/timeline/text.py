@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace.render.csv import rows_to
-from occatrace.views.timeline.selection import ARGUMENTS
+from occatrace.views.timeline.sources import ARGUMENTS
 
 Array = npt.NDArray[Any]
 Flows = tuple[Array, Array] | None

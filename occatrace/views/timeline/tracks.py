@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from occatrace.views.timeline.counters import ALLOCATED, COUNTED, SAMPLED, Series
-from occatrace.views.timeline.selection import MANAGED, MEMORY, PROBLEMS, QUEUE, RANGES, THREAD, UNKNOWN, WAITS
+from occatrace.views.timeline.sources import MANAGED, MEMORY, PROBLEMS, QUEUE, RANGES, THREAD, UNKNOWN, WAITS
 
 _PROCESS, _DEVICE, _COUNTER = 5, 6, 7  # further kinds of things with a number, after those of slices
 _LAST = 1 << 20  # order of what stands below the queues

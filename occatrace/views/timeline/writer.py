@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +17,8 @@ from occatrace.core import halfway
 from occatrace.core.files import partial_name
 from occatrace.store.tables import Store
 from occatrace.views.timeline.counters import Counters, Series
-from occatrace.views.timeline.selection import ARGUMENTS, TEXTS, Columns, Options, Part, Selection
+from occatrace.views.timeline.selection import Columns, Part, Selection, plain
+from occatrace.views.timeline.sources import ARGUMENTS, TEXTS, Options
 from occatrace.views.timeline.text import ChromeTimeline, CsvTimeline, Encoder
 from occatrace.views.timeline.tracks import Known, Tracks, salt
 
@@ -23,6 +26,7 @@ Format = Literal["perfetto", "csv", "json"]
 
 _ALL = Options()
 MOST_PARTS = 1000
+_AT_ONCE = 16  # files that are written at the same time
 
 Progress = Callable[[float], None]
 Announce = Callable[[int], None]
@@ -65,10 +69,12 @@ def write(
         job = _Job(store.con, selection, counters, format, path.suffix == ".gz", progress)
         if options.split != "rank" and len(job.parts) > MOST_PARTS:
             raise TooManyParts(f"would make {len(job.parts):,} files, more than {MOST_PARTS:,}; write a longer time")
-        for part in job.parts:
-            final = part_path(path, options.split, part.number)
-            partials[final] = halfway.add_path(partial_name(final))
-            job.write(part, partials[final])
+        for first in range(0, len(job.parts), _AT_ONCE):
+            files = {}
+            for part in job.parts[first : first + _AT_ONCE]:
+                final = part_path(path, options.split, part.number)
+                files[part.number] = partials[final] = halfway.add_path(partial_name(final))
+            job.write(files)
         for final, partial in partials.items():
             partial.replace(final)
     finally:
@@ -104,6 +110,14 @@ def _encoder(format: Format, path: Path, origin: int, realtime: int, gzip: bool)
     return _native.Timeline(str(path), origin, realtime, gzip)
 
 
+@dataclass(frozen=True)
+class _File:
+    """A file that is being written."""
+
+    timeline: Encoder
+    tracks: Tracks
+
+
 class _Job:
     """The writing of all files of a timeline."""
 
@@ -118,48 +132,80 @@ class _Job:
         self._origin = min([selection.origin, *(series.begin for series in counters.series)])
         known = {part.number: part for part in selection.parts}
         numbers = sorted({*known, *(series.part for series in counters.series)}) or [0]
-        self.parts = [known.get(number, Part(number, 0, 0)) for number in numbers]
+        self.parts = [known.get(number, Part(number, 0)) for number in numbers]
         self._total = max(selection.rows + counters.rows, 1)
         self._done = 0
         self._series: dict[Series, int] = {}
         self.slices = self.values = self.bytes = 0
 
-    def write(self, part: Part, path: Path) -> None:
-        """One file."""
+    def write(self, paths: Mapping[int, Path]) -> None:
+        """Some files, by the numbers of their parts."""
+        files = {number: self._file(number, path) for number, path in paths.items()}
+        if not files:
+            return
+        # The same texts in the same order have the same numbers in all of them.
+        texts = next(iter(files.values())).timeline
+        strings = np.array([texts.string(text or "(no name)") for text in self._selection.texts], np.uint32)
+        arguments = [(column, kind, texts.string(name)) for column, kind, name in ARGUMENTS]
+        # Closed before all else is, as it reads in a thread of its own.
+        with closing(_ahead(self._selection.windows([*paths], by_track=self._format == "csv"))) as windows:
+            for rows in windows:
+                rows |= {
+                    name: np.ma.array(strings[plain(rows[name])], mask=~_present(rows[name]))
+                    for name in TEXTS
+                    if name in rows
+                }
+                for span in _by_track(rows):
+                    key = (int(rows["kind"][span.start]), int(rows["track"][span.start]))
+                    tracks = files[int(rows["part"][span.start])].tracks
+                    _add(tracks.lanes(*key), rows, span, self._unique, arguments)
+                self._advance(len(rows["kind"]))
+        for number, file in files.items():
+            file.tracks.finish()
+            self._count(number, file)
+            file.timeline.close()
+            self.slices += int(file.timeline.slices)
+            self.values += int(file.timeline.counter_values)
+            self.bytes += int(file.timeline.bytes)
+
+    def _file(self, number: int, path: Path) -> _File:
+        """A file with its texts and processes."""
         timeline = _encoder(self._format, path, self._origin, self._selection.realtime + self._origin, self._gzip)
-        strings = np.array([timeline.string(text or "(no name)") for text in self._selection.texts], np.uint32)
-        arguments = [(column, kind, timeline.string(name)) for column, kind, name in ARGUMENTS]
-        tracks = Tracks(self._known, timeline, self._unique, part.number)
-        for process in self._selection.processes.get(part.number, ()):
+        for text in self._selection.texts:
+            timeline.string(text or "(no name)")
+        for _, _, name in ARGUMENTS:
+            timeline.string(name)
+        tracks = Tracks(self._known, timeline, self._unique, number)
+        for process in self._selection.processes.get(number, ()):
             tracks.process(process)
-        for rows, flows in self._selection.slices(part):
-            rows = {name: strings[plain(values)] if name in TEXTS else values for name, values in rows.items()} | {
-                f"{name}?": _present(rows[name]) for name in rows
-            }
-            for span in _by_track(rows):
-                key = (int(rows["kind"][span.start]), int(rows["track"][span.start]))
-                _add(tracks.lanes(*key), rows, span, flows, self._unique, arguments)
-            self._advance(len(rows["rn"]))
-        tracks.finish()
+        return _File(timeline, tracks)
+
+    def _count(self, number: int, file: _File) -> None:
+        """The counters of a file."""
         for series in self._counters.series:
-            if series.part != part.number:
+            if series.part != number:
                 continue
             # The files of one timeline know it by one number.
-            number = self._series.setdefault(
+            known = self._series.setdefault(
                 replace(series, part=0, first=0, rows=0, begin=0, before=0), len(self._series)
             )
-            counter = tracks.counter(number, series)
+            counter = file.tracks.counter(known, series)
             for window in self._counters.values(series):
                 counter.add(plain(window["t"]).astype(np.uint64), _numbers(plain(window["value"])))
                 self._advance(len(window["t"]))
-        timeline.close()
-        self.slices += int(timeline.slices)
-        self.values += int(timeline.counter_values)
-        self.bytes += int(timeline.bytes)
 
     def _advance(self, rows: int) -> None:
         self._done += rows
         self._progress(self._done / self._total)
+
+
+def _ahead(windows: Iterator[Columns]) -> Generator[Columns, None, None]:
+    """What comes next is read while the last is written."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, windows, None)
+        while (rows := coming.result()) is not None:
+            coming = reader.submit(next, windows, None)
+            yield rows
 
 
 def _numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
@@ -169,34 +215,35 @@ def _numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
 
 
 def _by_track(rows: Columns) -> list[slice]:
-    """The rows of each track."""
-    kind, track = plain(rows["kind"]), plain(rows["track"])
-    cuts = np.flatnonzero((np.diff(kind) != 0) | (np.diff(track) != 0)) + 1
-    bounds = [0, *cuts.tolist(), len(kind)]
+    """The rows of each track of each file."""
+    columns = [plain(rows[name]) for name in ("part", "kind", "track")]
+    new = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    bounds = [0, *(np.flatnonzero(new) + 1).tolist(), len(columns[0])]
     return [slice(*pair) for pair in pairwise(bounds)]
 
 
-def _add(
-    lanes: Any, rows: Columns, part: slice, flows: Columns, unique: int, arguments: list[tuple[str, str, int]]
-) -> None:
+def _add(lanes: Any, rows: Columns, part: slice, unique: int, arguments: list[tuple[str, str, int]]) -> None:
     given = []
     for column, kind, name in arguments:
-        present = rows[f"{column}?"][part]
+        if column not in rows:
+            continue
+        values = rows[column][part]
+        present = _present(values)
         if present.any():
-            given.append((name, kind, plain(rows[column][part]), None if present.all() else present))
-    numbers = plain(rows["rn"])[part]
-    lowest, highest = np.searchsorted(plain(flows["rn"]), (numbers[0], numbers[-1] + 1))
+            given.append((name, kind, plain(values), None if present.all() else present))
     ties = None
-    if highest > lowest:
-        offsets = np.searchsorted(plain(flows["rn"])[lowest:highest], np.append(numbers, numbers[-1] + 1))
-        # Another run's flows must not meet ours; an id is never 0 for ids begin at 2.
-        ties = (offsets.astype(np.uint32), plain(flows["id"])[lowest:highest] ^ np.uint64(unique & ~0xFFFF_FFFF))
-    instant = plain(rows["instant"])[part].astype(bool)
+    if "arrows" in rows:
+        offsets = rows["offsets"][part.start : part.stop + 1]
+        if offsets[-1] > offsets[0]:
+            ids = rows["arrows"][offsets[0] : offsets[-1]]
+            # Another run's flows must not meet ours; an id is never 0 for ids begin at 2.
+            ties = (offsets - offsets[0], ids ^ np.uint64(unique & ~0xFFFF_FFFF))
+    instant = plain(rows["instant"][part]).astype(bool) if "instant" in rows else np.zeros(0, bool)
     lanes.add(
         plain(rows["start_ns"])[part],
         plain(rows["end_ns"])[part],
-        rows["name"][part],
-        rows["category"][part],
+        plain(rows["name"])[part],
+        plain(rows["category"])[part],
         ties,
         given,
         instant if instant.any() else None,
@@ -207,9 +254,3 @@ def _present(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Which rows have a value."""
     mask: npt.NDArray[np.bool_] = ~np.ma.getmaskarray(values)
     return mask
-
-
-def plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """DuckDB hands out masked arrays where a column may be null."""
-    result: npt.NDArray[Any] = values.filled(0) if isinstance(values, np.ma.MaskedArray) else values
-    return result
