@@ -3,6 +3,7 @@
  * folders removed. It knows nothing of runs, events or programs. */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -36,8 +37,10 @@ static int control_fd = -1, lock_fd = -1, log_fd = -1;
 static const char *session_name, *lock_path, *removed[MAX_REMOVE];
 static int remove_count, remove_wait_files;
 static rlim_t fd_limit;
-static pid_t daemon_pid;
+static pid_t daemon_pid, primer_pid;
+static const char *primed; /* the library of the events of every process */
 static int session_done; /* occa_prof has destroyed the session itself */
+static int all_written;  /* and all that was recorded is in the trace: the daemon may end without a word */
 static int signals_fd, daemon_ready;
 
 static double now(void) {
@@ -92,6 +95,20 @@ static pid_t start_daemon(char **argv) {
   _exit(127);
 }
 
+/* The daemon makes the buffers of a user, 40 MiB and more, when the first process of that user registers, and that process
+ * waits for it: 60 ms where memory is slow. A child that registers as the session starts does so while the program is still
+ * being loaded. It records nothing, and ends when it is registered. */
+static void prime(void) {
+  if (!primed || primer_pid || (primer_pid = fork()) != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NAME, "occa_primer");
+  close(control_fd);
+  close(signals_fd);
+  setenv("LTTNG_UST_REGISTER_TIMEOUT", "5000", 1);
+  dlopen(primed, RTLD_NOW); /* returns when the daemon has taken it in */
+  _exit(0);
+}
+
 /* Reaps whatever has ended; tells whether the daemon was among it. */
 static int reap(void) {
   int daemon_ended = 0;
@@ -99,6 +116,8 @@ static int reap(void) {
     if (pid == daemon_pid) {
       daemon_pid = 0;
       daemon_ended = 1;
+    } else if (pid == primer_pid) {
+      primer_pid = -1;
     }
   return daemon_ended;
 }
@@ -129,8 +148,13 @@ static void serve(void) {
     if (fds[0].revents) {
       char word;
       ssize_t got = read(control_fd, &word, 1);
-      if (got == 1 && word == 'D') {
+      if (got == 1 && word == 'P') {
+        prime();
+        continue;
+      }
+      if (got == 1 && (word == 'D' || word == 'K')) {
         session_done = 1;
+        all_written = word == 'K';
         continue;
       }
       if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -196,6 +220,18 @@ static void kill_children(void) {
   if (!file) return;
   for (int pid; fscanf(file, "%d", &pid) == 1;) kill(pid, SIGKILL);
   fclose(file);
+}
+
+/* A daemon of one run has nothing left to do where all is written. Its own end takes 0.1 s and more, in which it frees what
+ * the kernel frees at once. */
+static void kill_daemon(void) {
+  if (daemon_pid > 0) kill(daemon_pid, SIGKILL);
+  for (double end = now() + ORPHANS_TIMEOUT; now() < end; nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL)) {
+    reap();
+    if (daemon_pid > 0) continue;
+    kill_children(); /* its own, and theirs when these have ended */
+    if (!children_left()) return;
+  }
 }
 
 static void end_daemon(void) {
@@ -291,7 +327,7 @@ static void remove_unused_wait_files(void) {
 }
 
 int main(int argc, char **argv) {
-  for (int option; (option = getopt(argc, argv, "+c:s:r:l:p:o:n:w")) != -1;) switch (option) {
+  for (int option; (option = getopt(argc, argv, "+c:s:r:l:p:o:n:t:w")) != -1;) switch (option) {
       case 'c': control_fd = atoi(optarg); break;
       case 's': session_name = optarg; break;
       case 'r':
@@ -301,11 +337,12 @@ int main(int argc, char **argv) {
       case 'p': lock_path = optarg; break;
       case 'o': log_fd = atoi(optarg); break;
       case 'n': fd_limit = (rlim_t)strtoul(optarg, NULL, 10); break;
+      case 't': primed = optarg; break;
       case 'w': remove_wait_files = 1; break;
       default:
         fprintf(stderr,
                 "usage: %s -c control-fd [-s session] [-r folder]... [-l lock-fd -p lock-file] [-o log-fd] [-n fds]\n"
-                "       [-w] [daemon [argument]...]\nStarted by occa_prof; of no use by hand.\n",
+                "       [-t tracepoints] [-w] [daemon [argument]...]\nStarted by occa_prof; of no use by hand.\n",
                 argv[0]);
         return 2;
     }
@@ -332,15 +369,20 @@ int main(int argc, char **argv) {
   if (optind < argc) daemon_pid = start_daemon(argv + optind);
   serve();
   close(control_fd);
-  wait_until_ready();
-  end_session();
-  if (daemon_pid > 0) {
-    if (lock_fd >= 0)
-      wait_for_other_users();
-    else
-      wait_for_session();
+  if (primer_pid > 0) kill(primer_pid, SIGKILL);
+  if (all_written && lock_fd < 0) {
+    kill_daemon();
+  } else {
+    wait_until_ready();
+    end_session();
+    if (daemon_pid > 0) {
+      if (lock_fd >= 0)
+        wait_for_other_users();
+      else
+        wait_for_session();
+    }
+    end_daemon();
   }
-  end_daemon();
   for (int i = 0; i < remove_count; i++) remove_folder(removed[i]);
   if (remove_wait_files) remove_unused_wait_files();
   /* The lock file goes with its last holder, who holds it exclusively: see Lock in session.py. */

@@ -14,8 +14,9 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from occatrace.core import files
 from occatrace.errors import DaemonError, RunError
@@ -154,7 +155,7 @@ class Daemon:
                 program = install.sessiond()
                 if program is None:
                     raise DaemonError("lttng-sessiond is not installed (Debian: apt install lttng-tools)")
-                self._spawn([str(program), "--no-kernel", "--sig-parent"])
+                self._spawn([str(program), "--no-kernel", "--sig-parent"], install.daemon_environment(program))
                 self.started_ours = True
             else:
                 self._spawn([])
@@ -162,7 +163,7 @@ class Daemon:
             self.close()
             raise
 
-    def _spawn(self, daemon: list[str]) -> None:
+    def _spawn(self, daemon: list[str], of_daemon: Mapping[str, str] = MappingProxyType({})) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket = ours
         keep = [theirs.fileno()]
@@ -175,7 +176,7 @@ class Daemon:
         if self._lock:
             keep.append(self._lock.fd)
             command += ["-l", str(self._lock.fd), "-p", str(self._lock.path)]
-        environment = dict(os.environ)
+        environment = dict(os.environ) | dict(of_daemon)
         environment.pop("LD_PRELOAD", None)
         if daemon and install.DAEMON_LIBRARY.exists() and not set(str(install.DAEMON_LIBRARY)) & set(" :$"):
             environment["LD_PRELOAD"] = str(install.DAEMON_LIBRARY)
@@ -191,6 +192,8 @@ class Daemon:
             if daemon:
                 keep.append(log)
                 command += ["-o", str(log), "-w"]
+            if self.private_home and install.CORE_EVENTS.exists():
+                command += ["-t", str(install.CORE_EVENTS)]
             self._keeper = subprocess.Popen(
                 command + daemon,
                 stdin=subprocess.DEVNULL,
@@ -215,6 +218,12 @@ class Daemon:
         said = lines[-1].strip() if lines else "it said nothing"
         return f"LTTng's daemon ended as it started: {said}"
 
+    def prime(self) -> None:
+        """Have the buffers of this user made before the first process asks for them, when the session has started."""
+        if self.socket and self.private_home:
+            with contextlib.suppress(OSError):
+                self.socket.send(b"P")
+
     def wait_alive(self, timeout: float) -> bool:
         """Whether a daemon answers within a time: another run's, started in the same moment as ours, serves as well."""
         from occatrace import _session
@@ -226,12 +235,13 @@ class Daemon:
             time.sleep(0.005)
         return True
 
-    def release(self, session_destroyed: bool) -> None:
-        """Tell the keeper that we need it no longer. It ends what is to be ended while we go on."""
+    def release(self, session_destroyed: bool, all_written: bool = False) -> None:
+        """Tell the keeper that we need it no longer. It ends what is to be ended while we go on. `all_written`: a daemon
+        of this run alone need not end by itself, which takes 0.1 s."""
         if self.socket:
             if session_destroyed:
                 with contextlib.suppress(OSError):
-                    self.socket.send(b"D")
+                    self.socket.send(b"K" if all_written and not self.shared else b"D")
             self.socket.close()
             self.socket = None
         if self._lock:

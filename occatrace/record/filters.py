@@ -121,7 +121,7 @@ OPTIONS: tuple[Option, ...] = (
         "stream",
         None,
         "make tables of the trace while the program runs, and delete the trace: for long runs, which stay within --max-size"
-        " (default 2G); `occa_prof report RUN` shows the run so far (docs/long-runs.md)",
+        " (default 2G); `occa_prof report RUN` shows the run so far (occa_prof help long-runs)",
         HOW_MUCH,
         native=False,
     ),
@@ -129,7 +129,7 @@ OPTIONS: tuple[Option, ...] = (
         "sample",
         "WHAT",
         "sample values over time: host (memory and CPU use of the processes), nvml, amdsmi, sysman (power, clocks, temperature,"
-        " utilization, memory of GPUs) or all; every 100 ms, or as in host,nvml:20ms (docs/counters.md)",
+        " utilization, memory of GPUs) or all; every 100 ms, or as in host,nvml:20ms (occa_prof help counters)",
         COUNTERS,
         native=False,
     ),
@@ -137,7 +137,7 @@ OPTIONS: tuple[Option, ...] = (
         "papi",
         "EVENTS",
         "count these PAPI events, as in PAPI_TOT_INS,PAPI_L2_TCM or perf::PAGE-FAULTS, in kernels of OCCA's modes Serial"
-        " and OpenMP and in ranges (docs/counters.md)",
+        " and OpenMP and in ranges (occa_prof help counters)",
         COUNTERS,
     ),
 )
@@ -305,7 +305,9 @@ def _functions(option: str) -> Any:
         names = {name for f in load().by_event.values() for name in (f.name, f.event.partition(":")[2])}
         for pattern in text.split(","):
             if not any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in names):
-                raise ChoiceError(f"{option} {text}: no traced function is called {pattern!r} (docs/events lists them)")
+                raise ChoiceError(
+                    f"{option} {text}: no traced function is called {pattern!r} (occa_prof help events/opencl lists OpenCL's)"
+                )
 
     return check
 

@@ -186,6 +186,7 @@ class Session:
         self._waiting: list[tuple[socket.socket, Registered]] = []
         self._created = False
         self._destroyed = False
+        self._all_written = False
         self._thread: threading.Thread | None = None
         self._rotation: Rotation | None = None
         self._reserve = disk.Reserve(output.parent.parent, output.name)
@@ -290,7 +291,7 @@ class Session:
             if self.switch.full:
                 self.outcome.notes.append("the trace reached --max-size: from then on calls were only counted")
         self._reserve.release()
-        self._daemon.release(self._destroyed)
+        self._daemon.release(self._destroyed, self._all_written)
         self.outcome.notes += unseen_lines(self.outcome.unseen)
         if self.outcome.problem:
             self.outcome.state = "failed"
@@ -323,8 +324,10 @@ class Session:
             _session.stop(self.name)
             end = time.monotonic() + DATA_TIMEOUT_S
             pause = 0.0005
+            written = True
             while _session.data_pending(self.name):
                 if time.monotonic() > end:
+                    written = False
                     self.outcome.notes.append(
                         f"LTTng still had data to write after {DATA_TIMEOUT_S:.0f} s: the trace is incomplete"
                     )
@@ -340,6 +343,7 @@ class Session:
                 self._rotation.cut()
             _session.destroy(self.name)
             self._destroyed = True
+            self._all_written = written and not full and self._rotation is None
         except _session.Error as error:
             self._save(f"LTTng's daemon went away before the end ({error})")
 
@@ -445,6 +449,7 @@ class Session:
             _session.track_only(self.name)
         _session.enable_events(self.name, CHANNEL, list(self._patterns), self.choosing.loglevel(self.mode))
         _session.start(self.name)
+        self._daemon.prime()
         if self._rotation:
             self._rotation.start()
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from occatrace.core import checked, files
+from occatrace.core.checked import printable
 from occatrace.errors import RunError
 from occatrace.run.opening import open_run
 
@@ -124,6 +125,8 @@ def verify(run: Path) -> Verdict:
     traces = [path for path in traces if next(_names(path), None) or (path / FILE).exists()]
     if not traces:
         why = "nothing was recorded" if kept else "its trace is not kept"
+        if info.imported:
+            why = f"it was imported from {printable(info.imported.get('file', 'a file'))} and has no trace"
         raise Unverified(f"{run} cannot be checked: {why}")
     lacking = [path.name for path in traces if not (path / FILE).exists()]
     if lacking:

@@ -57,6 +57,16 @@ class JobFacts(TypedDict, total=False):
     ranks: list[RankFacts]
 
 
+class ImportFacts(TypedDict, total=False):
+    """`imported` of run.json: what a run was made of by `occa_prof import`."""
+
+    format: str
+    file: str
+    bytes: int
+    sha256: str
+    product: str
+
+
 @dataclass(frozen=True)
 class RunInfo:
     """What run.json holds, with the types by which it is checked. Times are ISO 8601 with the zone. `exit_status` as a shell
@@ -87,6 +97,7 @@ class RunInfo:
     clocks: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict
     )  # between nodes: what was added to each, how surely
+    imported: ImportFacts = field(default_factory=ImportFacts)  # of another tool's recording; it has no trace
     schema: int = SCHEMA
 
 
@@ -190,10 +201,11 @@ def create(path: Path, info: RunInfo, *, force: bool = False) -> Run:
     return run
 
 
-def _make_room(path: Path, force: bool) -> bool:
-    """Whether there is an empty folder. An older run is removed where `force` says so; anything else is refused."""
+def check_room(path: Path, force: bool) -> bool:
+    """Whether there is an empty folder, or nothing: a run can be put there. An older run has to go first (False), where `force`
+    says so; anything else is refused with a RunError."""
     if not os.path.lexists(path):
-        return False
+        return True
     try:
         empty = path.is_dir() and not any(path.iterdir())
     except OSError as error:
@@ -206,11 +218,25 @@ def _make_room(path: Path, force: bool) -> bool:
         raise RunError(
             f"{path} exists and is not a run of occa_prof, so --force does not touch it: choose another name by -o"
         )
+    return False
+
+
+def _make_room(path: Path, force: bool) -> bool:
+    """Whether there is an empty folder. An older run is removed where `force` says so; anything else is refused."""
+    if check_room(path, force):
+        return os.path.lexists(path)
     try:
         shutil.rmtree(path)
     except OSError as error:
         raise RunError(f"cannot replace {path}: {error.strerror or error}") from None
     return False
+
+
+def put(made: Path, path: Path, force: bool) -> None:
+    """A run that was made beside its place into it."""
+    if _make_room(path, force):
+        path.rmdir()
+    made.rename(path)
 
 
 def _take_over(path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +12,12 @@ PACKAGE = Path(__file__).resolve().parents[1]
 LIB = PACKAGE / "lib"
 PLUGINS = PACKAGE / "plugins"
 INCLUDE = PACKAGE / "include"
+MAN = PACKAGE / "man"
+DOCS = PACKAGE / "docs"
+BUNDLE = PACKAGE / "bundle"  # LTTng's programs and libraries, in a wheel of tools/wheel
+NEEDS = BUNDLE / "needs.json"  # the machine that they need
+BUNDLED_UST = "liboctng-ust.so.1"  # a name of its own: the program may have another LTTng
+SYSTEM_LTTNG = "OCCATRACE_SYSTEM_LTTNG"  # set from --system-lttng
 
 PRELOAD = LIB / "liboccatrace.so"
 OPENCL_LAYER = LIB / "liboccatrace_opencl.so"
@@ -19,21 +27,76 @@ CUDA_INJECTION = LIB / "liboccatrace_cuda_injection.so"
 ROCTX_PRELOAD = LIB / "liboccatrace_roctx.so"
 BY_HANDLE = LIB / "liboccatrace_by_handle.so"
 DAEMON_LIBRARY = LIB / "liboccatrace_daemon.so"
+CORE_EVENTS = LIB / "liboccatrace_tp_core.so"
 KEEPER = LIB / "occatrace-keeper"
 
 
+def docs() -> Path:
+    """The folder of the documentation: a clone's own, otherwise what is installed."""
+    clone = PACKAGE.parent / "docs"
+    return clone if (clone / "index.md").is_file() and (PACKAGE.parent / "tracepoints").is_dir() else DOCS
+
+
+def bundled() -> bool:
+    """Whether LTTng's programs are those of the wheel: where it brings them, unless the system's are asked for."""
+    return BUNDLE.is_dir() and os.environ.get(SYSTEM_LTTNG, "") in ("", "0")
+
+
 def sessiond() -> Path | None:
-    """LTTng's session daemon: of OCCATRACE_SESSIOND, of PATH, or where systems put it outside a user's PATH."""
+    """LTTng's session daemon: of OCCATRACE_SESSIOND, of the wheel, of PATH, or where systems put it outside a user's
+    PATH."""
     named = os.environ.get("OCCATRACE_SESSIOND")
     if named:
         return Path(named) if os.access(named, os.X_OK) else None
-    found = shutil.which("lttng-sessiond")
+    return lttng_tool("lttng-sessiond")
+
+
+def lttng_tool(name: str) -> Path | None:
+    """A program of LTTng: of the wheel, of PATH, or where systems put it outside a user's PATH."""
+    if bundled():
+        return BUNDLE / "bin" / name
+    found = shutil.which(name)
     if found:
         return Path(found)
     for folder in ("/usr/local/bin", "/usr/bin"):
-        path = Path(folder) / "lttng-sessiond"
+        path = Path(folder) / name
         if os.access(path, os.X_OK):
             return path
+    return None
+
+
+def daemon_environment(program: Path) -> dict[str, str]:
+    """What a session daemon has to be told: that of the wheel finds its consumer and its schema nowhere else."""
+    if program != BUNDLE / "bin" / "lttng-sessiond":
+        return {}
+    return {
+        "LTTNG_CONSUMERD64_BIN": str(BUNDLE / "bin" / "lttng-consumerd"),
+        "LTTNG_SESSION_CONFIG_XSD_PATH": str(BUNDLE / "share"),
+    }
+
+
+def unsuitable() -> str | None:
+    """Why the native parts of a wheel cannot run on this machine, in one line; None where they can, or where this is no
+    such wheel. A virtual environment may be shared with machines on which it was not installed."""
+    if not BUNDLE.is_dir():
+        return None
+    try:
+        needs = json.loads(NEEDS.read_bytes())
+    except OSError:
+        return None
+    machine, wanted = os.uname().machine, tuple(int(part) for part in needs["glibc"].split("."))
+    advice = "install occatrace from its sources here (occa_prof help install)"
+    if machine != needs["machine"]:
+        return f"this occatrace was built for {needs['machine']}, and this machine is {machine}: {advice}"
+    library = None
+    with contextlib.suppress(ValueError, OSError):
+        library = os.confstr("CS_GNU_LIBC_VERSION")
+    if not library or not library.startswith("glibc "):
+        return (
+            f"this occatrace needs the C library glibc {needs['glibc']} or later, and this system has another: {advice}"
+        )
+    if tuple(int(part) for part in library.removeprefix("glibc ").split(".")[:2]) < wanted:
+        return f"this occatrace needs glibc {needs['glibc']} or later, and this system has {library}: {advice}"
     return None
 
 

@@ -4,6 +4,7 @@ paid by everybody in every run."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from occatrace.core import events, model
 from occatrace.ingest.gathered.gathered import apis_with_handles
 from occatrace.reports import SUMMARY, WITHOUT_OCCA, definitions, make
-from occatrace.store.tables import open_store
+from occatrace.store.tables import SMALL, open_store
 from tests.support.fake import MODEL, demo_trace, run_folder
 
 # Runs occa_prof's command line and prints which modules it has loaded, which commands LTTng was given, and which files of
@@ -106,6 +107,19 @@ def test_reports_of_nothing_ask_nothing(tmp_path: Path) -> None:
             assert not (empty and rows), name
         assert not make(store, "openmp_sum").rows
     assert {name for name, report in definitions().items() if report.of} >= {*SUMMARY, WITHOUT_OCCA}
+
+
+def test_few_rows_need_no_threads(tmp_path: Path) -> None:
+    run = run_folder(tmp_path)
+    threads = "SELECT current_setting('threads')"
+    with open_store(run, model=MODEL, open_trace=demo_trace().open) as store:
+        assert store.con.execute(threads).fetchone() == (1,)
+    (tmp_path / "elsewhere").mkdir()
+    (run / "tables" / "linked").symlink_to(tmp_path / "elsewhere")
+    with (tmp_path / "elsewhere" / "large").open("wb") as file:
+        file.truncate(SMALL + 1)
+    with open_store(run, model=MODEL, open_trace=demo_trace().open) as store:
+        assert store.con.execute(threads).fetchone() == (len(os.sched_getaffinity(0)),)
 
 
 def test_apis_that_map_memory_are_known_without_reading_any() -> None:

@@ -46,3 +46,14 @@ def test_buffers_are_allocated(tmp_path: Path, name: str) -> None:
     said = run(tmp_path, name, "zeros", tmp_path / "buffer").splitlines()
     assert said == [f"position {size} size {size} blocks 1", "overwritten 1"]
     assert (tmp_path / "buffer").read_bytes() == bytes(size)
+
+
+def test_text_is_printed_as_by_libc(tmp_path: Path) -> None:
+    """Without a call of libc's where there is nothing to format."""
+    assert run(tmp_path, "lttng-sessiond", "print", tmp_path / "unused").split("|") == [
+        "c",
+        "plain text",
+        "7 of %c",
+        "",
+        "ours",
+    ]

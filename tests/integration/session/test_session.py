@@ -193,12 +193,24 @@ def test_killed_keeper_leaves_no_process(user: Person, drive: Drive, probe: Path
     running = user.start(driven.command(probe, 100, "sleep", 1))
     has_written(running)
     keeper = subprocess.run(
-        ["pgrep", "-f", f"occatrace-keeper.*{driven.run_id}"], capture_output=True, text=True, check=True
+        ["pgrep", "-o", "-f", f"occatrace-keeper.*{driven.run_id}"], capture_output=True, text=True, check=True
     )
     os.kill(int(keeper.stdout), signal.SIGKILL)
     out, _ = running.communicate(timeout=300)
     assert "went away" in out
     wait_for(lambda: processes_of(driven.run_id) == [])
+
+
+def test_buffers_are_made_before_a_process_asks(user: Person, drive: Drive) -> None:
+    driven = drive(user)
+    running = user.start(driven.command("sleep", 1000))
+    wait_for(lambda: any(p.stat().st_size for p in Path("/dev/shm").glob(f"*{driven.run_id}/buffers/**/occatrace_0")))
+    for pid in processes_of(driven.run_id):
+        if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+            os.kill(pid, signal.SIGTERM)
+    running.communicate(timeout=300)
+    assert not list(driven.output.rglob("metadata")) or driven.events() == 0
+    nothing_left(driven.run_id)
 
 
 def test_what_a_massacre_left_is_swept_by_the_next_run(user: Person, drive: Drive, probe: Path) -> None:

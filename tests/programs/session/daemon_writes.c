@@ -1,9 +1,12 @@
 /* Writes as LTTng's daemon and its consumer do, for the test of native/session/daemon.c. The name of the program decides
  * which of them it is taken for.
  *   daemon_writes tokens FILE    text in short writes; prints the size of FILE before and after a message is sent
- *   daemon_writes zeros FILE     a file of 1 MiB and 100 bytes filled with zeros by pages; prints its blocks */
+ *   daemon_writes zeros FILE     a file of 1 MiB and 100 bytes filled with zeros by pages; prints its blocks
+ *   daemon_writes print FILE     texts through vasprintf, and whose function that is */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,11 +62,31 @@ static void zeros(int fd) {
   close(fd);
 }
 
+static void print(const char *format, ...) {
+  char *text;
+  va_list args;
+  va_start(args, format);
+  if (vasprintf(&text, format, args) != (int)strlen(text)) abort();
+  va_end(args);
+  printf("%s|", text);
+  free(text);
+}
+
+static void texts(void) {
+  Dl_info info;
+  print("%c", 'c');
+  print("plain text");
+  print("%d of %%%s", 7, "c");
+  print("%s", "");
+  printf("%s", dladdr(dlsym(RTLD_DEFAULT, "vasprintf"), &info) && strstr(info.dli_fname, "occatrace") ? "ours" : "libc's");
+}
+
 int main(int argc, char **argv) {
   if (argc != 3) return 2;
   const int fd = open(argv[2], O_RDWR | O_CREAT | O_EXCL, 0600);
   if (fd < 0) return 1;
   if (strcmp(argv[1], "tokens") == 0) tokens(fd);
   if (strcmp(argv[1], "zeros") == 0) zeros(fd);
+  if (strcmp(argv[1], "print") == 0) texts();
   return 0;
 }
