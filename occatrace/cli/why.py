@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from occatrace.cli.report import BadInput, add_output, output, render
+from occatrace.core import progress
 from occatrace.core.units import duration
 from occatrace.run.folder import run_facts
 from occatrace.run.opening import open_run
@@ -30,7 +31,7 @@ queues and streams, OpenMP teams, MPI messages and collectives. Only what is on 
   call:clCreateContext*0   this traced call takes no time (function:NAME*F: an OpenMP region)
   network*0                messages and collectives of MPI take no time; waits for other ranks stay
   rank:3=mean              rank 3 computes as long as the mean of all ranks (rank:3*0.5: half as long)
-Separate several changes by commas, or repeat --what-if. Limits of the prediction: docs/critical-path.md.
+Separate several changes by commas, or repeat --what-if. Limits of the prediction: occa_prof help critical-path.
 """
 
 
@@ -58,10 +59,11 @@ def run(args: argparse.Namespace) -> int:
     changes = whatif.parse(args.what_if)
     folder = open_run(args.run).path
     with open_store(folder) as store:
-        found = Run(store)
-        if found.graph is None:
-            raise BadInput(f"{folder}: nothing was recorded, so there is no critical path")
-        answer = found.answer(changes)
+        with progress.phase("computing the critical path"):
+            found = Run(store)
+            if found.graph is None:
+                raise BadInput(f"{folder}: nothing was recorded, so there is no critical path")
+            answer = found.answer(changes)
         facts = run_facts(folder)
         losses = store.losses(facts)
     with output(args.output, args.force) as out:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occatrace.core import reasons
+from occatrace.core import progress, reasons
 from occatrace.core.duck import duckdb
 from occatrace.core.naming import regex as regex
 from occatrace.core.units import SIZES, TIMES, Units
@@ -154,22 +154,37 @@ def parse(name: str, text: str) -> Definition:
 
 def is_endless(name: str) -> bool:
     """Whether a report has a row per event, and so as many as the run is long."""
+    if not name.endswith(_ENDLESS):
+        return False
     entry = definitions().get(name)
     return name.endswith(_ENDLESS) and not (entry and entry.made)
 
 
-@cache
 def definitions() -> Mapping[str, Definition]:
-    """All reports by name."""
+    """All reports by name: ours, then those of users (recipes.py)."""
+    from occatrace.reports import recipes
+
+    return {**built_in(), **recipes.definitions()}
+
+
+@cache
+def built_in() -> Mapping[str, Definition]:
+    """Our reports by name."""
     files = sorted(f for f in _FOLDER.glob("*.sql") if not f.name.startswith("_"))
     return {f.stem: parse(f.stem, f.read_text(encoding="utf-8")) for f in files}
 
 
 def definition(name: str) -> Definition:
     """One report."""
+    if name in built_in():
+        return built_in()[name]
+    from occatrace.reports import recipes
+
     try:
-        return definitions()[name]
+        return recipes.definitions()[name]
     except KeyError:
+        if name in recipes.problems():
+            raise UnknownReport(recipes.problems()[name]) from None
         meant = alike(name)
         hint = f"did you mean {meant}? (occa_prof report --list)" if meant else f"there are: {', '.join(definitions())}"
         raise UnknownReport(f"no report {name!r}; {hint}") from None
@@ -284,12 +299,19 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
     """Run a report on the tables of a run, or on a part of them. `rows`: in the report's own order no more are wanted, so
     that a list of all calls need not be made to see its beginning (more may come)."""
     entry = definition(name)
+    with progress.phase(f"computing {name}"):
+        return _make(store, entry, scoped, rows)
+
+
+def _make(store: Store, entry: Definition, scoped: Scoped | None, rows: int | None) -> Report:
     if entry.needs_calls:
         store.functions()
     try:
-        if entry.made:
-            part = scoped is not None and (scoped.scope.window or scoped.scope.by)
-            return Report(entry, _made(store, entry), ["of the whole run"] if part else ())
+        part = scoped is not None and (scoped.scope.window or scoped.scope.by)
+        # A module may add to a query; of a part of the run there is the query alone.
+        if entry.made and not (part and entry.sql.strip()):
+            notes = [*(["of the whole run"] if part else ()), *_made_notes(store, entry)]
+            return Report(entry, _made(store, entry), notes)
         if scoped is None or scoped.plain:
             if entry.of and not entry.of & store.filled:
                 return Report(entry, [])
@@ -298,7 +320,7 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
         report = _scoped(entry, scoped)
         return replace(report, notes=[*report.notes, *_frees_left_out(store, entry)])
     except duckdb.Error as error:
-        raise RunError(f"{name}: {reasons.of_duckdb(error, store.path)}") from error
+        raise RunError(f"{entry.name}: {reasons.of_duckdb(error, store.path)}") from error
 
 
 @contextmanager
@@ -335,10 +357,23 @@ def _chunks(result: duckdb.DuckDBPyConnection, entry: Definition, path: Path) ->
 def _made(store: Store, entry: Definition, reports: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows that a module makes; `reports`: some that there are already."""
     try:
-        rows = importlib.import_module(f"{__name__}.{entry.made}").rows(store, entry.name, reports)
+        if entry.made.endswith(".py"):
+            from occatrace.reports import recipes
+
+            rows = recipes.rows(entry, store.con)
+        else:
+            rows = importlib.import_module(f"{__name__}.{entry.made}").rows(store, entry.name, reports)
     except duckdb.Error as error:
         raise RunError(f"{entry.name}: {reasons.of_duckdb(error, store.path)}") from error
     return [plain(row, entry) for row in rows]
+
+
+def _made_notes(store: Store, entry: Definition) -> list[str]:
+    """What a module says beside its rows."""
+    if entry.made.endswith(".py"):
+        return []
+    said = getattr(importlib.import_module(f"{__name__}.{entry.made}"), "notes", None)
+    return list(said(store, entry.name)) if said else []
 
 
 def _frees_left_out(store: Store, entry: Definition) -> Sequence[str]:
@@ -366,6 +401,9 @@ def rows_of(result: duckdb.DuckDBPyConnection, entry: Definition) -> list[tuple[
 def _picked(result: duckdb.DuckDBPyConnection, entry: Definition) -> list[int]:
     """Where a query has the columns of a report."""
     order = {column[0]: i for i, column in enumerate(result.description or ())}
+    lacking = [column.name for column in entry.columns if column.name not in order]
+    if lacking:
+        raise RunError(f"{entry.name}: its query has no column {lacking[0]!r}, which its head names")
     return [order[column.name] for column in entry.columns]
 
 
@@ -416,6 +454,11 @@ def _split(entry: Definition, scoped: Scoped, by: str, notes: Sequence[str]) -> 
 
 def summary(store: Store, scoped: Scoped | None = None) -> list[Report]:
     """The reports of the end of a run: the overview, OCCA's kernels (or the device's, where there is no OCCA), memory, calls."""
+    with progress.phase("computing the summary"):
+        return _summary(store, scoped)
+
+
+def _summary(store: Store, scoped: Scoped | None) -> list[Report]:
     made = [make(store, name, scoped) for name in SUMMARY]
     if not made[0].rows:
         made[0] = make(store, WITHOUT_OCCA, scoped)
@@ -504,13 +547,19 @@ def markdown() -> str:
         " or more, and rows with failures; its last line has the number of other rows. |",
         "",
     ]
-    for entry in definitions().values():
-        out += [f"## {entry.name}", "", f"{entry.title}: {entry.about.rstrip('.')}."]
-        if entry.share:
-            out += [f"The percentage is {entry.share}."]
-        if entry.needs_calls:
-            out += ["Needs single calls."]
-        out += ["", "| field | unit | shown as | |", "|---|---|---|---|"]
-        out += [f"| `{c.name}` | {c.unit} | {c.title} | {c.help} |" for c in entry.columns]
-        out += [""]
+    for name in built_in():
+        out += [f"#{explained(name)}"]
     return "\n".join(out)
+
+
+def explained(name: str) -> str:
+    """One report in Markdown: what it shows, and its columns."""
+    entry = definition(name)
+    out = [f"# {entry.name}", "", f"{entry.title}: {entry.about.rstrip('.')}."]
+    if entry.share:
+        out += [f"The percentage is {entry.share}."]
+    if entry.needs_calls:
+        out += ["Needs single calls."]
+    out += ["", "| field | unit | shown as | |", "|---|---|---|---|"]
+    out += [f"| `{c.name}` | {c.unit} | {c.title} | {c.help} |" for c in entry.columns]
+    return "\n".join([*out, ""])

@@ -1,8 +1,11 @@
 -- title: Advice
--- about: what looks worth a try, each with its numbers; nothing here for a program without such signs
+-- about: what looks worth a try, each with its numbers; nothing here for a program without such signs. The first has the largest
+--   predicted gain (occa_prof why --what-if of the fix), or share of the run where there is no prediction
 -- needs: calls
+-- made: advice
 -- empty: nothing that the rules know
 -- share: of the recorded time of the run
+-- column: gain percent Gain (predicted, of the run time; empty: no prediction)
 -- column: share percent Time
 -- column: name text Sign
 -- column: evidence text Evidence
@@ -162,4 +165,4 @@ signs AS (
     SELECT ns, 'work that failed', format('{} ended with the error {} on the device, {:,} time{}', name, status, n, CASE WHEN n = 1 THEN '' ELSE 's' END), 'its results are not to be used; see gpu_trace'
     FROM broken
 )
-SELECT share(s.ns, run.length_ns) AS share, s.name, evidence, advice FROM signs s, run ORDER BY s.ns DESC, s.name, evidence
+SELECT NULL::DOUBLE AS gain, share(s.ns, run.length_ns) AS share, s.name, evidence, advice FROM signs s, run ORDER BY s.ns DESC, s.name, evidence

@@ -1,5 +1,5 @@
 """The summary of a run by Dask: each task reads the processes of some ranks from the tables and makes their partial
-summary (occatrace/reports/partial.py); these are merged as a tree. Needs `occatrace[dask]` and tables that all workers see."""
+summary (occatrace/reports/partial.py); these are merged as a tree. Needs Dask and tables that all workers see."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def part(path: str, processes: Sequence[int]) -> partial.Part:
 def summary(run: Path, names: Sequence[str] = (), scheduler: str | None = None) -> list[reports.Report]:
     """The given reports, or the summary. `scheduler`: address of a cluster; without one, workers of this machine."""
     for name in names:
-        if name not in partial.NAMES:
-            raise RunError(f"{name} is not made by Dask; it makes {', '.join(partial.NAMES)}. Leave out --engine dask")
+        if name not in partial.MADE:
+            raise RunError(f"{name} is not made by Dask; it makes {', '.join(partial.MADE)}. Leave out --engine dask")
     with tables.open_store(run) as store:
         numbers = [
             row[0] for row in store.con.execute("SELECT process FROM processes ORDER BY rank, process").fetchall()
@@ -71,7 +71,7 @@ def _client(scheduler: str | None, scratch: str) -> Iterator[Any]:
         dask = importlib.import_module("dask")
         distributed = importlib.import_module("distributed")
     except ImportError as error:
-        raise RunError(f"--engine dask needs Dask ({error}): pip install 'occatrace[dask]'") from None
+        raise RunError(f"--engine dask needs Dask ({error}): pip install dask distributed") from None
     if scheduler is not None:
         try:
             client = distributed.Client(scheduler, timeout=10, set_as_default=False)

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from occatrace import reports
 from occatrace.core import naming
-from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
-from occatrace.store import captures
+from occatrace.reports import spans
+from occatrace.reports.spans import (
+    BUILDS,
+    COMPUTING,
+    COPIES,
+    DEVICE,
+    PYTHON,
+    RANKS,
+    SPANS,
+    TRANSFER,
+    UNRECORDED,
+)
 
 if TYPE_CHECKING:
     from occatrace.core.duck import duckdb
@@ -25,38 +35,9 @@ TOP_KERNELS = 3
 # Without rows in any of these nothing was recorded.
 _OF = frozenset(("call_stats", "activities", "kernel_runs", "builds", "omp_regions", "mpi_messages", "python_calls"))
 
-COMPUTING, COPIES, BUILDS, OPENMP = "device computing", "copies", "kernel builds", "OpenMP regions"
-TRANSFER, RANKS, DEVICE = "MPI transfer", "waiting for other ranks", "waiting for the device"
-ENDS, CALLS, PYTHON, HOST = "start and end of MPI", "other traced calls", "Python", "host computing"
-_UNRECORDED = "not recorded"
-_COPIED = f"({', '.join(repr(kind) for kind in MEMORY_KINDS)})"
-_ON_HOST = f"({', '.join(repr(mode) for mode in HOST_MODES)})"
-
-# Spans of each part as SELECT process, s, e, in the order in which a moment is given away, with the tables of which it is made.
-_SPANS: Sequence[tuple[str, str, str]] = (
-    (COMPUTING, "activities", "SELECT process, start_ns, end_ns FROM activities WHERE kind IN ('kernel', 'native')"),
-    (
-        COMPUTING,
-        "kernel_runs",
-        f"SELECT r.process, r.start_ns, r.end_ns FROM kernel_runs r JOIN kernels k USING (kernel) WHERE k.mode IN {_ON_HOST}",
-    ),
-    (COPIES, "activities", f"SELECT process, start_ns, end_ns FROM activities WHERE kind IN {_COPIED}"),
-    (COPIES, "occa_copies", f"SELECT process, start_ns, end_ns FROM occa_copies WHERE mode IN {_ON_HOST}"),
-    (BUILDS, "builds", "SELECT process, start_ns, end_ns FROM builds"),
-    (OPENMP, "omp_regions", "SELECT process, start_ns, end_ns FROM omp_regions WHERE depth = 0"),
-    (RANKS, "mpi_messages", "SELECT process, start_ns, until_ns FROM mpi_waits"),
-    (
-        TRANSFER,
-        "mpi_messages",
-        "SELECT process, start_ns, end_ns FROM mpi_messages WHERE function IS NOT NULL AND state = 'complete'",
-    ),
-    (
-        DEVICE,
-        "activities",
-        "SELECT process, queued_ns, start_ns FROM activities WHERE queued_ns > 0 AND kind != 'marker'",
-    ),
-    (PYTHON, "python_calls", "SELECT process, start_ns, end_ns FROM python_calls WHERE parent IS NULL"),
-)
+ENDS, CALLS, HOST = "start and end of MPI", "other traced calls", "host computing"
+MPI, TIME = "MPI", "time"  # of merged summaries
+_OF_KERNELS = ("occa_kern_sum", "gpu_kern_sum")
 # Until when each blocking call of MPI waited for others. MPI keeps the order of messages between two ranks, and of collectives
 # of a communicator; a collective needs no rank that comes after it is over.
 _MPI_WAITS = """
@@ -100,52 +81,106 @@ class _Process:
     parts: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A part of the time of all processes: its sum, and its share in the rank that has most of it."""
+
+    name: str
+    ns: float
+    worst: float | None
+    worst_rank: int | None
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The time of all processes, how many there are, and its parts."""
+
+    total: float
+    count: int
+    parts: Sequence[_Part]
+
+
 def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows of the report. `made`: reports that there are already, for the kernels."""
     con, filled = store.con, store.filled
     if not filled & _OF:
         return []
-    found, run = _processes(con, filled)
-    return _rows(found, run, _kernels(store, made)) if found else []
+    found = _processes(con, filled)
+    run = con.execute(
+        "SELECT recorded_ns(max(end_ns)::BIGINT - min(start_ns)::BIGINT)::DOUBLE FROM processes"
+    ).fetchall()[0][0]
+    return _rows(_together(found), float(run), _kernels(store, made)) if found else []
+
+
+def by_rank(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[tuple[int | None, str, float]]:
+    """Rank, part and ns of each process, for merged summaries: `TIME` is the recorded time. Ranks of other nodes are not known
+    there, so waiting for them is part of MPI."""
+    if not filled & _OF:
+        return []
+    out: list[tuple[int | None, str, float]] = []
+    for process in _processes(con, filled):
+        parts = dict(process.parts)
+        in_mpi = parts.pop(RANKS, 0.0) + parts.pop(TRANSFER, 0.0)
+        out += [
+            (process.rank, name, ns) for name, ns in (*parts.items(), (MPI, in_mpi), (TIME, process.length)) if ns > 0
+        ]
+    return out
+
+
+def merged(rows: Sequence[tuple[Any, ...]], kernels: Sequence[Report]) -> list[tuple[Any, ...]]:
+    """Rows of the report from sums of `by_rank`: name, sum, count, maximum, most of a rank and which. The worst share is by the
+    mean time."""
+    found = {name: (total, count, high, most, rank) for name, total, count, high, most, rank in rows}
+    if TIME not in found:
+        return []
+    total, count, longest, *_ = found.pop(TIME)
+    mean = total / count
+    parts = [
+        _Part(name, ns, None if rank is None else min(100.0 * most / mean, 100.0), rank)
+        for name, (ns, _, _, most, rank) in found.items()
+    ]
+    top = next((_top(report) for report in kernels if report.name in _OF_KERNELS and report.rows), [])
+    return _rows(_Whole(total, count, parts), longest, top)
 
 
 def _kernels(store: Store, made: Sequence[Report]) -> list[tuple[str, str, float]]:
     """Name, place and time of the kernels with most of it."""
-    for name in ("occa_kern_sum", "gpu_kern_sum"):
+    for name in _OF_KERNELS:
         report = next((each for each in made if each.name == name), None) or reports.make(store, name)
         if report.rows:
-            at = {column.name: place for place, column in enumerate(report.columns)}
-            parts = [row for row in report.rows if "parent" not in at or row[at["parent"]] is None]
-            source = at.get("source")
-            found = [
-                (row[at["name"]], row[source] if source is not None else "", row[at["total_ns"]] or 0) for row in parts
-            ]
-            return sorted(found, key=lambda kernel: -kernel[2])[:TOP_KERNELS]
+            return _top(report)
     return []
 
 
-def _processes(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> tuple[list[_Process], float]:
-    """The time of each process, and that of the run."""
+def _top(report: Report) -> list[tuple[str, str, float]]:
+    at = {column.name: place for place, column in enumerate(report.columns)}
+    parts = [row for row in report.rows if "parent" not in at or row[at["parent"]] is None]
+    source = at.get("source")
+    found = [(row[at["name"]], row[source] if source is not None else "", row[at["total_ns"]] or 0) for row in parts]
+    return sorted(found, key=lambda kernel: -kernel[2])[:TOP_KERNELS]
+
+
+def _processes(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[_Process]:
+    """The time of each process."""
     lengths = con.execute(
-        "SELECT process, rank, span(start_ns, end_ns)::DOUBLE, recorded_ns(max(end_ns) OVER ()::BIGINT - min(start_ns) OVER ()::BIGINT)"
-        " FROM processes WHERE end_ns > start_ns ORDER BY process"
+        "SELECT process, rank, span(start_ns, end_ns)::DOUBLE FROM processes WHERE end_ns > start_ns ORDER BY process"
     ).fetchall()
-    spans = _spans(con, filled)
+    found = _spans(con, filled)
     parts: dict[int, dict[str, float]] = {process: {} for process, *_ in lengths}
-    if spans:
-        names = list(dict.fromkeys(name for name, _ in spans))
-        for process, part, ns in con.execute(_sweep(spans, names)).fetchall():
+    if found:
+        names = list(dict.fromkeys(name for name, _ in found))
+        for process, part, ns in con.execute(_sweep(found, names)).fetchall():
             if process in parts and part is not None and ns:
                 parts[process][names[part]] = float(ns)
     sums = _sums(con, filled)
     out = []
-    for process, rank, length, _ in lengths:
+    for process, rank, length in lengths:
         own = parts[process]
-        whole = max(length - own.pop(_UNRECORDED, 0.0), 0.0)
+        whole = max(length - own.pop(UNRECORDED, 0.0), 0.0)
         _take_sums(own, whole, sums.get(process, {}))
         if whole > 0:
             out.append(_Process(rank, whole, own))
-    return out, float(lengths[0][3]) if lengths else 0.0
+    return out
 
 
 def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, dict[str, float]]:
@@ -196,57 +231,44 @@ def _take_sums(own: dict[str, float], whole: float, sums: Mapping[str, float]) -
 def _spans(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[tuple[str, str]]:
     if "mpi_messages" in filled:
         con.execute(_MPI_WAITS)
-    spans = [(name, sql) for name, table, sql in _SPANS if table in filled]
-    if captures.partly(con):
-        clipped = (
-            "SELECT process, greatest(u.start_ns, p.start_ns), least(u.end_ns, p.end_ns)"
-            " FROM unrecorded u JOIN processes p USING (process)"
-        )
-        spans.insert(0, (_UNRECORDED, clipped))
-    return spans
+    return [*spans.unrecorded(con), *((name, sql) for name, table, sql in SPANS if table in filled)]
 
 
-def _sweep(spans: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
+def _sweep(found: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
     """Per process the time of each part: at any moment the first one of which a span is open."""
-    place = {name: number for number, name in enumerate(names)}
-    marks = " UNION ALL ".join(
-        f"SELECT process, unnest([s, e])::BIGINT AS t, unnest([1, -1]) AS d, {place[name]} AS part FROM ({sql}) t(process, s, e)"
-        " WHERE s < e"
-        for name, sql in spans
-    )
-    counts = ", ".join(f"sum(CASE part WHEN {n} THEN d ELSE 0 END) OVER w AS n{n}" for n in place.values())
-    first = " ".join(f"WHEN n{n} > 0 THEN {n}" for n in place.values())
-    return f"""
-        WITH running AS (
-            SELECT process, t, lead(t) OVER w AS until, {counts} FROM ({marks})
-            WINDOW w AS (PARTITION BY process ORDER BY t ROWS UNBOUNDED PRECEDING)
-        )
-        SELECT process, CASE {first} END AS part, sum(until - t) FROM running GROUP BY ALL"""
+    first = " ".join(f"WHEN n{n} > 0 THEN {n}" for n in range(len(names)))
+    return f"SELECT process, CASE {first} END AS part, sum(until - t) FROM ({spans.running(found, names)}) GROUP BY ALL"
 
 
-def _rows(found: Sequence[_Process], run: float, kernels: Sequence[tuple[str, str, float]]) -> list[tuple[Any, ...]]:
-    """share, time_ns, worst, worst_rank, kind, name, source, advice."""
-    total = sum(process.length for process in found)
+def _together(found: Sequence[_Process]) -> _Whole:
+    """The sums of the processes, with the rank of which each part takes the largest share."""
     ranks = [process for process in found if process.rank is not None]
     several = len({process.rank for process in ranks}) > 1
-    rows: list[tuple[Any, ...]] = [(100.0, run, None, None, "run", "run time", "", "")]
-    order = [*dict.fromkeys(name for name, _, _ in _SPANS), ENDS, CALLS, HOST]
-    device = sum(process.parts.get(name, 0.0) for process in found for name in (COMPUTING, COPIES))
-    parts: list[tuple[Any, ...]] = []
-    for name in order:
-        ns = sum(process.parts.get(name, 0.0) for process in found)
-        if ns <= 0:
-            continue
+    parts = []
+    for name in dict.fromkeys(name for process in found for name in process.parts):
         worst = max(ranks, key=lambda p: p.parts.get(name, 0.0) / p.length) if several else None
         most = None if worst is None else 100.0 * worst.parts.get(name, 0.0) / worst.length
-        whose = None if worst is None else worst.rank
-        parts.append((100.0 * ns / total, ns / len(found), most, whose, "part", name, "", ""))
+        total = sum(process.parts.get(name, 0.0) for process in found)
+        parts.append(_Part(name, total, most, None if worst is None else worst.rank))
+    return _Whole(sum(process.length for process in found), len(found), parts)
+
+
+def _rows(found: _Whole, run: float, kernels: Sequence[tuple[str, str, float]]) -> list[tuple[Any, ...]]:
+    """share, time_ns, worst, worst_rank, kind, name, source, advice."""
+    rows: list[tuple[Any, ...]] = [(100.0, run, None, None, "run", "run time", "", "")]
+    order = [*dict.fromkeys(name for name, _, _ in SPANS), MPI, ENDS, CALLS, HOST]
+    parts: list[tuple[Any, ...]] = [
+        (100.0 * part.ns / found.total, part.ns / found.count, part.worst, part.worst_rank, "part", part.name, "", "")
+        for part in sorted(found.parts, key=lambda part: order.index(part.name))
+        if part.ns > 0
+    ]
     rows += sorted(parts, key=lambda row: -row[0])
+    device = sum(part.ns for part in found.parts if part.name in (COMPUTING, COPIES))
     if device:
-        rows.append((100.0 * device / total, device / len(found), None, None, "device", "device busy", "", ""))
+        rows.append((100.0 * device / found.total, device / found.count, None, None, "device", "device busy", "", ""))
     for name, source, ns in kernels:
         shown = naming.demangled(name)
-        rows.append((100.0 * ns / total, ns / len(found), None, None, "kernel", shown, source, ""))
+        rows.append((100.0 * ns / found.total, ns / found.count, None, None, "kernel", shown, source, ""))
     rows += _advice({row[5]: row for row in parts})
     return rows
 
@@ -255,6 +277,7 @@ def _rows(found: Sequence[_Process], run: float, kernels: Sequence[tuple[str, st
 _RULES: Sequence[tuple[str, float, str]] = (
     (BUILDS, 20.0, "keep OCCA_CACHE_DIR or the driver's cache between runs, or build before the timed part"),
     (RANKS, 10.0, "balance the ranks: see rank_balance and mpi_imbalance for the one that comes last"),
+    (MPI, 20.0, "balance the ranks (rank_balance, efficiency), or send fewer and larger messages"),
     (TRANSFER, 20.0, "send fewer and larger messages, or compute while they travel"),
     (COPIES, 20.0, "keep data on the device between kernels; copy only what changed, from pinned memory"),
     (DEVICE, 10.0, "give each launch more work, or enqueue the next work before waiting"),

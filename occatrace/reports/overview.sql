@@ -3,7 +3,9 @@
 --   (device computing, also of Serial and OpenMP mode), copies, kernel builds, OpenMP regions, MPI, work that is queued while
 --   none runs (waiting for the device), Python, the rest. A rank waits in a receive until its message is sent, in a collective
 --   until the last rank comes that it needs; waits for requests are known by their sum, and so are traced calls that neither wait
---   nor build. Host computing is what is left. The parts add up to 100 %; of several processes they are the mean, by their time
+--   nor build. Before the first traced call: the program until then, and the start of the recording. Host computing is what is left.
+--   The parts add up to 100 %; of several processes they are the mean, by their time. In jobs of 256 and more ranks the parts come
+--   from the summaries of the nodes, and waiting for other ranks is part of MPI
 -- made: overview
 -- share: of the recorded time of the run
 -- column: share percent Time

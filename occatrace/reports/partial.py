@@ -18,6 +18,7 @@ import numpy as np
 from occatrace import reports
 from occatrace.core.duck import duckdb
 from occatrace.core.sql import text as sql_text
+from occatrace.reports import efficiency, overview, spans
 from occatrace.store.macros import macros
 
 RELATIONS = ("state", "hist", "busy")
@@ -28,7 +29,8 @@ Part = Mapping[str, Mapping[str, Any]]
 """The three relations as columns."""
 
 # `what`: occa (kernels of OCCA), backend (those that they launched), gpu (kernels of devices), memory, size, api, cause, balance
-# (what each rank spends; its kind in `mode`).
+# (what each rank spends; its kind in `mode`), efficiency (rank_efficiency),
+# overview (parts of the time of each rank).
 _SAMPLES = """
 CREATE OR REPLACE TEMP TABLE samples AS
 WITH named AS (
@@ -95,6 +97,12 @@ SELECT p.rank, 'cause', function, api, error, '', count(*)::UBIGINT, 0, 0, 0, 0,
 FROM failures f JOIN processes p USING (process) GROUP BY ALL
 UNION ALL
 SELECT rank, 'balance', name, what, '', '', 1, 1, 0, ns::DOUBLE, ns::DOUBLE, 0, ns::DOUBLE, ns::DOUBLE, 0 FROM rank_work
+UNION ALL
+SELECT rank, 'efficiency', name, '', '', '', count(*), count(*), 0, sum(ns), avg(ns), 0, min(ns), max(ns), 0 FROM rank_efficiency
+GROUP BY rank, name
+UNION ALL
+SELECT rank, 'overview', name, '', '', '', count(*), count(*), 0, sum(ns), avg(ns), 0, min(ns), max(ns), 0 FROM overview_parts
+GROUP BY rank, name
 """
 _HIST = f"""
 SELECT {KEY}, bucket_middle(bucket(v)) AS value, count(*)::UBIGINT AS n, rank FROM samples WHERE v IS NOT NULL GROUP BY ALL
@@ -170,10 +178,20 @@ def _join_intervals(con: duckdb.DuckDBPyConnection, source: str) -> None:
 def make_by_rank(con: duckdb.DuckDBPyConnection) -> None:
     """The same before ranks are put together: `raw_state`, `raw_hist` (with a column `rank`) and `raw_busy`."""
     con.execute(_SAMPLES)
+    _parts_of_time(con)
     con.execute(f"CREATE OR REPLACE TEMP TABLE raw_state AS {_OF_RANK}")
     con.execute(f"CREATE OR REPLACE TEMP TABLE raw_hist AS {_HIST}")
     con.execute(f"CREATE OR REPLACE TEMP TABLE raw_busy AS {_INTERVALS}")
     con.execute("DROP TABLE samples")
+
+
+def _parts_of_time(con: duckdb.DuckDBPyConnection) -> None:
+    """What the overview needs of each process, as the table `overview_parts`."""
+    filled = frozenset(table for table in _OVERVIEW_OF if con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall())
+    rows = overview.by_rank(con, filled)
+    con.execute("CREATE OR REPLACE TEMP TABLE overview_parts (rank INTEGER, name VARCHAR, ns DOUBLE)")
+    if rows:
+        con.executemany("INSERT INTO overview_parts VALUES (?, ?, ?)", rows)
 
 
 def merged(name: str, source: str) -> str:
@@ -295,6 +313,8 @@ FROM rows
 ORDER BY max(high - mean) OVER (PARTITION BY what) DESC, what, excess_ns DESC, total DESC, name
 """
 NAMES = ("occa_kern_sum", *_REPORTS, "rank_balance")
+MADE = (*NAMES, efficiency.NAME)
+_OVERVIEW_OF = sorted({"call_stats", *(table for _, table, _ in spans.SPANS)})
 
 
 def report(con: duckdb.DuckDBPyConnection, name: str, ranks: int = 0) -> reports.Report:
@@ -303,6 +323,9 @@ def report(con: duckdb.DuckDBPyConnection, name: str, ranks: int = 0) -> reports
     entry = reports.definition(name)
     if name == "occa_kern_sum":
         return reports.Report(entry, _occa_rows(con, entry))
+    if name == efficiency.NAME:
+        rows = con.execute("SELECT name, n, total, high FROM state WHERE what = 'efficiency'").fetchall()
+        return reports.Report(entry, efficiency.of_sums(rows), [efficiency.NO_REPLAY] if ranks > 1 else ())
     if name == "rank_balance":
         result = con.execute(_BALANCE, {"ranks": ranks})
     else:
@@ -318,7 +341,12 @@ def summary(con: duckdb.DuckDBPyConnection, ranks: int = 0) -> list[reports.Repo
         made[0] = report(con, reports.WITHOUT_OCCA)
     if ranks > 1:
         made.append(reports.BALANCE.apply(report(con, "rank_balance", ranks)))
-    return [entry for entry in made if entry.rows]
+    entry = reports.definition(reports.OVERVIEW)
+    sums = con.execute(
+        "SELECT name, total, n, high, most, CASE WHEN ranks > 1 THEN most_rank END FROM state WHERE what = 'overview' ORDER BY name"
+    ).fetchall()
+    first = [reports.plain(row, entry) for row in overview.merged(sums, made)]
+    return [report for report in (reports.Report(entry, first), *made) if report.rows]
 
 
 def _occa_rows(con: duckdb.DuckDBPyConnection, entry: reports.Definition) -> list[tuple[Any, ...]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 
-# By what reports can be split: the column of the tables that tells it, and the heading.
+# By what reports can be split: the column of the tables, and the heading.
 KEYS: Mapping[str, tuple[str, str]] = {
     "rank": ("process", "Rank"),
     "thread": ("thread", "Thread"),
@@ -35,7 +35,10 @@ KEYS: Mapping[str, tuple[str, str]] = {
     "stream": ("queue", "Stream"),
 }
 # Tables about what there is; all others are about what happened, and can be narrowed.
-_THINGS = ("processes", "threads", "names", "kernels", "devices", "queues", "clocks", "clock_warnings", "losses")
+_THINGS = (
+    *("processes", "threads", "names", "kernels", "devices", "queues", "clocks", "clock_warnings", "losses"),
+    *("call_sites", "call_places"),
+)
 _COLUMNS = {table.name: tuple(c.name for c in table.columns) for table in TABLES if table.name not in _THINGS}
 _COLUMNS |= {"calls": tuple(c.name for c in CALLS.columns)}
 # Calls of OCCA's kernels and copies are where their device work is.
@@ -145,7 +148,7 @@ class Scoped:
         """A connection in which the tables that a report counts are narrowed, and names are as wanted."""
         con = self._store.con.cursor()
         try:
-            if "calls" in tables or (self._timed and tables & {"call_stats", "call_hist", "failures"}):
+            if "calls" in tables or (self._timed and tables & {*_CALL_SUMS, "failures"}):
                 self._store.functions()
             tables = tables | {t for t in ("activities",) if tables & set(_WITH_WORK)}
             if self._timed and tables & {"activities", *_WITH_WORK}:
@@ -195,9 +198,9 @@ class Scoped:
         """SQL of one table in this scope; None: as it is."""
         source, joins, columns = f"{self._main}.{table}", "", "t.*"
         conditions: list[str] = []
-        if timed and table in ("call_stats", "call_hist"):
-            query = _STATS if table == "call_stats" else _HIST
-            source = f"({query.format(calls=f'{self._main}.calls', within=self._within('start_ns'))})"
+        if timed and table in _CALL_SUMS:
+            query = _CALL_SUMS[table]
+            source = f"({query.format(main=self._main, within=self._within('start_ns'))})"
         elif timed and table == "failures":
             joins = f" JOIN {self._main}.calls c USING (thread, seq)"
             conditions.append(self._within("c.start_ns"))
@@ -246,14 +249,14 @@ class Scoped:
                 found |= {row[0] for row in con.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall()}
             else:
                 found.add(None)
-        titles: dict[str, list[int | None]] = {}
-        for number, title in _titles(con, by):
+        parts: dict[str, list[int | None]] = {}
+        for number, title in titles(con, by):
             if number in found:
-                titles.setdefault(title, []).append(number)
+                parts.setdefault(title, []).append(number)
                 found.discard(number)
         if None in found:
-            titles.setdefault(_ON_HOST if by in ("device", "stream") else "none", []).append(None)
-        return [Part(title, ids) for title, ids in titles.items()]
+            parts.setdefault(_ON_HOST if by in ("device", "stream") else "none", []).append(None)
+        return [Part(title, ids) for title, ids in parts.items()]
 
     def notes(self, tables: frozenset[str]) -> list[str]:
         """What must be said beside a report in this scope."""
@@ -265,7 +268,7 @@ class Scoped:
         out = [
             f"only {begin} to {end} of the run's {duration(self._length)}: what begins then, whole. {self._crossing(tables)}"
         ]
-        if tables & {"call_stats", "call_hist"} and (n := self._tallied()):
+        if tables & set(_CALL_SUMS) and (n := self._tallied()):
             out.append(f"calls that were only counted have no time: those of {n} function{'s' * (n > 1)} are left out")
         return out
 
@@ -276,7 +279,7 @@ class Scoped:
     def _crossing(self, tables: frozenset[str]) -> str:
         """How many calls and pieces of work cross the borders."""
         spans = {table for table in tables if {"start_ns", "end_ns"} <= set(_COLUMNS[table])}
-        if tables & {"call_stats", "call_hist"}:
+        if tables & set(_CALL_SUMS):
             spans.add("calls")
         if "calls" in spans:
             self._store.functions()
@@ -291,7 +294,7 @@ class Scoped:
         return f"{counts[0]:,} that began earlier and reach into it are left out; {counts[1]:,} end after it"
 
 
-def _titles(con: duckdb.DuckDBPyConnection, by: str) -> list[tuple[int, str]]:
+def titles(con: duckdb.DuckDBPyConnection, by: str) -> list[tuple[int, str]]:
     """Number and title of all ranks' processes, threads, devices or streams, in order."""
     rows: list[tuple[Any, ...]] = con.execute(_TITLES[by]).fetchall()
     often = [row[1] for row in rows]
@@ -326,9 +329,15 @@ _STATS = """
            sum(span(start_ns, end_ns)) AS total_ns, avg(span(start_ns, end_ns)) AS mean_ns,
            coalesce(var_pop(span(start_ns, end_ns)), 0) * count(*) AS m2, min(span(start_ns, end_ns)) AS min_ns,
            max(span(start_ns, end_ns)) AS max_ns, sum(bytes) FILTER (failed IS NOT true) AS bytes
-    FROM {calls} WHERE {within} GROUP BY ALL
+    FROM {main}.calls WHERE {within} GROUP BY ALL
 """
 _HIST = """
     SELECT process, thread, api, function, bucket_middle(bucket(span(start_ns, end_ns))) AS value_ns, count(*) AS calls
-    FROM {calls} WHERE {within} GROUP BY ALL
+    FROM {main}.calls WHERE {within} GROUP BY ALL
 """
+_SITE_STATS = """
+    SELECT c.process, c.thread, c.api, c.function, s.site, count(*) AS calls, count(*) FILTER (c.failed) AS failed,
+           sum(span(c.start_ns, c.end_ns)) AS total_ns, sum(c.bytes) FILTER (c.failed IS NOT true) AS bytes
+    FROM {main}.calls c JOIN {main}.call_sites s ON s.process = c.process AND s.address = c.caller WHERE {within} GROUP BY ALL
+"""
+_CALL_SUMS = {"call_stats": _STATS, "call_hist": _HIST, "call_site_stats": _SITE_STATS}

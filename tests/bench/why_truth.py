@@ -67,6 +67,20 @@ def test_late_rank(build: Build, tmp_path: Path) -> None:
     assert waiting["worst_rank"] != 2 and waiting["time_ns"] >= 0.3e9  # three of four ranks, 0.9 s each
 
 
+def test_wait_states(build: Build, tmp_path: Path) -> None:
+    """Every pattern of MPI, planted once with 200 ms: the culprit, and the time as planted."""
+    run = recorded(tmp_path / "run", build("mpicc.openmpi", "waits"), 200, launcher=MPIRUN)
+    done = execute([*OCCA_PROF, "report", run, "--report", "wait_states", "--format", "json"])
+    rows = json.loads(done.stdout)["reports"][0]["rows"]
+    planted = {("late sender", 0, 1), ("late receiver", 2, 3), ("early reduce", 0, 3)}
+    planted |= {("wait at NxN", rank, 1) for rank in (0, 2, 3)} | {("late broadcast", rank, 2) for rank in (0, 1, 3)}
+    long = {(row["name"], row["rank"], row["culprit_rank"]) for row in rows if row["total_ns"] > 0.15e9}
+    assert planted <= long
+    for row in rows:
+        if (row["name"], row["rank"], row["culprit_rank"]) in planted and row["total_ns"] > 0.15e9:
+            assert row["doing"] == "host code"
+
+
 def test_late_thread(build: Build, tmp_path: Path) -> None:
     """One of four threads takes 200 ms in each of three regions."""
     run = recorded(tmp_path / "run", build("gcc", "team", "-fopenmp"), 3, 1, 2, 200)

@@ -10,7 +10,7 @@ import pytest
 
 from occatrace import reports
 from occatrace.store.tables import open_store
-from tests.support.fake import MODEL, FakeThread, FakeTrace, run_folder
+from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_rank, mpi, run_folder
 
 NONE = 0xFFFFFFFF
 US, MS = 1000, 1_000_000
@@ -187,3 +187,26 @@ def test_work_that_failed_on_the_device(tmp_path: Path) -> None:
     busy_device(p)
     p.now = p.work(5 * US, 0, 50 * US, status=-5)
     assert "k ended with the error -5 on the device, 1 time" in p.advice(tmp_path)["work that failed"]
+
+
+def test_a_late_rank(tmp_path: Path) -> None:
+    """Rank 1 builds for 580 of 1000 while rank 0 waits; with the mean of both the run would be shorter by half of that."""
+    at = 1_000_000
+    trace = FakeTrace()
+    for rank in (0, 1):
+        t = fake_rank(trace, rank, 2, at, init=100)
+        if rank:
+            t.call("opencl:clBuildProgram", at + 120, at + 700, options="", ret=0)
+        mpi(t, "MPI_Barrier", at + (700 if rank else 120), at + 702)
+        t.event("occatrace_mpi:rank", at + 709, rank=rank, size=2, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 710, at + 712, ret=0)
+        t.record("exit", at + 1000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        report = reports.make(store, "advice")
+    at_of = {column.name: place for place, column in enumerate(report.columns)}
+    rows = {row[at_of["name"]]: row for row in report.rows}
+    late = rows["late rank"]
+    assert "rank 1" in late[at_of["evidence"]] and "clBuildProgram" in late[at_of["evidence"]]
+    assert late[at_of["gain"]] == pytest.approx(29.0, abs=1.0)
+    assert rows["kernel builds"][at_of["gain"]] == pytest.approx(58.0, abs=1.0)
+    assert [row[at_of["name"]] for row in report.rows] == ["kernel builds", "late rank"]

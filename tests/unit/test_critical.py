@@ -15,38 +15,20 @@ from occatrace.errors import RunError
 from occatrace.reports import critical
 from occatrace.reports.critical import whatif
 from occatrace.store.tables import open_store
-from tests.support.fake import MODEL, FakeThread, FakeTrace, recorded, run_folder
+from tests.support import fake
+from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_device, recorded, run_folder
 
-NONE = 0xFFFFFFFF
 AT = 1_000_000
 
 
 def begin(trace: FakeTrace, pid: int = 100, **more: Any) -> FakeThread:
     t = trace.process(pid, start=AT, **more)
-    t.event(
-        "occatrace_device:device",
-        AT,
-        id=1,
-        api=t.name("opencl", AT),
-        platform=0,
-        name=t.name("cpu", AT),
-        vendor=0,
-        handle=1,
-    )
-    for number in (1, 2):
-        t.event("occatrace_device:queue", AT, id=number, device=1, handle=number, flags=0)
+    fake_device(t, AT)
     return t
 
 
-def launch(
-    t: FakeThread, call: int, start: int, end: int, name: str, queue: int = 1, kind: int = 1, done: int = 900
-) -> None:
-    """A call of 10 ns that enqueues work at its begin; the work starts and ends at these moments."""
-    seq = t.call("opencl:clEnqueueNDRangeKernel", AT + call, AT + call + 10, **{"global": [1]}, ret=0)
-    t.event(
-        "occatrace_device:activity", AT + done, kind=kind, corr_tid=t.tid, corr_seq=seq, run_seq=NONE, queue=queue,
-        queued=AT + call, submitted=AT + call, start=AT + start, end=AT + end, name=t.name(name, AT), bytes=8, gx=1,
-    )  # fmt: skip
+def launch(t: FakeThread, *moments: Any, **more: Any) -> None:
+    fake.launch(t, AT, *moments, **more)
 
 
 def one_kernel() -> FakeTrace:

@@ -14,9 +14,7 @@ from occatrace.cli.report import print_reports
 from occatrace.render import Document, renderer
 from occatrace.store.losses import Losses
 from occatrace.store.tables import Store, open_store
-from tests.support.fake import MODEL, FakeTrace, demo_trace, recorded, run_folder
-
-NONE = 0xFFFFFFFF
+from tests.support.fake import MODEL, NONE, FakeTrace, demo_trace, fake_device, fake_work, recorded, run_folder
 
 
 def known_trace() -> FakeTrace:
@@ -34,24 +32,11 @@ def known_trace() -> FakeTrace:
         line=7,
         binary=0,
     )
-    t.event(
-        "occatrace_device:device",
-        at,
-        id=1,
-        api=t.name("opencl", at),
-        platform=0,
-        name=t.name("cpu", at),
-        vendor=0,
-        handle=1,
-    )
-    t.event("occatrace_device:queue", at, id=1, device=1, handle=2, flags=0)
+    fake_device(t, at, queues=1)
     t.call("occa:device_buildKernel", at + 100, at + 300, source=t.name("a.okl", at), error=0)
     run = t.take()
     for kind, queued, start, end in ((1, 300, 400, 600), (2, 350, 550, 700)):
-        t.event(
-            "occatrace_device:activity", at + 800, kind=kind, corr_tid=100, corr_seq=run, run_seq=run if kind == 1 else NONE,
-            queue=1, queued=at + queued, submitted=at + queued, start=at + start, end=at + end, name=t.name("_occa_add_0", at),
-        )  # fmt: skip
+        fake_work(t, at, run, queued, start, end, "_occa_add_0", kind, run=run if kind == 1 else NONE)
     t.call("occa:kernel_run", at + 300, at + 340, run, kernel=1, launches=1, error=0)
     t.record("exit", at + 1000, reason=0)
     return trace
@@ -84,6 +69,21 @@ def test_every_moment_counts_once(tmp_path: Path) -> None:
         assert [row["share"] for row in rows if row["kind"] == "device"] == [30.0]
         (advice,) = (row for row in rows if row["kind"] == "advice")
         assert advice["name"] == "kernel builds" and "OCCA_CACHE_DIR" in advice["advice"]
+
+
+def test_before_the_first_call(tmp_path: Path) -> None:
+    """What a process does before it uses a traced API, and the start of the recording, are not its host code."""
+    trace = FakeTrace()
+    t = trace.process(100, start=1000)
+    trace.rows[:] = [
+        (event, {**row, "ts": 1500} if event == "occatrace_process:thread" else row) for event, row in trace.rows
+    ]
+    t.call("occa:device_buildKernel", 1600, 1800, source=t.name("a.okl", 1500), error=0)
+    t.record("exit", 2000, reason=0)
+    trace.rows[:] = [(event, {**row, "ts": max(int(row["ts"]), 1500)}) for event, row in trace.rows]
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        found = parts(rows_of(store))
+    assert found == {"before the first traced call": 500, "kernel builds": 200, "host computing": 300}
 
 
 def test_parts_of_ranks(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_parts_make_the_whole(tmp_path: Path) -> None:
             assert expected or name in ("gpu_mem_time_sum", "gpu_mem_size_sum", "gpu_kern_sum")
             same(list(partial.report(con, name, 8).rows), list(expected))
         assert [r.name for r in partial.summary(con, 8)] == [
-            r.name for r in reports.summary(store) if r.name not in ("overview", "rank_sum")
+            r.name for r in reports.summary(store) if r.name != "rank_sum"
         ]
 
 
@@ -187,4 +187,7 @@ def test_the_report_of_very_many_ranks(tmp_path: Path, monkeypatch: pytest.Monke
     found = {report["name"]: report["rows"] for report in said["reports"]}
     assert sum(row["calls"] for row in found["occa_kern_sum"]) == 300 * 30
     assert {row["ranks"] for row in found["rank_balance"]} == {300}
+    parts = [row for row in found["overview"] if row["kind"] == "part"]
+    assert sum(row["share"] for row in parts) == pytest.approx(100.0, abs=0.01)
+    assert {row["name"] for row in found["efficiency"]} >= {"parallel efficiency", "load balance"}
     assert sorted(p.name for p in run.iterdir()) == ["nodes", "run.json"]

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from occatrace import _native
 from occatrace.errors import RunError
+from occatrace.reports import limits
 from occatrace.reports.critical import graph, labels, whatif
 from occatrace.reports.critical.graph import Graph, Ints
 from occatrace.reports.critical.labels import Label, Labels, Spans
-from occatrace.store import captures
 
 if TYPE_CHECKING:
     from occatrace.reports import Report
@@ -115,6 +115,12 @@ class Run:
         times, path = _native.longest_path(g.base, g.source, g.target, weight, g.end)
         return float(times[g.end]), self._of_path(path, factors)
 
+    def times(self, changes: Sequence[whatif.Change]) -> Floats:
+        """The time of each node of the changed run, in ns since its start."""
+        g = self._known
+        times, _ = _native.longest_path(g.base, g.source, g.target, _Factors(self, changes).weights(), g.end)
+        return np.asarray(times)
+
     def answer(self, changes: Sequence[whatif.Change] = ()) -> Answer:
         """Where the time went, or would go."""
         end, found = self.pieces(changes)
@@ -129,6 +135,29 @@ class Run:
     def rank_of(self, process: int) -> int | None:
         """The rank of a process; None: it has none."""
         return self._rank_of.get(process)
+
+    def layers(self, thread: int) -> list[Spans]:
+        """What a thread did, in spans; of those that overlap, what is in an earlier layer counts."""
+        if thread not in self._called:
+            self._called |= labels.calls(self._store, self._labels, self._known.zero, [thread])
+        found = (self._named.get(thread), self._called.get(thread), self._python.get(thread))
+        return [spans for spans in found if spans is not None and len(spans.start)]
+
+    @cached_property
+    def _python(self) -> dict[int, Spans]:
+        return (
+            labels.python(self._store, self._labels, self._known.zero) if "python_calls" in self._store.filled else {}
+        )
+
+    @property
+    def labels(self) -> Labels:
+        """All names of pieces."""
+        return self._labels
+
+    @property
+    def work_labels(self) -> Ints:
+        """The label of each number in `graph.activities["label"]`."""
+        return self._work_labels
 
     @property
     def _known(self) -> Graph:
@@ -152,18 +181,12 @@ class Run:
 
     def _notes(self) -> list[str]:
         con = self._store.con
-        out = []
-        if con.execute("SELECT 1 FROM processes WHERE mode = 'tally' LIMIT 1").fetchall():
-            out.append(
-                "-m tally records no single calls and no device work: what a process did is one piece of host code"
-            )
-        lost = con.execute("SELECT coalesce(sum(lost), 0)::BIGINT FROM losses").fetchall()[0][0]
-        if lost:
-            out.append(f"{lost:,} events were lost: launches, waits and messages among them are not followed")
-        if captures.partly(con):
-            out.append(
-                "the run was not recorded all the time: what was not is on the path as not recorded, and not in its length"
-            )
+        out = limits.lines(
+            self._store,
+            "what a process did is one piece of host code",
+            "launches, waits and messages among them are not followed",
+            "what was not is on the path as not recorded, and not in its length",
+        )
         tallied = con.execute("SELECT 1 FROM call_stats WHERE source = 'event' LIMIT 1").fetchall()
         if not out and not tallied:
             out.append("no single calls were recorded: what a process did is one piece of host code")

@@ -63,6 +63,7 @@ class Graph:
     activities: dict[str, Any]
     calls: dict[str, Any]  # of MPI
     process_of: dict[int, int]  # of threads
+    waits: dict[str, Any]  # calls that waited for device work: thread, s, e, and the piece of work
 
     @property
     def weight(self) -> Floats:
@@ -121,11 +122,11 @@ def build(store: Store) -> Graph | None:
     process_of = dict(zip(threads["thread"].tolist(), threads["process"].tolist(), strict=True))
     b = _Builder()
     work, launches, ends = _device_work(store, b, zero)
-    waits = _waits(store, b, zero, calls_of, work, ends)
+    waits, waited = _waits(store, b, zero, calls_of, work, ends)
     mpi = _mpi(store, b, zero, calls_of)
     teams = _teams(store, b, zero)
     frame = _frame(b, zero, processes, threads, [launches, waits, mpi["nodes"], teams])
-    return _finish(b, zero, frame, work, ends, mpi, process_of)
+    return _finish(b, zero, frame, work, ends, mpi, waited, process_of)
 
 
 # ---- devices ----
@@ -177,8 +178,11 @@ def _device_work(store: Store, b: _Builder, zero: int) -> tuple[dict[str, Any], 
     return work, launches, ends
 
 
-def _waits(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...], work: dict[str, Any], ends: Ints) -> Ints:
-    """Two nodes at each call that can wait for a device: where it begins, and where it returns."""
+def _waits(
+    store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...], work: dict[str, Any], ends: Ints
+) -> tuple[Ints, dict[str, Any]]:
+    """Two nodes at each call that can wait for a device: where it begins, and where it returns. Also these calls and their work."""
+    none = np.empty(0, np.int64)
     found = []
     for name in calls_of:
         api, _, key = name.partition(".")
@@ -186,13 +190,12 @@ def _waits(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...], work
         if function and function.blocking and not function.compiles:
             found.append(f"SELECT process, thread, seq, start_ns, end_ns FROM {sql_name(name)} WHERE end_ns > start_ns")
     if not found or not len(ends):
-        return np.empty(0, np.int64)
+        return none, dict.fromkeys(("thread", "s", "e", "work"), none)
     calls = _numpy(
         store,
         f"SELECT process::BIGINT AS process, thread::BIGINT AS thread, seq::BIGINT AS seq, start_ns::BIGINT - {zero} AS s,"
         f" end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(found)}) ORDER BY e",
     )
-    n = len(calls["s"])
     # Its own work, where it enqueued some; else the last of its thread, else of its process, that was over.
     own = _last_at(work, calls, "thread", own=True)
     thread = _last_at(work, calls, "thread")
@@ -209,7 +212,8 @@ def _waits(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...], work
     enter = b.add(calls["s"][waits], _SOURCE, calls["thread"][waits])
     leave = b.add(calls["e"][waits], _SINK, calls["thread"][waits], elastic=True)
     b.link(DONE, ends[waited[waits]], leave)
-    return np.concatenate([enter, leave]) if n else np.empty(0, np.int64)
+    kept = {name: calls[name][waits] for name in ("thread", "s", "e")} | {"work": waited[waits]}
+    return np.concatenate([enter, leave]), kept
 
 
 def _last_at(work: dict[str, Any], calls: dict[str, Any], by: str, own: bool = False) -> Ints:
@@ -235,9 +239,11 @@ def _last_at(work: dict[str, Any], calls: dict[str, Any], by: str, own: bool = F
 
 
 def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dict[str, Any]:
-    """Two nodes at each call of MPI; messages and collectives lead from the begin of one to the end of another."""
+    """Two nodes at each call of MPI; messages and collectives lead from the start of one to the end of another."""
     names = [name for name in calls_of if name.startswith("mpi.")]
-    nothing = {"nodes": np.empty(0, np.int64), "calls": {"function": [], "f": np.empty(0, np.int64)}}
+    none = np.empty(0, np.int64)
+    matched = {"sent": (none, none), "posted": (none, none), "meetings": [], "unmatched": 0}
+    nothing = {"nodes": none, "calls": {"function": [], "f": none, **matched}}
     if not names:
         return nothing
     union = " UNION ALL ".join(
@@ -303,23 +309,27 @@ def _messages(
         at = int(np.searchsorted(starts, row[9], "right")) - 1
         return first + at if at >= 0 and calls["e"][first + at] >= row[9] else None
 
-    sources, targets, which = [], [], []
+    sent_by, got_by, posted_by, done_by = [], [], [], []
+    calls["unmatched"] = 0
     for key, ours in sent.items():
         theirs = received.get(key, [])
         if len(theirs) != len(ours):
+            calls["unmatched"] += len(ours)
             continue  # which belongs to which is not sure
         for send, receive in zip(ours, theirs, strict=True):
             begun, got = place.get((send[1], send[2])), completed(receive)
             if begun is not None and got is not None:
-                sources.append(enter[begun])
-                targets.append(leave[got])
-                which.append(got)
+                sent_by.append(begun)
+                got_by.append(got)
             posted, done = place.get((receive[1], receive[2])), completed(send)
             if posted is not None and done is not None and (send[7] or 0) > _EAGER_BYTES:
-                sources.append(enter[posted])
-                targets.append(leave[done])
-                which.append(done)
-    b.link(MESSAGE, np.array(sources, np.int64), np.array(targets, np.int64), np.array(which, np.int64))
+                posted_by.append(posted)
+                done_by.append(done)
+    # By call: who sent and in which call it was received; who was ready to receive, and in which call the send was over.
+    calls["sent"] = np.array(sent_by, np.int64), np.array(got_by, np.int64)
+    calls["posted"] = np.array(posted_by, np.int64), np.array(done_by, np.int64)
+    for first, last in (calls["sent"], calls["posted"]):
+        b.link(MESSAGE, enter[first], leave[last], last)
 
 
 def _collectives(
@@ -345,9 +355,11 @@ def _collectives(
             key = ("", "MPI_Finalize" if names[f] == "MPI_Finalize" else "MPI_Init", 1)
             if of_process.setdefault((key, int(calls["process"][at])), at) == at:
                 meetings.setdefault(key, []).append(at)
+    calls["meetings"] = []
     for (_, function, _), members in meetings.items():
         if len(members) < 2:
             continue
+        calls["meetings"].append((function, np.array(members, np.int64)))
         those = np.array(members, np.int64)
         begins, ends = calls["s"][those], calls["e"][those]
         if function in _SYNCHRONIZING and int(begins.max()) <= int(ends.min()):
@@ -417,7 +429,7 @@ def _frame(
 
 def _finish(
     b: _Builder, zero: int, frame: dict[str, Any], work: dict[str, Any], ends: Ints, mpi: dict[str, Any],
-    process_of: dict[int, int],
+    waited: dict[str, Any], process_of: dict[int, int],
 ) -> Graph:  # fmt: skip
     time, order, thread, elastic = (np.concatenate([part[i] for part in b.nodes]) for i in range(4))
     time = np.maximum(time, 0)
@@ -459,6 +471,7 @@ def _finish(
     return Graph(
         zero, int(last[np.argmax(time[last])]), time, thread, base, elastic, source.astype(np.uint32),
         target.astype(np.uint32), kind, lag, piece[target], work_ns, call.astype(np.int32), work, mpi["calls"], process_of,
+        waited,
     )  # fmt: skip
 
 

@@ -181,6 +181,20 @@ def calls(store: Store, labels: Labels, zero: int, threads: Iterable[int]) -> di
     return out
 
 
+def python(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
+    """What Python did, by thread: programs, imports and calls into it that are in no other one."""
+    rows = store.con.execute(
+        "SELECT thread, start_ns::BIGINT, end_ns::BIGINT, name FROM python_calls WHERE parent IS NULL AND end_ns > start_ns"
+    ).fetchall()
+    out = {}
+    for thread in {row[0] for row in rows}:
+        own = [row for row in rows if row[0] == thread]
+        start, end = (np.array([row[i] - zero for row in own], np.int64) for i in (1, 2))
+        number = np.array([labels.number(Label("python", row[3] or "Python")) for row in own], np.int64)
+        out[thread] = _outermost(start, end, number, np.zeros(len(own), np.int64))
+    return out
+
+
 def _outermost(start: Ints, end: Ints, label: Ints, level: Ints) -> Spans:
     """Of spans that may enclose each other the outer ones; of a lower level first."""
     order = np.lexsort((level, -end, start))

@@ -1,0 +1,231 @@
+"""The report `efficiency`: the tree of factors of POP, and its extension to devices by TALP, of sums and maxima over ranks and devices.
+
+Sums, counts and maxima of sets of ranks add up, so those of merged summaries (partial.py) are as good as those of tables. Only what
+an ideal network would gain needs the graph of single calls.
+
+With U useful time, O time outside of MPI, of P ranks in the time T; K time of kernels, B time of kernels and copies, of D devices:
+parallel = sum U / PT = load balance (sum O / P max O) x communication (max O / T) x offload (sum U / sum O);
+communication = serialization (max O / T ideal) x transfer (T ideal / T);
+device = sum K / DT = load balance (sum K / D max K) x copies (max K / max B) x orchestration (max B / T).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from occatrace.core.sql import text as sql_text
+from occatrace.reports import critical, limits, spans
+from occatrace.reports.critical import graph, whatif
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from occatrace.core.duck import duckdb
+    from occatrace.reports import Report
+    from occatrace.store.tables import Store
+
+NAME = "efficiency"
+NO_REPLAY = "communication is not divided into serialization and transfer: merged summaries have no single messages"
+RUN = "run"
+_END_OF = {"MPI_Init": 1, "MPI_Init_thread": 1, "MPI_Finalize": 2}
+
+
+RANGES = 10  # that are listed
+_OFFLOAD = "Finish|Wait|Synchronize|Enqueue|[Mm]emcpy|[Mm]emset|[Ll]aunch"
+# What counts in ranges, in the order n1 … n4 of the query.
+_SPANS = (
+    ("MPI", "SELECT process, start_ns, end_ns FROM calls WHERE api = 'mpi'"),
+    (
+        "offload",
+        "SELECT process, start_ns, end_ns FROM calls WHERE api IN ('opencl', 'cuda', 'cudart', 'hip')"
+        f" AND regexp_matches(function, '{_OFFLOAD}')",
+    ),
+    ("kernel", "SELECT process, start_ns, end_ns FROM activities WHERE kind IN ('kernel', 'native')"),
+    ("device", "SELECT process, start_ns, end_ns FROM activities WHERE kind != 'marker'"),
+)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the factors are made of: how many ranks or devices, sums and maxima over them, in ns."""
+
+    count: dict[str, int]
+    total: dict[str, float]
+    most: dict[str, float]
+    ideal: float | None = None  # the time that an ideal network would take
+
+    @staticmethod
+    def of(rows: Iterable[tuple[Any, ...]]) -> Sums:
+        """From rows of name, count, sum and maximum."""
+        found = list(rows)
+        count = {row[0]: int(row[1]) for row in found}
+        total, most = ({row[0]: float(row[at] or 0) for row in found} for at in (2, 3))
+        return Sums(count, total, most)
+
+    @property
+    def time(self) -> float:
+        """The time of the rank that took longest."""
+        return self.most.get("time", 0.0)
+
+
+def factors(sums: Sums) -> list[tuple[float, int, str, str]]:
+    """Value in percent, level, name and meaning of each factor; those that cannot be told are left out."""
+    out: list[tuple[float, int, str, str]] = []
+    time, ranks, devices = sums.time, sums.count.get("time", 0), sums.count.get("device", 0)
+
+    def add(level: int, name: str, part: float, whole: float, meaning: str) -> None:
+        if whole > 0:
+            out.append((100.0 * part / whole, level, name, meaning))
+
+    useful, outside, most = sums.total.get("useful", 0.0), sums.total.get("outside", 0.0), sums.most.get("outside", 0.0)
+    add(
+        0,
+        "parallel efficiency",
+        useful,
+        ranks * time,
+        "all time of ranks that is not useful: MPI, and waiting for devices",
+    )
+    if ranks > 1:
+        add(1, "load balance", outside, ranks * most, "ranks have different amounts of work")
+        add(1, "communication", most, time, "MPI takes time, also of the rank with most work")
+        if sums.ideal is not None:
+            ideal = min(max(sums.ideal, most), time)
+            add(
+                2,
+                "serialization",
+                most,
+                ideal,
+                "ranks wait for each other in turn, though their work is balanced in all",
+            )
+            add(2, "transfer", ideal, time, "messages and collectives take time to travel")
+    if devices:
+        add(1, "device offload", useful, outside, "the host launches, copies and waits for devices")
+        kernel, busy = sums.most.get("kernel", 0.0), sums.most.get("device", 0.0)
+        whole = sums.total.get("kernel", 0.0)
+        add(0, "device efficiency", whole, devices * time, "all time of devices in which no kernel runs")
+        add(1, "device load balance", whole, devices * kernel, "devices have different amounts of work")
+        add(1, "copies", kernel, busy, "the device copies while no kernel runs")
+        add(1, "orchestration", busy, time, "the device has nothing to do")
+    return out
+
+
+def of_sums(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows of the report for the whole run, from rows of name, count, sum and maximum."""
+    return [(*factor, RUN) for factor in factors(Sums.of(rows))]
+
+
+def of_run(store: Store) -> Sums:
+    """Sums of the whole run."""
+    found = Sums.of(_sums(store.con))
+    return replace(found, ideal=_ideal(store)) if found.count.get("time", 0) > 1 else found
+
+
+def _sums(con: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    return con.execute("SELECT name, count(*), sum(ns), max(ns) FROM rank_efficiency GROUP BY name").fetchall()
+
+
+def _ideal(store: Store) -> float | None:
+    """The longest time of a rank from MPI_Init to MPI_Finalize with a network that takes none, by the graph of the run; None: there are
+    no single calls of MPI."""
+    if "mpi_messages" not in store.filled:
+        return None
+    run = critical.Run(store)
+    g = run.graph
+    if g is None or not len(g.calls["f"]):
+        return None
+    times = run.times(whatif.parse(["network*0"]))
+    own = np.flatnonzero((g.kind == graph.HOST) & (g.call >= 0))
+    function = np.array([_END_OF.get(name, 0) for name in g.calls["function"]])[g.calls["f"][g.call[own]]]
+    begins: dict[int, float] = {}
+    spans = []
+    for edge in own[function == 1].tolist():
+        begins[g.process_of.get(int(g.thread[g.target[edge]]), -1)] = float(times[g.target[edge]])
+    for edge in own[function == 2].tolist():
+        process = g.process_of.get(int(g.thread[g.source[edge]]), -1)
+        if process in begins:
+            spans.append(float(times[g.source[edge]]) - begins[process])
+    return max(spans, default=None)
+
+
+def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
+    """Rows of the report: the run, then the ranges with most time."""
+    out = [(*factor, RUN) for factor in factors(of_run(store))]
+    return out + [(*factor, name) for name, sums in _of_ranges(store) for factor in factors(sums)]
+
+
+def _of_ranges(store: Store) -> list[tuple[str, Sums]]:
+    """Sums of ranges, all of one name together: their exact intervals, by single calls. The devices of a process count as one."""
+    if "ranges" not in store.filled:
+        return []
+    con = store.con
+    store.functions()
+    names = con.execute(
+        "SELECT name FROM ranges WHERE kind != 'mark' AND end_ns > start_ns GROUP BY name"
+        f" ORDER BY sum(end_ns - start_ns) DESC, name LIMIT {RANGES}"
+    ).fetchall()
+    out = []
+    for (name,) in names:
+        within = f"SELECT process, start_ns, end_ns FROM ranges WHERE kind != 'mark' AND name = {sql_text(name)}"
+        found = [("range", within), *_SPANS, *spans.unrecorded(con)]
+        kinds = [*dict.fromkeys(kind for kind, _ in found)]
+        known = f" AND n{kinds.index(spans.UNRECORDED)} = 0" if spans.UNRECORDED in kinds else ""
+        rows = con.execute(
+            f"""
+            WITH times AS (
+                SELECT process, sum(until - t) AS time, sum(until - t) FILTER (n1 = 0) AS outside,
+                       sum(until - t) FILTER (n1 = 0 AND n2 = 0) AS useful, sum(until - t) FILTER (n3 > 0) AS kernel,
+                       sum(until - t) FILTER (n4 > 0) AS device
+                FROM ({spans.running(found, kinds)}) WHERE n0 > 0{known} GROUP BY process
+            )
+            SELECT name, count(ns), sum(ns)::DOUBLE, max(ns)::DOUBLE
+            FROM times UNPIVOT (ns FOR name IN (time, outside, useful, kernel, device)) GROUP BY name"""
+        ).fetchall()
+        out.append((f"range {name}", Sums.of(rows)))
+    return out
+
+
+def notes(store: Store, _: str) -> list[str]:
+    """What cannot be told."""
+    out = limits.lines(
+        store,
+        "devices have no efficiency, and communication is not divided",
+        "the factors are those of what is there",
+        "calls of MPI in all of its time count, but only of the recorded times",
+    )
+    ranks = store.con.execute("SELECT count(*) FROM rank_efficiency WHERE name = 'time'").fetchall()[0][0]
+    if ranks == 1:
+        out.append("one rank was recorded: load balance and communication are not known")
+    return out
+
+
+def scaling(runs: Sequence[tuple[str, Sums]]) -> list[tuple[str, list[float | None]]]:
+    """Factors of several runs of the same work, as rows with a value per run, in percent; the first run is the reference.
+
+    Computation scalability is the useful time of all ranks of the reference by that of the run; global efficiency is parallel
+    efficiency times that; speedup (100 is as fast) is the reference's time by the run's.
+    """
+    names: dict[str, None] = {}
+    tables = []
+    for _, sums in runs:
+        found = {"  " * level + name: value for value, level, name, _ in factors(sums)}
+        names |= dict.fromkeys(found)
+        tables.append(found)
+    first = runs[0][1]
+    scalability, speedup, whole = [], [], []
+    for (_, sums), found in zip(runs, tables, strict=True):
+        useful = sums.total.get("useful", 0.0)
+        ratio = 100.0 * first.total.get("useful", 0.0) / useful if useful else None
+        parallel = found.get("parallel efficiency")
+        scalability.append(ratio)
+        whole.append(None if ratio is None or parallel is None else ratio * parallel / 100.0)
+        speedup.append(100.0 * first.time / sums.time if sums.time else None)
+    order = sorted(names, key=lambda name: [*next(list(t) for t in tables if name in t)].index(name))
+    return [
+        ("speedup", speedup),
+        ("global efficiency", whole),
+        ("computation scalability", scalability),
+        *((name, [found.get(name) for found in tables]) for name in order),
+    ]

@@ -1,0 +1,11 @@
+-- title: Efficiency
+-- about: how much of the time of all ranks was useful, as a product of factors (POP), and the same for devices (TALP); for the run between
+--   MPI_Init and MPI_Finalize, then for the ten ranges with most time. A low factor is where to look. Details: docs/waits.md
+-- made: efficiency
+-- empty: nothing was recorded
+-- share: of the ideal, in which nothing is lost
+-- column: value percent Value
+-- column: level count Level (0: of the ranks or devices as a whole; a factor of level 1 is a factor of that above it)
+-- column: name text Factor
+-- column: meaning text What is lost by it
+-- column: part text Part (run, or the range)

@@ -1,0 +1,187 @@
+"""The report `idle_sum`: why each device had nothing to do, on the graph of the run (critical/).
+
+A gap between work of a device is cut where its cause changes: first nothing is enqueued, then what comes next is enqueued and waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from occatrace.core.sql import name as sql_name
+from occatrace.reports import critical, limits, scope
+from occatrace.reports.critical import graph, labels
+from occatrace.store import captures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from occatrace.reports import Report
+    from occatrace.store.tables import Store
+
+Ints = npt.NDArray[np.int64]
+
+NOTHING, LATENCY, OTHER, DEPENDENCY = "no work submitted", "launch latency", "waiting for another queue", "dependency"
+_HOST = {
+    "host": "host code",
+    "build": "kernel build",
+    "python": "Python",
+    "function": "OpenMP",
+    "kernel": "host kernel",
+}
+
+
+def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
+    """Rows of the report, by device, the largest part first."""
+    return found(store, critical.Run(store))
+
+
+def found(store: Store, run: critical.Run) -> list[tuple[Any, ...]]:
+    """The same of a graph that is there."""
+    if run.graph is None:
+        return []
+    devices = _Idle(store, run, run.graph)
+    out = []
+    names = dict(scope.titles(store.con, "device"))
+    for device, process in store.con.execute(
+        "SELECT device, process FROM devices WHERE device IN (SELECT device FROM activities) ORDER BY device"
+    ).fetchall():
+        out += devices.of_device(device, process, names[device])
+    return out
+
+
+def notes(store: Store, _: str) -> list[str]:
+    """What cannot be told."""
+    out = limits.lines(
+        store,
+        "nothing is known of devices",
+        "work among them is missing, and its time counts as idle",
+        "only the recorded time counts",
+    )
+    unused = store.con.execute(
+        "SELECT count(*) FROM devices WHERE device NOT IN (SELECT device FROM activities WHERE device IS NOT NULL)"
+    ).fetchall()[0][0]
+    if unused:
+        out.append(
+            f"{unused} device{'s' * (unused > 1)} had no work in the whole run and {'are' if unused > 1 else 'is'} not listed"
+        )
+    return out
+
+
+class _Idle:
+    def __init__(self, store: Store, run: critical.Run, g: graph.Graph) -> None:
+        self._run, self._g = run, g
+        self._unrecorded = captures.partly(store.con)
+        self._store = store
+        work = g.activities
+        # Until when each piece waited for one of another queue, and for its wait list.
+        self._other = np.full(len(work["s"]), -1, np.int64)
+        edges = np.flatnonzero((g.kind == graph.OTHER_QUEUE) & (g.work >= 0))
+        self._other[g.work[edges]] = g.time[g.source[edges]]
+        self._submitted = self._listed()
+        self._frames = {
+            process: (int(start), int(end), main)
+            for process, start, end, main in store.con.execute(
+                f"SELECT p.process, p.start_ns::BIGINT - {g.zero}, p.end_ns::BIGINT - {g.zero},"
+                " coalesce(min(t.thread) FILTER (t.tid = p.pid), min(t.thread))"
+                " FROM processes p JOIN threads t USING (process) GROUP BY ALL"
+            ).fetchall()
+        }
+
+    def _listed(self) -> dict[tuple[int, int], int]:
+        """By thread and number of the call, when work that had a list of events to wait for was submitted."""
+        out = {}
+        for name in self._store.functions():
+            api, _, _ = name.partition(".")
+            if api != "opencl":
+                continue
+            # The arguments that this run has, which need not be those of today's model.
+            kind = self._store.con.execute(f"SELECT typeof(args) FROM {sql_name(name)} LIMIT 1").fetchone()
+            if kind and "num_events_in_wait_list" in kind[0]:
+                out.update(
+                    {
+                        (thread, seq): submitted
+                        for thread, seq, submitted in self._store.con.execute(
+                            f"SELECT thread, seq, max(a.submitted_ns)::BIGINT - {self._g.zero} FROM activities a"
+                            f" JOIN {sql_name(name)} c USING (thread, seq) WHERE c.args.num_events_in_wait_list > 0 GROUP BY ALL"
+                        ).fetchall()
+                    }
+                )
+        return out
+
+    def of_device(self, device: int, process: int, name: str) -> list[tuple[Any, ...]]:
+        """Rows of one device."""
+        if process not in self._frames:
+            return []
+        work = self._g.activities
+        first, last, main = self._frames[process]
+        own = np.flatnonzero(work["device"] == device)
+        own = own[np.argsort(work["s"][own], kind="stable")]
+        if not len(own):
+            return []
+        starts, ends, launched = work["s"][own], work["e"][own], work["launched"][own]
+        threads = np.where(work["thread"][own] >= 0, work["thread"][own], main)
+        earliest = np.minimum.accumulate(launched[::-1])[::-1]
+        low, high, following = self._gaps(process, starts, ends, first, last)
+        sums: dict[tuple[str, str, str, str], list[float]] = {}
+        nothing: dict[int, list[tuple[int, int]]] = {}
+
+        def add(cause: str, ns: int, host: str = "", what: str = "", source: str = "") -> None:
+            if ns > 0:
+                entry = sums.setdefault((cause, host, what, source), [0, 0])
+                entry[0] += ns
+                entry[1] += 1
+
+        for a, b, n in zip(low.tolist(), high.tolist(), following.tolist(), strict=True):
+            if n == len(own):  # after the last work
+                nothing.setdefault(int(threads[-1]), []).append((a, b))
+                continue
+            own_launch, any_launch = min(max(int(launched[n]), a), b), min(max(int(earliest[n]), a), b)
+            if any_launch > a:
+                nothing.setdefault(int(threads[n]), []).append((a, any_launch))
+            add(DEPENDENCY, own_launch - any_launch)
+            piece = int(own[n])
+            until = min(max(int(self._other[piece]), own_launch), b)
+            add(OTHER, until - own_launch)
+            listed = (
+                self._submitted.get((int(work["thread"][piece]), int(work["seq"][piece])), 0) if self._submitted else 0
+            )
+            waited = min(max(listed, until), b)
+            add(DEPENDENCY, waited - until)
+            add(LATENCY, b - waited)
+        for thread, spans in nothing.items():
+            self._of_host(thread, spans, add)
+        whole = sum(ns for ns, _ in sums.values())
+        rank = self._run.rank_of(process)
+        return [
+            (100.0 * ns / whole, round(ns), times, *key, rank, name)
+            for key, (ns, times) in sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
+        ]
+
+    def _gaps(self, process: int, starts: Ints, ends: Ints, first: int, last: int) -> tuple[Ints, Ints, Ints]:
+        """Where the device has no work, and which piece comes next. What was not recorded is no gap."""
+        s, e = starts, ends
+        if self._unrecorded:
+            paused = self._store.con.execute(
+                f"SELECT start_ns::BIGINT - {self._g.zero}, end_ns::BIGINT - {self._g.zero} FROM unrecorded"
+                f" WHERE process = {int(process)}"
+            ).fetchall()
+            s = np.r_[s, np.array([row[0] for row in paused], np.int64)]
+            e = np.r_[e, np.array([row[1] for row in paused], np.int64)]
+            order = np.argsort(s, kind="stable")
+            s, e = s[order], e[order]
+        low = np.r_[first, np.maximum(np.maximum.accumulate(e), first)]
+        high = np.r_[s, max(last, int(e.max()))]
+        there = high > low
+        return low[there], high[there], np.searchsorted(starts, high[there], "left")
+
+    def _of_host(self, thread: int, spans: list[tuple[int, int]], add: Any) -> None:
+        """What a thread did in these times."""
+        start, end = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
+        begins, until, label = labels.split(self._run.labels, start, end, self._run.layers(thread))
+        for ns, number in zip((until - begins).tolist(), label.tolist(), strict=True):
+            one = self._run.labels.all[number]
+            host = "MPI" if one.kind == "call" and one.name.startswith("MPI_") else _HOST.get(one.kind, one.kind)
+            add(NOTHING, ns, host, one.name, one.source)

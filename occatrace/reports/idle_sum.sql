@@ -1,0 +1,19 @@
+-- title: Idle time of devices
+-- about: the time in which nothing ran on a device, from the first to the last moment of its process, by cause: no work submitted (and what
+--   the thread did that enqueued the next work), launch latency (enqueued, and not begun for no reason that is seen), waiting for
+--   another queue (until work of another queue had ended), dependency (enqueued, and other work that was enqueued later
+--   began first, or its wait list was not complete). The shares of a device add up to 100 %. Details: docs/waits.md
+-- needs: calls
+-- made: idle
+-- empty: no device had work
+-- share: of the idle time of the device
+-- group: device
+-- column: share percent Idle
+-- column: idle_ns ns Total
+-- column: times count Times
+-- column: cause text Cause
+-- column: host text Host (what it did: call, MPI, build, python, host code …; only where no work was submitted)
+-- column: name text In (the call, kernel, function, or host code between two calls)
+-- column: source source Source (file and line)
+-- column: rank number Rank
+-- column: device text Device

@@ -1,0 +1,19 @@
+-- title: Overlap
+-- about: how much of its time each rank computes, copies and is in MPI, and which of them at the same moment. Computing: kernels on
+--   devices, OCCA kernels of Serial and OpenMP mode, OpenMP regions; copying: copies, fills and maps; MPI: calls of MPI.
+--   Idle is the rest: host code and other calls. The eight shares of a row add up to 100 %. Details: docs/waits.md
+-- needs: calls
+-- made: overlap
+-- empty: nothing was recorded
+-- share: of the recorded time of the rank
+-- column: computing percent Computing (nothing else)
+-- column: copying percent Copying (nothing else)
+-- column: mpi percent MPI (nothing else)
+-- column: computing_copying percent Comp.+copy
+-- column: computing_mpi percent Comp.+MPI
+-- column: copying_mpi percent Copy+MPI
+-- column: all_three percent All three
+-- column: idle percent Idle (none of them)
+-- column: span_ns ns Time (recorded, from the first process of the rank to the end of its last one)
+-- column: rank number Rank (empty: without a rank, or the mean of all)
+-- column: name text Name (rank, run: processes without a rank, or all ranks: the mean by their time)

@@ -1,0 +1,18 @@
+-- title: Time steps
+-- about: the time steps of the program, how long they take, and the slow ones with what differed in them. A step is an occurrence of
+--   the range with most time of those that a rank has three times or more, or, without ranges, a period of the sequence of kernels.
+--   Details: docs/waits.md
+-- made: steps
+-- empty: no range and no sequence of kernels comes three times
+-- column: time_ns ns Time (of all steps: the median)
+-- column: excess_ns ns Above median
+-- column: min_ns ns Min
+-- column: max_ns ns Max
+-- column: stddev_ns ns StdDev
+-- column: steps count Steps
+-- column: kind text Kind (steps: all of a rank; slow: more than 25 % above the median, and more than usual)
+-- column: rank number Rank
+-- column: step number Step (from 0)
+-- column: start_ns ns Start (since the first call or work of the run)
+-- column: part_ns ns Of it (how much longer what differs most took than usual)
+-- column: name text Name (of all steps: the range, or the kernels of a period; of a slow one: what differs most)

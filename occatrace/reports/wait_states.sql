@@ -1,0 +1,20 @@
+-- title: Wait states
+-- about: time lost in waiting, by pattern: who waited, for whom, and what the culprit did meanwhile. Patterns of MPI as Scalasca defines
+--   them: late sender, late receiver, wait at barrier, wait at NxN, late broadcast, early reduce; also wait for device, wait for queue,
+--   wait for lock, OpenMP barriers, start and end of MPI. Details: docs/waits.md
+-- needs: calls
+-- made: wait_states
+-- empty: nothing waited, as far as it was recorded
+-- share: of the time of all processes
+-- column: share percent Time
+-- column: total_ns ns Total
+-- column: times count Times
+-- column: max_ns ns Max
+-- column: name text Wait state
+-- column: rank number Rank (that waited)
+-- column: thread text Thread (tid; or the queue that waited)
+-- column: function text In (the call, region or work that waited)
+-- column: culprit_rank number Culprit (rank that was waited for)
+-- column: doing text Doing (what it did for most of the wait: kernel, copy, call, build, host code …)
+-- column: culprit text Which (kernel, copy, call, function, or host code between two calls)
+-- column: source source Source (file and line)

@@ -1,0 +1,123 @@
+"""Reports of users: SQL, Python, packages; what is wrong with one is said in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import occatrace
+from occatrace import reports
+from occatrace.cli.dispatch import main
+from occatrace.reports import recipes
+from tests.support.runs import ROOT
+
+GUIDE = (ROOT / "docs/guides/recipes.md").read_text()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder with the two reports of the guide."""
+    made = tmp_path / "config" / "occatrace" / "reports"
+    made.mkdir(parents=True)
+    for name, language in (("copies_by_size.sql", "sql"), ("lengths.py", "python")):
+        block = re.search(rf"```{language}\n(.*?)```", GUIDE, re.S)
+        assert block
+        (made / name).write_text(block[1])
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    recipes._read.cache_clear()
+    yield made
+    recipes._read.cache_clear()
+
+
+def rows_of(run: Path, name: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    assert main(["report", str(run), "--report", name, "--format", "json"]) == 0
+    result: list[dict[str, object]] = json.loads(capsys.readouterr().out)["reports"][0]["rows"]
+    return result
+
+
+def test_files_are_reports(folder: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with occatrace.open(run) as opened:
+        copies = opened.sql("SELECT count(*) FROM activities WHERE kind != 'kernel' AND bytes > 0").fetchall()[0][0]
+        names = {name for (name,) in opened.sql("SELECT DISTINCT name FROM activities").fetchall()}
+        assert "lengths" in opened.reports
+        assert {row["name"] for row in opened.report("lengths")} == names
+    assert sum(int(str(row["copies"])) for row in rows_of(run, "copies_by_size", capsys)) == copies > 0
+    lengths = rows_of(run, "lengths", capsys)
+    assert [row["length"] for row in lengths] == sorted((len(name) for name in names), reverse=True)
+    assert main(["report", "--list"]) == 0
+    assert "copies_by_size" in capsys.readouterr().out
+    assert main(["help", "copies_by_size"]) == 0
+    assert "| `copies` | count | Copies |" in capsys.readouterr().out
+    assert main(["report", str(run), "--report", "length"]) == 2
+    assert "did you mean lengths?" in capsys.readouterr().err
+    assert "lengths" not in (ROOT / "docs/reports.md").read_text() and "lengths" not in reports.built_in()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("bad.sql", "SELECT 1", "its head has no `title:` line"),
+        ("bad.sql", "-- title: T\n-- about: a\n-- column: x parsec X\nSELECT 1 AS x", "with a unit of"),
+        ("bad.sql", "-- title: T\n-- about: a\n-- column: x count X\nSELECT nothing AS x", "nothing"),
+        (
+            "bad.sql",
+            "-- title: T\n-- about: a\n-- column: x count X\nSELECT 1 AS y",
+            "no column 'x', which its head names",
+        ),
+        ("bad.py", '"""\ntitle: T\nabout: a\ncolumn: x count X\n"""', "it has no function rows(con)"),
+        (
+            "bad.py",
+            '"""\ntitle: T\nabout: a\ncolumn: x count X\n"""\ndef rows(con): return [(1, 2)]',
+            "2 values, the head has 1",
+        ),
+        (
+            "bad.py",
+            '"""\ntitle: T\nabout: a\ncolumn: x count X\n"""\ndef rows(con): 1 / 0',
+            "ZeroDivisionError: division",
+        ),
+        ("bad.py", "def rows(", "was never closed"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    file: str, text: str, said: str, folder: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / file).write_text(text)
+    assert main(["report", str(run), "--report", "bad"]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+    # The others are not in the way of ours, nor of each other.
+    assert main(["report", str(run), "--report", "api_sum", "--report", "copies_by_size"]) == 0
+
+
+def test_no_report_of_ours_is_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "api_sum.sql").write_text("-- title: Mine\n-- about: mine\n-- column: x count X\nSELECT 1 AS x")
+    assert reports.definition("api_sum").title != "Mine"
+    assert main(["report", "--list"]) == 0
+    assert "api_sum.sql: there is a report of this name already" in capsys.readouterr().err
+
+
+def test_code_that_others_can_change_is_not_run(folder: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "lengths.py").chmod(0o646)
+    assert main(["report", str(run), "--report", "lengths"]) == 2
+    assert "other users can change it" in capsys.readouterr().err
+
+
+def test_packages_add_reports(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "site" / "their_reports"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (folder / "copies_by_size.sql").rename(package / "theirs.sql")
+    info = tmp_path / "site" / "their_reports-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their_reports\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[occatrace.reports]\ntheirs = their_reports\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    recipes._read.cache_clear()
+    assert rows_of(run, "theirs", capsys)

@@ -1,0 +1,92 @@
+"""Time steps of sequences that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from occatrace import reports
+from occatrace.reports import steps
+from occatrace.store.tables import open_store
+from tests.support.fake import MODEL, FakeTrace, fake_device, launch, run_folder
+
+AT = 1_000_000
+
+
+def rows_of(tmp_path: Path, trace: FakeTrace) -> list[dict[str, Any]]:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        report = reports.make(store, "steps")
+    return [dict(zip((c.name for c in report.columns), row, strict=True)) for row in report.rows]
+
+
+def stepping(slow: int = 7) -> FakeTrace:
+    """Ten steps of 100: kernels a, b, b of 20 each. In step 7 the first b takes 60 more."""
+    trace = FakeTrace()
+    t = trace.process(100, start=AT)
+    fake_device(t, AT)
+    launch(t, AT, 1, 5, 9, "setup", seen=5000)
+    now = 100
+    for step in range(10):
+        for number, name in enumerate("abb"):
+            length = 80 if step == slow and number == 1 else 20
+            launch(t, AT, now - 5, now, now + length, name, seen=5000)
+            now += length + 2
+        now += 34
+    t.record("exit", AT + 5000, reason=0)
+    return trace
+
+
+def test_steps_of_kernels(tmp_path: Path) -> None:
+    whole, slow = rows_of(tmp_path, stepping())
+    assert (whole["kind"], whole["steps"], whole["time_ns"], whole["max_ns"], whole["name"]) == (
+        "steps",
+        10,
+        100,
+        160,
+        "a, b, b",
+    )
+    assert (slow["kind"], slow["step"], slow["time_ns"], slow["excess_ns"]) == ("slow", 7, 160, 60)
+    assert (slow["name"], slow["part_ns"]) == ("kernel b", 60)
+    assert slow["start_ns"] - whole["start_ns"] == 700
+
+
+@pytest.mark.parametrize(
+    ("sequence", "expected"),
+    [
+        ("ab" * 10, 2),
+        ("aab" * 10, 3),
+        ("a" * 20, 1),
+        ("x" + "abcd" * 8 + "y", 4),
+        (("a" * 50 + "b") * 5, 51),
+        ("abcdefghij", None),
+    ],
+)
+def test_periods(sequence: str, expected: int | None) -> None:
+    assert steps.period(np.array([ord(letter) for letter in sequence], np.int64)) == expected
+
+
+def test_steps_of_a_range(tmp_path: Path) -> None:
+    """Ranges count before kernels; what differs is host code."""
+    trace = stepping(slow=-1)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        store.con.execute("CREATE OR REPLACE TEMP TABLE ranges AS SELECT * FROM ranges LIMIT 0")
+        for number in range(6):
+            start = AT + 2000 + 200 * number
+            store.con.execute(
+                "INSERT INTO ranges BY NAME SELECT 1 AS process, '' AS domain, 'step' AS name, 'push' AS kind, 1 AS thread, 0 AS depth,"
+                f" {start} AS start_ns, {start + (190 if number == 4 else 100)} AS end_ns"
+            )
+        store.filled = store.filled | {"ranges"}
+        report = reports.make(store, "steps")
+    found = [dict(zip((c.name for c in report.columns), row, strict=True)) for row in report.rows]
+    assert [(row["kind"], row["time_ns"], row["name"]) for row in found] == [
+        ("steps", 100, "range step"),
+        ("slow", 190, steps.REST),
+    ]
+
+
+def test_nothing_repeats(tmp_path: Path) -> None:
+    assert not rows_of(tmp_path, FakeTrace())

@@ -1,0 +1,228 @@
+"""Overlap, idle time, wait states, on traces whose truth is known."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from occatrace import reports
+from occatrace.store.tables import Store, open_store
+from tests.support.fake import MODEL, FakeTrace, fake_device, fake_rank, launch, mpi, run_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AT = 1_000_000
+
+
+@contextmanager
+def opened(tmp_path: Path, trace: FakeTrace) -> Iterator[Store]:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        yield store
+
+
+def rows_of(store: Store, name: str) -> list[dict[str, Any]]:
+    report = reports.make(store, name)
+    return [dict(zip((c.name for c in report.columns), row, strict=True)) for row in report.rows]
+
+
+# ---- overlap_sum ----
+
+
+def overlapping() -> FakeTrace:
+    """Rank 0: a kernel in 100 to 500, a copy in 300 to 600, MPI in 400 to 700. Rank 1: MPI in 100 to 700 alone."""
+    trace = FakeTrace()
+    t = fake_rank(trace, 0, 2, AT)
+    fake_device(t, AT)
+    launch(t, AT, 50, 100, 500, "work", queue=1)
+    launch(t, AT, 60, 300, 600, "HtoD", queue=2, kind=2)
+    mpi(t, "MPI_Barrier", AT + 400, AT + 700)
+    t.record("exit", AT + 1000, reason=0)
+    t = fake_rank(trace, 1, 2, AT)
+    mpi(t, "MPI_Barrier", AT + 100, AT + 700)
+    t.record("exit", AT + 1000, reason=0)
+    return trace
+
+
+def test_overlap(tmp_path: Path) -> None:
+    with opened(tmp_path, overlapping()) as store:
+        mean, first, second = rows_of(store, "overlap_sum")
+    kinds = ("computing", "copying", "mpi", "computing_copying", "computing_mpi", "copying_mpi", "all_three", "idle")
+    assert [first[kind] for kind in kinds] == pytest.approx([20.0, 0.0, 10.0, 10.0, 0.0, 10.0, 10.0, 40.0])
+    assert [second[kind] for kind in kinds] == pytest.approx([0.0, 0.0, 60.0, 0.0, 0.0, 0.0, 0.0, 40.0])
+    assert [mean[kind] for kind in kinds] == pytest.approx([10.0, 0.0, 35.0, 5.0, 0.0, 5.0, 5.0, 40.0])
+    assert [(row["rank"], row["name"], row["span_ns"]) for row in (mean, first, second)] == [
+        (None, "all ranks", 1000), (0, "rank 0", 1000), (1, "rank 1", 1000),
+    ]  # fmt: skip
+
+
+def test_overlap_of_what_is_only_counted(tmp_path: Path) -> None:
+    """Calls of MPI without times are idle time, and the report says so."""
+    trace = FakeTrace()
+    t = trace.process(100, start=AT)
+    trace.tally(t, "mpi:MPI_Test", [1000, 2000], AT + 9_000)
+    t.record("exit", AT + 10_000, reason=0)
+    with opened(tmp_path, trace) as store:
+        report = reports.make(store, "overlap_sum")
+        (row,) = rows_of(store, "overlap_sum")
+    assert row["idle"] == 100.0 and row["name"] == "run"
+    assert any("only counted" in note for note in report.notes)
+
+
+def test_nothing_recorded(tmp_path: Path) -> None:
+    with opened(tmp_path, FakeTrace()) as store:
+        assert not reports.make(store, "overlap_sum").rows
+
+
+# ---- idle_sum ----
+
+
+def causes(found: list[dict[str, Any]]) -> dict[tuple[str, str, str], int]:
+    return {(row["cause"], row["host"], row["name"]): row["idle_ns"] for row in found}
+
+
+def test_idle_time_by_cause(tmp_path: Path) -> None:
+    """Device 1 has work in 200 to 300 and in 700 to 800, device 2 in 550 to 650."""
+    trace = FakeTrace()
+    t = trace.process(100, start=AT)
+    fake_device(t, AT, queues=1)
+    fake_device(t, AT, queues=1, number=2)
+    t.call("opencl:clBuildProgram", AT + 20, AT + 120, options="", ret=0)
+    launch(t, AT, 150, 200, 300, "first", queue=1)  # 50 of latency
+    mpi(t, "MPI_Barrier", AT + 310, AT + 400)
+    launch(t, AT, 450, 550, 650, "other", queue=2)  # 100 of latency
+    launch(t, AT, 500, 700, 800, "second", queue=1)  # waits for device 2 in 500 to 650, then 50 of latency
+    t.call("opencl:clFinish", AT + 850, AT + 900, command_queue=1, ret=0)
+    t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = rows_of(store, "idle_sum")
+    second = next(i for i in range(1, len(found)) if found[i]["share"] > found[i - 1]["share"])
+    first = causes(found[:second])
+    launching = "clEnqueueNDRangeKernel"
+    assert first == {
+        ("waiting for another queue", "", ""): 150,
+        ("launch latency", "", ""): 100,
+        ("no work submitted", "kernel build", "clBuildProgram"): 100,
+        ("no work submitted", "MPI", "MPI_Barrier"): 90,
+        ("no work submitted", "call", "clFinish"): 50,
+        ("no work submitted", "call", launching): 10,
+        ("no work submitted", "host code", "before clBuildProgram"): 20,
+        ("no work submitted", "host code", f"after clBuildProgram, before {launching}"): 30,
+        ("no work submitted", "host code", f"after {launching}, before MPI_Barrier"): 10,
+        ("no work submitted", "host code", f"after MPI_Barrier, before {launching}"): 50,
+        ("no work submitted", "host code", f"after {launching}, before {launching}"): 40,
+        ("no work submitted", "host code", f"after {launching}, before clFinish"): 50,
+        ("no work submitted", "host code", "after clFinish"): 100,
+    }
+    assert sum(first.values()) == 800
+    assert sum(row["share"] for row in found) == pytest.approx(200.0)
+
+
+def test_idle_by_dependency(tmp_path: Path) -> None:
+    """Work of queue 2 is enqueued at 50 and waits for work that is enqueued at 400 in queue 1."""
+    trace = FakeTrace()
+    t = trace.process(100, start=AT)
+    fake_device(t, AT)
+    launch(t, AT, 50, 600, 700, "later", queue=2)
+    launch(t, AT, 400, 450, 600, "sooner", queue=1)
+    t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = causes(rows_of(store, "idle_sum"))
+    assert found["dependency", "", ""] == 350 and found["launch latency", "", ""] == 50
+    assert sum(found.values()) == 750
+
+
+# ---- wait_states ----
+
+
+def four_ways() -> FakeTrace:
+    """Rank 1 is late: as a sender by 300, at a barrier by 200, as a root by 150, at the reduction of another root by 100."""
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+    one.call("opencl:clBuildProgram", AT + 110, AT + 390, options="", ret=0)
+    mpi(one, "MPI_Send", AT + 400, AT + 420, partner=0, tag=5, bytes=8, count=1)
+    mpi(zero, "MPI_Recv", AT + 100, AT + 450, partner=1, tag=5, bytes=8, count=1)
+    mpi(zero, "MPI_Barrier", AT + 500, AT + 710)
+    mpi(one, "MPI_Barrier", AT + 700, AT + 710)
+    mpi(zero, "MPI_Bcast", AT + 750, AT + 910, root=1)
+    mpi(one, "MPI_Bcast", AT + 900, AT + 905, root=1)
+    mpi(zero, "MPI_Reduce", AT + 950, AT + 1060, root=0)
+    mpi(one, "MPI_Reduce", AT + 1050, AT + 1055, root=0)
+    # A large message: the receiver comes 80 later. A small one does not wait.
+    mpi(zero, "MPI_Send", AT + 1100, AT + 1190, partner=1, tag=6, bytes=100_000, count=1)
+    mpi(one, "MPI_Recv", AT + 1180, AT + 1195, partner=0, tag=6, bytes=100_000, count=1)
+    mpi(zero, "MPI_Send", AT + 1200, AT + 1210, partner=1, tag=7, bytes=8, count=1)
+    mpi(one, "MPI_Recv", AT + 1250, AT + 1260, partner=0, tag=7, bytes=8, count=1)
+    # Of an exchange in which all wait for the last: 40.
+    mpi(zero, "MPI_Allreduce", AT + 1300, AT + 1350, root=-1)
+    mpi(one, "MPI_Allreduce", AT + 1340, AT + 1350, root=-1)
+    for t in (zero, one):
+        t.record("exit", AT + 2000, reason=0)
+    return trace
+
+
+def test_waits_for_other_ranks(tmp_path: Path) -> None:
+    with opened(tmp_path, four_ways()) as store:
+        found = rows_of(store, "wait_states")
+    assert {(row["name"], row["function"]): row["total_ns"] for row in found} == {
+        ("late sender", "MPI_Recv"): 300,
+        ("wait at barrier", "MPI_Barrier"): 200,
+        ("late broadcast", "MPI_Bcast"): 150,
+        ("early reduce", "MPI_Reduce"): 100,
+        ("late receiver", "MPI_Send"): 80,
+        ("wait at NxN", "MPI_Allreduce"): 40,
+    }
+    assert {(row["rank"], row["culprit_rank"], row["times"]) for row in found} == {(0, 1, 1)}
+    assert (found[0]["doing"], found[0]["culprit"]) == ("kernel build", "clBuildProgram")
+    assert (found[1]["doing"], found[1]["culprit"]) == ("host code", "after MPI_Send, before MPI_Barrier")
+    assert found[0]["share"] == pytest.approx(100 * 300 / 4000)
+
+
+def test_a_late_rank_that_waits_for_its_device(tmp_path: Path) -> None:
+    """The culprit is the kernel, and the late rank itself waits for it."""
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+    fake_device(one, AT)
+    launch(one, AT, 100, 150, 650, "slow")
+    one.call("opencl:clFinish", AT + 200, AT + 700, command_queue=1, ret=0)
+    mpi(zero, "MPI_Barrier", AT + 100, AT + 760)
+    mpi(one, "MPI_Barrier", AT + 750, AT + 760)
+    for t in (zero, one):
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = {row["name"]: row for row in rows_of(store, "wait_states")}
+    assert (found["wait at barrier"]["total_ns"], found["wait for device"]["total_ns"]) == (650, 450)
+    for row in found.values():
+        assert (row["culprit_rank"], row["doing"], row["culprit"]) == (1, "kernel", "slow")
+    assert found["wait for device"]["function"] == "clFinish"
+
+
+def test_a_queue_that_waits(tmp_path: Path) -> None:
+    trace = FakeTrace()
+    t = trace.process(100, start=AT)
+    fake_device(t, AT)
+    launch(t, AT, 100, 150, 600, "first", queue=1)
+    launch(t, AT, 200, 610, 700, "second", queue=2)
+    t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        (row,) = rows_of(store, "wait_states")
+    assert (row["name"], row["thread"], row["function"], row["culprit"]) == (
+        "wait for queue",
+        "queue 2",
+        "second",
+        "first",
+    )
+    assert (row["total_ns"], row["times"], row["max_ns"]) == (400, 1, 400)
+
+
+def test_one_rank_waits_for_no_other(tmp_path: Path) -> None:
+    trace = FakeTrace()
+    t = fake_rank(trace, 0, 4, AT)
+    mpi(t, "MPI_Barrier", AT + 100, AT + 500)
+    t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        report = reports.make(store, "wait_states")
+    assert not report.rows and report.notes == ["one rank was recorded: waits for other ranks are not known"]
