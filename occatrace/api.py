@@ -15,7 +15,7 @@ import duckdb
 import numpy.typing as npt
 
 from occatrace import reports
-from occatrace.core import reasons
+from occatrace.core import progress, reasons
 from occatrace.core.naming import NAMES
 from occatrace.core.schema import CALLS, TABLES
 from occatrace.core.sql import name as sql_name
@@ -155,7 +155,8 @@ def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.D
         _check_that_it_reads(con, statements[0])
         store.shut()
         try:
-            return con.execute(query, list(parameters))
+            with progress.phase("running the query"):
+                return con.execute(query, list(parameters))
         except duckdb.CatalogException:
             # Perhaps it is about single calls, which are opened when they are first asked for.
             store.functions()

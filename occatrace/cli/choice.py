@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from occatrace.cli.dispatch import UsageError
 from occatrace.core import events, naming, units
 from occatrace.errors import RunError
+from occatrace.run import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +71,8 @@ def add_session(parser: argparse._ArgumentGroup | argparse.ArgumentParser, outpu
         "--mode",
         choices=events.MODES,
         default="default",
-        help="select what to record: default; minimal: OCCA and device work only; full: every call with its arguments; "
+        help="select what to record: default: device work, and calls that launch, copy, allocate, build or wait (others are"
+        " counted); minimal: OCCA and device work only; full: every call with its arguments; "
         "tally: exact counts and times, no single calls (for long production runs)",
     )
     add_trace(parser)
@@ -79,6 +82,18 @@ def add_session(parser: argparse._ArgumentGroup | argparse.ArgumentParser, outpu
     parser.add_argument(
         "--shm-path", type=Path, metavar="DIR", help="put the trace buffers into DIR (default: /dev/shm)"
     )
+    parser.add_argument(
+        "--system-lttng",
+        action="store_true",
+        help="use the system's LTTng daemon, where occatrace was installed from a wheel that brings its own"
+        " (occa_prof help install)",
+    )
+
+
+def choose_lttng(args: argparse.Namespace) -> None:
+    """--system-lttng, for this process and those that it starts."""
+    if args.system_lttng:
+        os.environ[install.SYSTEM_LTTNG] = "1"
 
 
 def add_summary(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:

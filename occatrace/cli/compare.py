@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any
 from occatrace.cli import choice
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.report import FORMATS, add_output, output
+from occatrace.core import progress
+from occatrace.core.checked import printable
 from occatrace.errors import RunError
-from occatrace.reports import Report
 from occatrace.run.folder import run_facts
 from occatrace.run.opening import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from occatrace.reports import Report
     from occatrace.reports.compare import Run
 
+NAMED = 20  # of what became slower
+FOR_CI = ("junit", "github")
 KINDS = ("kernels", "memory", "ranges", "python", "functions")
 
 
@@ -35,6 +39,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  occa_prof compare before after --changed\n"
         "  occa_prof compare before1,before2,before3 after1,after2,after3 --fail-above 5%\n"
+        "  occa_prof compare before after --fail-above 5% --format junit -o occa_prof.xml\n"
         "  occa_prof compare Serial=run-1 OpenMP=run-2 OpenCL=run-3 --only kernels --format markdown"
     )
     parser.add_argument(
@@ -56,7 +61,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all-columns", action="store_true", help="print min, avg, max and first call in tables, too")
     parser.add_argument("--filter-name", metavar="REGEX", help="print only rows whose name matches REGEX (unanchored)")
     choice.add_names(parser)
-    parser.add_argument("--format", choices=FORMATS, default="table", help="print in this format (default: table)")
+    parser.add_argument(
+        "--format",
+        choices=(*FORMATS, *FOR_CI),
+        default="table",
+        help="print in this format (default: table); junit: XML for CI, with failures; github: annotations of GitHub Actions",
+    )
     add_output(parser)
 
 
@@ -73,7 +83,7 @@ def _percent(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Compare."""
     from occatrace.core.naming import regex
-    from occatrace.render import Document, renderer
+    from occatrace.render import Document, ci, renderer
     from occatrace.reports import Selection
     from occatrace.reports.compare import CHANGES, compare
     from occatrace.store import losses
@@ -84,10 +94,13 @@ def run(args: argparse.Namespace) -> int:
         regex(args.filter_name)
     variants = _variants(args.runs)
     collected, remarks = _collect(variants, args.names)
-    report, worst = compare(collected, args.only or KINDS)
+    with progress.phase("comparing"):
+        report, worst = compare(collected, args.only or KINDS)
     for remark in remarks:
         print(f"! {remark}", file=sys.stderr)
+    everything = ci.verdicts(report, list(variants))
     report = Selection(name=args.filter_name).apply(report)
+    found = ci.verdicts(report, list(variants))
     places = [place for place, column in enumerate(report.columns) if column.name.startswith("verdict")]
     if args.changed:
         rows = [row for row in report.rows if any(row[place].endswith(CHANGES) for place in places)]
@@ -97,14 +110,24 @@ def run(args: argparse.Namespace) -> int:
         report = _brief(report, list(variants))
     elif args.format == "html":
         report = _foremost(report)
-    if args.format in ("csv", "tsv"):
+    if args.format in ("csv", "tsv", *FOR_CI):
         for note in report.notes:
             print(f"! {note}", file=sys.stderr)
     with output(args.output, args.force) as out:
-        document = Document({"program": ["comparison", *args.runs]}, losses.Losses.none(), [report])
-        renderer(args.format)(document, out)
+        if args.format in FOR_CI:
+            write = ci.junit if args.format == "junit" else ci.github
+            write(found, args.fail_above or 0.0, out)
+        else:
+            document = Document({"program": ["comparison", *args.runs]}, losses.Losses.none(), [report])
+            renderer(args.format)(document, out)
     if args.fail_above is not None and worst > args.fail_above:
-        print(f"occa_prof: slower by {100 * worst:.1f} %, more than {100 * args.fail_above:.3g} %", file=sys.stderr)
+        slow = ci.slowest(everything, args.fail_above)
+        limit = f"{100 * args.fail_above:.3g} %"
+        print(f"occa_prof: slower by {100 * worst:.1f} %, more than {limit}", file=sys.stderr)
+        for each in slow[:NAMED]:
+            print(f"  {printable(each.text)}", file=sys.stderr)
+        if len(slow) > NAMED:
+            print(f"  {len(slow) - NAMED} more are slower by more than {limit}", file=sys.stderr)
         return 1
     return 0
 
@@ -144,7 +167,8 @@ def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[s
     for label, folders in variants.items():
         for folder in folders:
             with open_store(folder) as store:
-                found = collect(store, KINDS, occa=occa, names=names)
+                with progress.phase(f"reading {label}"):
+                    found = collect(store, KINDS, occa=occa, names=names)
                 lost = store.losses(facts[folder])
                 remarks += [f"{label}: {line}" for line in lost.lines()]
             if not found.series:
@@ -196,4 +220,12 @@ def _brief(report: Report, labels: Sequence[str]) -> Report:
         total = places[name.replace("med", "total")] if name.startswith("med") else places[name]
         picked.append((places[name], total))
     rows = [tuple(row[b] if row[0] == "total" else row[a] for a, b in picked) for row in report.rows]
-    return replace(report, definition=replace(report.definition, columns=tuple(columns)), rows=rows)
+    return replace(
+        report,
+        definition=replace(
+            report.definition,
+            title=f"{report.definition.title} (median per call; of totals: sums)",
+            columns=tuple(columns),
+        ),
+        rows=rows,
+    )

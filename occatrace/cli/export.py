@@ -7,6 +7,7 @@ from pathlib import Path
 
 from occatrace.cli.dispatch import complain
 from occatrace.cli.report import BadInput
+from occatrace.core import progress
 from occatrace.run.opening import open_run
 
 FORMATS = ("parquet", "csv", "json", "sqlite")
@@ -39,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
         if target.is_dir() and not (target / "tables.json").is_file():
             raise BadInput(f"{target} is a folder that no export made, so --force does not touch it")
     try:
-        names = export(folder, target, args.format, args.table, calls=args.calls, tell=complain)
+        with progress.phase("writing the tables"):
+            names = export(folder, target, args.format, args.table, calls=args.calls, tell=complain)
     except OSError as error:
         raise BadInput(f"cannot write to {target}: {error.strerror or error}; choose another place by -o") from error
     print(f"{len(names)} tables in {target}")

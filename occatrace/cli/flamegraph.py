@@ -8,7 +8,7 @@ from pathlib import Path
 
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import check_output
-from occatrace.core import files
+from occatrace.core import files, progress
 from occatrace.run.folder import result, run_facts
 from occatrace.run.opening import open_run
 
@@ -63,10 +63,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--weight is for folded stacks (-o FILE.folded): the other formats have all weights")
     default = {"html": "flamegraph.html", "speedscope": "flamegraph.speedscope.json", "folded": "flamegraph.folded"}
     output: Path = args.output or result(folder.path, default[form])
-    check_output(output, args.force)
+    check_output(output, args.force or args.output is None)
     try:
         with open_store(folder.path) as store:
-            found = flamegraph.stacks(store)
+            with progress.phase("joining calls to stacks"):
+                found = flamegraph.stacks(store)
             facts = run_facts(folder.path)
             missing = store.losses(facts)
         out = io.StringIO()

@@ -38,7 +38,7 @@ def add_choosing(parser: argparse.ArgumentParser, wanted: Sequence[str] | None =
         if wanted is not None and option.group not in wanted:
             continue
         if option.group not in groups:
-            groups[option.group] = parser.add_argument_group(f"{option.group} to record (docs/choosing.md)")
+            groups[option.group] = parser.add_argument_group(f"{option.group} to record (occa_prof help choosing)")
         # Percent signs and the like are argparse's.
         text = option.help.replace("%", "%%")
         if option.metavar is None:

@@ -16,6 +16,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--plugins", action="store_true", help="print the folder of the babeltrace2 plugins, for BABELTRACE_PLUGIN_PATH"
     )
+    which.add_argument("--man", action="store_true", help="print the folder of the manual pages, for MANPATH")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,12 +27,16 @@ def run(args: argparse.Namespace) -> int:
         print(install.LIB)
     elif args.plugins:
         print(install.PLUGINS)
+    elif args.man:
+        print(install.MAN)
     else:
         for name, path in (
             ("package", install.PACKAGE),
             ("include", install.INCLUDE),
             ("lib", install.LIB),
             ("plugins", install.PLUGINS),
+            ("man", install.MAN),
+            ("docs", install.docs()),
             ("preload", install.PRELOAD),
             ("opencl layer", install.OPENCL_LAYER),
         ):

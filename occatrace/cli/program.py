@@ -48,12 +48,15 @@ def find(name: str) -> Path:
     if os.path.isfile(name):
         hint = f"; did you mean ./{name}?"
     else:
-        from difflib import get_close_matches
-
         from occatrace.cli.dispatch import COMMANDS
+        from occatrace.cli.parser import MEANT, closest
 
-        if alike := get_close_matches(name, COMMANDS, 1, 0.7):
-            hint = f"; did you mean `occa_prof {alike[0]}`?"
+        if name in COMMANDS:
+            hint = f"; `{name}` is a subcommand: its options follow it, as in `occa_prof {name} …`"
+        elif meant := MEANT.get(name):
+            hint = f"; did you mean `{meant}`?"
+        elif alike := closest(name, COMMANDS):
+            hint = f"; did you mean `occa_prof {alike}`?"
     raise ProgramError(f"{name}: program not found{hint}", NOT_FOUND)
 
 

@@ -18,7 +18,8 @@ _LIST = (
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.description = (
-        "Query the tables of a run with SQL. docs/schema.md describes them; `calls` has every single call, and views like\n"
+        "Query the tables of a run with SQL. `occa_prof help schema` describes them; `calls` has every call\n"
+        "that was recorded as an event (-m full: all; others are counted, in `call_stats`), and views like\n"
         '"opencl.clFinish" have those of one function, with the arguments in the struct `args`.'
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")

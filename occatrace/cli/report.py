@@ -82,6 +82,10 @@ def run(args: argparse.Namespace) -> int:
         width = max(map(len, reports.definitions()))
         for name, entry in reports.definitions().items():
             print(f"{name:{width}}  {entry.title}: {entry.about}")
+        from occatrace.reports import recipes
+
+        for problem in recipes.problems().values():
+            print(f"! {printable(problem)}", file=sys.stderr)
         return 0
     if args.run is None:
         raise BadInput("no run given: occa_prof report RUN (occa_prof report --list lists the reports)")
@@ -231,7 +235,7 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
         raise BadInput(f"{folder} has nothing to draw in the plot {args.plot}: {plots.PLOTS[args.plot].nothing}")
     spec = plot.chart(plots.ALONE)
     content = draw.svg(spec).encode() if fmt == "svg" else draw.png(spec)
-    if os.path.lexists(path) and not args.force:
+    if args.output and os.path.lexists(path) and not args.force:
         raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
     try:
         files.replace(path, content, 0o666)
@@ -244,7 +248,7 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
 def print_partial(run: Path, out: TextIO, fmt: str, ranks: int) -> None:
     """Write the summary of a job of very many ranks, from the partial summaries of its nodes."""
     from occatrace.render import Document, renderer
-    from occatrace.reports import partial
+    from occatrace.reports import efficiency, partial
     from occatrace.store import losses
     from occatrace.store.tables import connect
 
@@ -255,6 +259,9 @@ def print_partial(run: Path, out: TextIO, fmt: str, ranks: int) -> None:
             partial.merge_files(folders, folder / "summary", con)
             partial.open_files(folder / "summary", con)
         made = partial.summary(con, ranks) if folders else []
+        if made and ranks > 1:
+            # Of a smaller job `occa_prof efficiency` makes it of the tables, which such a job does not have in one place.
+            made.append(partial.report(con, efficiency.NAME, ranks))
     lost = replace(losses.Losses.none(), notes=list(facts.get("notes", ())))
     renderer(fmt)(Document(facts, lost, made), out)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from occatrace import __version__
-from occatrace.cli import choice, ending, options, program
+from occatrace.cli import bar, choice, ending, options, program
 from occatrace.cli.dispatch import UsageError, complain, words_of
 from occatrace.cli.recording import describe, not_measured, note_in, start_loading, start_sampling
 from occatrace.core import disk, halfway
@@ -71,7 +71,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="record more of Python programs: functions[:PATTERN,...]: time of their functions; lines: the line of each launch, "
         "copy, allocation and build; pools: memory pools and builds of pyopencl and pycuda (included in lines); "
         "logging: log messages; time: time in the interpreter and in each extension module; "
-        "off: no imports and calls from C either (docs/python-programs.md)",
+        "off: no imports and calls from C either (occa_prof help python-programs)",
     )
     options.add_choosing(parser)
     options.add_files(parser)
@@ -117,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
     args.chosen = choice.Choice.of(args)
     if args.python:
         os.environ["OCCATRACE_PYTHON"] = "off" if "off" in args.python else ";".join(args.python)
+    choice.choose_lttng(args)
     args.traced = choice.traced_of(args.trace)
     args.choosing = options.choosing_of(args)
     together = place.joins and place.size != 1
@@ -205,6 +206,9 @@ class Recording:
 
     def _start_session(self) -> None:
         """A session, or one line why there is none."""
+        if unsuitable := install.unsuitable():
+            self._no_session(unsuitable)
+            return
         try:
             from occatrace.errors import DaemonError
             from occatrace.record import session
@@ -290,6 +294,7 @@ class Recording:
         try:
             from occatrace.cli import report
 
+            bar.use()
             out = self.log or sys.stderr or io.StringIO()  # standard error may have been closed
             report.print_reports(self.run.path, out, self.args.report, self.args.format, self.args.chosen)
             if self.args.timeline:
@@ -374,10 +379,11 @@ def python_word(text: str) -> str:
 
 def check_reports(names: list[str]) -> None:
     """Unknown names are told before the program runs, not after."""
-    there = sorted(p.stem for p in (install.PACKAGE / "reports").glob("*.sql") if not p.stem.startswith("_"))
     for name in names:
-        if name not in there:
-            raise UsageError(f"no report {name!r}; there are: {', '.join(there)}")
+        if name.startswith("_") or "/" in name or not (install.PACKAGE / "reports" / f"{name}.sql").is_file():
+            from occatrace import reports
+
+            reports.definition(name)  # raises, with what was meant
 
 
 def open_log(path: Path | None) -> TextIO | None:

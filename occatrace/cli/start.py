@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from occatrace.cli.run import new_info
     from occatrace.record import session
 
+    choice.choose_lttng(args)
     args.traced = choice.traced_of(args.trace)
     args.choosing = options.choosing_of(args)
     control = control_path(args.name)

@@ -241,7 +241,7 @@ def _devices(view: View) -> Rows:
     from occatrace.core.units import size
 
     columns = (
-        Column("Device", right=False), Column("Rank", 2), Column("Busy now"), Column("Since begin", 3),
+        Column("Device", right=False), Column("Rank", 2), Column("Busy now"), Column("Since start", 3),
         Column("Memory"), Column("Highest", 1), Column("Objects", 4),
     )  # fmt: skip
     several = len({device.pid for device in view.devices}) > 1

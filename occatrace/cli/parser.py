@@ -1,0 +1,95 @@
+"""The parser of every subcommand: argparse, whose errors are one line with a suggestion."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+# Words of other profilers, and obvious ones, that are no subcommand: what to type instead.
+MEANT = {
+    "stats": "occa_prof report",
+    "analyze": "occa_prof report",
+    "summary": "occa_prof report",
+    "show": "occa_prof report",
+    "profile": "occa_prof PROGRAM",
+    "record": "occa_prof PROGRAM",
+    "launch": "occa_prof start",
+    "shutdown": "occa_prof stop",
+    "sessions": "occa_prof top",
+    "diff": "occa_prof compare",
+    "ui": "occa_prof view",
+    "sql": "occa_prof query",
+    "status": "occa_prof doctor",
+    "version": "occa_prof --version",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Options in full only; a wrong one gives one line, with the option that is spelled most like it."""
+
+    def __init__(self, **more: Any) -> None:
+        more.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **more)
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2."""
+        from occatrace.core.checked import printable
+
+        self.exit(2, f"{self.prog}: {printable(message)} ({self.prog} --help)\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; what is left over is named with a suggestion."""
+        found, extra = self.parse_known_args(args, namespace)
+        if extra:
+            self.error(self._unknown(extra))
+        return found
+
+    def _unknown(self, extra: Sequence[str]) -> str:
+        word = next((word for word in extra if word.startswith("-") and word != "-"), None)
+        if word is None:
+            return f"unexpected argument{'s' * (len(extra) > 1)}: {' '.join(extra)}"
+        option = word.partition("=")[0]
+        if option.startswith("--"):
+            meant = closest(option, (known for known in self._option_string_actions if known.startswith("--")))
+        else:
+            meant = None
+        return f"unknown option {option}" + (f"; did you mean {meant}?" if meant else "")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        text = f"invalid choice: {value!r} (choose from {', '.join(choices)})"
+        if action.dest == "format" and value == "html" and value not in choices:
+            text += "; a page is made by `occa_prof report RUN --format html -o FILE`"
+        elif meant := closest(str(value), choices):
+            text += f"; did you mean {meant}?"
+        raise argparse.ArgumentError(action, text)
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is spelled most like this one, if any is."""
+    from difflib import get_close_matches
+
+    words = list(dict.fromkeys(known))
+    begun = [each for each in words if len(word) > 3 and each.startswith(word)]
+    found = begun[:1] if len(begun) == 1 else get_close_matches(word, words, 1, 0.7)
+    return found[0] if found else None
+
+
+def of_command(name: str) -> tuple[Parser, Any]:
+    """The parser of a subcommand, and its module."""
+    import importlib
+
+    from occatrace.cli import examples
+    from occatrace.cli.dispatch import DEFAULT
+
+    module = importlib.import_module(f"occatrace.cli.{name}")
+    parser = Parser(prog="occa_prof" if name == DEFAULT else f"occa_prof {name}")
+    module.prepare_parser(parser)
+    parser.epilog = "\n\n".join(filter(None, ((parser.epilog or "").strip(), examples.text(name))))
+    for action in parser._actions:
+        if action.default not in (None, False, argparse.SUPPRESS, []) and "default" not in (action.help or ""):
+            action.help = f"{action.help} (default: %(default)s)"
+    return parser, module

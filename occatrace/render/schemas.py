@@ -1,0 +1,148 @@
+"""JSON Schemas (draft 2020-12) of what occa_prof writes as JSON, from the types and reports themselves.
+
+Versions: the number in `$id` is the `schema` of the document; it changes when a field is removed or means something else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from occatrace import reports
+from occatrace.render.json import SCHEMA
+from occatrace.reports import critical
+from occatrace.run import folder
+from occatrace.store import losses
+
+NAMES = ("report", "why", "run")
+WHY = 1  # of `why --format json`
+_SCALARS: Mapping[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The schema of `report`, `why`, `run`, or of a document whose reports are all of one name, with its fields.
+
+    Raises UnknownReport for another name.
+    """
+    if name == "why":
+        return _head("why", WHY, "occa_prof why RUN --format json") | _why()
+    if name == "run":
+        return _head("run", folder.SCHEMA, "run.json") | of_type(folder.RunInfo)
+    entry = None if name == "report" else reports.definition(name)
+    about = "occa_prof report RUN --format json" + (f" --report {name}" if entry else "")
+    return _head(name, SCHEMA, about) | _document(entry)
+
+
+def _head(name: str, version: int, about: str) -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:occatrace:schema:{name}:{version}",
+        "title": about,
+    }
+
+
+def _document(entry: reports.Definition | None) -> dict[str, Any]:
+    lost = of_type(losses.Losses, leave=("captured", "untraced", "untimed", "excluded", "partial"))
+    lost["properties"] |= {
+        "partial": {"type": "string"},
+        "untimed": {"type": "object"},
+        "untraced": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
+        "captured_ns": {"type": ["integer", "null"]},
+        "excluded": {"type": "object", "additionalProperties": {"type": "integer"}},
+    }
+    cell = {"type": ["string", "number", "boolean", "null", "array", "object"]}
+    row: dict[str, Any] = {"type": "object", "additionalProperties": cell}
+    if entry:
+        row = {
+            "type": "object",
+            "properties": {column.name: _cell(column) for column in entry.columns},
+            "required": [column.name for column in entry.columns],
+            "additionalProperties": False,
+        }
+    column = {"type": "object", "properties": {"name": {"type": "string"}, "unit": {"type": "string"}}}
+    report = {
+        "type": "object",
+        "properties": {
+            "name": {"const": entry.name} if entry else {"type": "string"},
+            "notes": {"type": "array", "items": {"type": "string"}},
+            "columns": {"type": "array", "items": {**column, "required": ["name", "unit"]}},
+            "rows": {"type": "array", "items": row},
+        },
+        "required": ["name", "columns", "rows"],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "partial": {"const": True, "description": "the run goes on"},
+            "run": {"type": "object", "description": "run.json, or what was compared"},
+            "losses": lost,
+            "reports": {"type": "array", "items": report},
+        },
+        "required": ["schema", "run", "losses", "reports"],
+        "additionalProperties": False,
+    }
+
+
+def _cell(column: reports.Column) -> dict[str, Any]:
+    kinds = {"text": ["string", "integer", "boolean"], "source": "string", "parent": ["string", "integer"]}.get(
+        column.unit, "number"
+    )
+    words = f"{column.title}: {column.help}" if column.help else column.title
+    return {
+        "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"],
+        "description": f"{words} [{column.unit}]",
+    }
+
+
+def _why() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "wall_ns": {"type": "integer"},
+            "path_ns": {"type": "integer"},
+            "predicted_ns": {"type": "integer", "description": "only with --what-if"},
+            "notes": {"type": "array", "items": {"type": "string"}},
+            "rows": {"type": "array", "items": of_type(critical.Row)},
+        },
+        "required": ["wall_ns", "path_ns", "rows"],
+        "additionalProperties": False,
+    }
+
+
+def of_type(kind: Any, leave: Sequence[str] = ()) -> dict[str, Any]:
+    """The schema of a dataclass, a TypedDict or a simple type."""
+    if typing.get_origin(kind) is typing.Annotated:
+        return of_type(typing.get_args(kind)[0])
+    if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
+        hints = {name: hint for name, hint in typing.get_type_hints(kind).items() if name not in leave}
+        needed: list[str] = []
+        if dataclasses.is_dataclass(kind):
+            needed = [f.name for f in dataclasses.fields(kind) if _needed(f) and f.name in hints]
+        return {
+            "type": "object",
+            "properties": {name: of_type(hint) for name, hint in hints.items()},
+            **({"required": needed} if needed else {}),
+        }
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [of_type(each) for each in args]}
+    if kind is type(None):
+        return {"type": "null"}
+    if kind in _SCALARS:
+        return {"type": _SCALARS[kind]}
+    if origin is tuple and args[-1:] != (Ellipsis,):
+        return {"type": "array", "prefixItems": [of_type(each) for each in args]}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": of_type(args[1])}
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return {"type": "array", "items": of_type(args[0])}
+    return {}
+
+
+def _needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
