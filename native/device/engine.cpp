@@ -5,10 +5,13 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <new>
 #include <string>
+
+#include "made_once.h"
 
 namespace occatrace::device {
 
@@ -266,8 +269,8 @@ unsigned Queue::holds(const void *event) {
 }
 
 Engine &Engine::instance() {
-  static Engine *const engine = new Engine;
-  return *engine;
+  static std::atomic<Engine *> engine;
+  return made_once(engine, [] { return new Engine; });
 }
 
 Device &Engine::add_device(const char *api, const void *handle, const DeviceNames &names) {

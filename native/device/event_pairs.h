@@ -24,6 +24,7 @@
 
 #include "engine.h"
 #include "hooks.h"
+#include "made_once.h"
 #include "occatrace_core.h"
 
 namespace occatrace::device {
@@ -273,12 +274,12 @@ class EventPairs {
 
   // As long as the process: destructors of other libraries may still come here.
   static HandleMap &map() {
-    static auto *const all = new HandleMap;
-    return *all;
+    static std::atomic<HandleMap *> all;
+    return made_once(all);
   }
   static std::vector<Context *> &contexts() {
-    static auto *const all = new std::vector<Context *>;
-    return *all;
+    static std::atomic<std::vector<Context *> *> all;
+    return made_once(all);
   }
 
   static Context *add(Scope handle) {

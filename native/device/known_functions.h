@@ -3,10 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "made_once.h"
 #include "occatrace_core.h"
 
 namespace occatrace::device {
@@ -37,8 +39,8 @@ class KnownFunctions {
  public:
   // As long as the process: destructors of other libraries may still ask.
   static KnownFunctions &instance() {
-    static auto *const all = new KnownFunctions;
-    return *all;
+    static std::atomic<KnownFunctions *> all;
+    return made_once(all);
   }
 
   void add(void *theirs, void *ours) { all_.push_back({theirs, ours}); }

@@ -2,11 +2,14 @@
 #include "tickets.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <new>
 #include <unordered_map>
 #include <vector>
+
+#include "made_once.h"
 
 namespace occatrace::device::tickets {
 
@@ -20,8 +23,8 @@ struct Lane {
   std::atomic<uint64_t> settled{0};
 };
 HandleMap &lanes() {
-  static auto *const all = new HandleMap;
-  return *all;
+  static std::atomic<HandleMap *> all;
+  return made_once(all);
 }
 
 struct Span {
@@ -43,8 +46,8 @@ struct Ticket {
 
 std::mutex tickets_mutex;
 std::vector<Ticket *> &free_tickets() {
-  static auto *const all = new std::vector<Ticket *>;
-  return *all;
+  static std::atomic<std::vector<Ticket *> *> all;
+  return made_once(all);
 }
 
 // A ticket and its use as one number, an external correlation id.
@@ -63,20 +66,20 @@ std::atomic<uint64_t> unmatched{0};
 std::mutex records_mutex;
 // Correlation → ticket, until the record with the times is there; and the other way round.
 std::unordered_map<uint64_t, Ticket *> &expected() {
-  static auto *const all = new std::unordered_map<uint64_t, Ticket *>;
-  return *all;
+  static std::atomic<std::unordered_map<uint64_t, Ticket *> *> all;
+  return made_once(all);
 }
 std::unordered_map<uint64_t, Span> &orphans() {
-  static auto *const all = new std::unordered_map<uint64_t, Span>;
-  return *all;
+  static std::atomic<std::unordered_map<uint64_t, Span> *> all;
+  return made_once(all);
 }
 std::deque<uint64_t> &orphan_order() {
-  static auto *const all = new std::deque<uint64_t>;
-  return *all;
+  static std::atomic<std::deque<uint64_t> *> all;
+  return made_once(all);
 }
 std::deque<uint64_t> &expected_order() {
-  static auto *const all = new std::deque<uint64_t>;
-  return *all;
+  static std::atomic<std::deque<uint64_t> *> all;
+  return made_once(all);
 }
 
 // Under the lock of the records.

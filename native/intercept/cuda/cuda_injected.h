@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda_callbacks.h"
+#include "made_once.h"
 
 namespace occatrace::cuda {
 
@@ -31,21 +32,22 @@ struct Ours {
 
 // By CUPTI's numbers; null: a function that the model lacks.
 std::vector<const Callback *> &by_number() {
-  static auto *const all = new std::vector<const Callback *>;
-  return *all;
+  static std::atomic<std::vector<const Callback *> *> all;
+  return device::made_once(all);
 }
 
 // The generated table, by name.
 const Callback *find(const char *name) {
-  static const auto *const sorted = [] {
+  static std::atomic<std::vector<const Callback *> *> made;
+  const auto &sorted = device::made_once(made, [] {
     auto *all = new std::vector<const Callback *>;
     for (const Callback &callback : callbacks) all->push_back(&callback);
     std::sort(all->begin(), all->end(), [](const Callback *a, const Callback *b) { return std::strcmp(a->name, b->name) < 0; });
     return all;
-  }();
-  const auto found = std::lower_bound(sorted->begin(), sorted->end(), name,
+  });
+  const auto found = std::lower_bound(sorted.begin(), sorted.end(), name,
                                       [](const Callback *a, const char *b) { return std::strcmp(a->name, b) < 0; });
-  return found != sorted->end() && std::strcmp((*found)->name, name) == 0 ? *found : nullptr;
+  return found != sorted.end() && std::strcmp((*found)->name, name) == 0 ? *found : nullptr;
 }
 
 bool wants(uint32_t number, const char *name) {
@@ -58,10 +60,11 @@ bool wants(uint32_t number, const char *name) {
 // Each is named once.
 void unknown(uint32_t number, const char *name) {
   static std::mutex mutex;
-  static auto *const named = new std::vector<uint32_t>;
+  static std::atomic<std::vector<uint32_t> *> made;
   std::lock_guard<std::mutex> guard(mutex);
-  if (std::find(named->begin(), named->end(), number) != named->end()) return;
-  named->push_back(number);
+  auto &named = device::made_once(made);
+  if (std::find(named.begin(), named.end(), number) != named.end()) return;
+  named.push_back(number);
   device::untraced("CUDA", name);
 }
 

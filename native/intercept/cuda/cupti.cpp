@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../libraries/libraries.h"
+#include "made_once.h"
 #include "occatrace_core.h"
 #include "tickets.h"
 
@@ -112,8 +113,8 @@ constexpr size_t kBuffer = 256 << 10;
 
 std::mutex buffers_mutex;
 std::vector<uint8_t *> &free_buffers() {
-  static auto *const all = new std::vector<uint8_t *>;
-  return *all;
+  static std::atomic<std::vector<uint8_t *> *> all;
+  return device::made_once(all);
 }
 
 template <class T>
@@ -137,12 +138,12 @@ struct WaitTimes {
 };
 // By correlation: what the call said, and what the record said, until both are there.
 std::unordered_map<uint32_t, occatrace_wait> &called() {
-  static auto *const all = new std::unordered_map<uint32_t, occatrace_wait>;
-  return *all;
+  static std::atomic<std::unordered_map<uint32_t, occatrace_wait> *> all;
+  return device::made_once(all);
 }
 std::unordered_map<uint32_t, WaitTimes> &recorded() {
-  static auto *const all = new std::unordered_map<uint32_t, WaitTimes>;
-  return *all;
+  static std::atomic<std::unordered_map<uint32_t, WaitTimes> *> all;
+  return device::made_once(all);
 }
 
 void write_wait(occatrace_wait wait, const WaitTimes &times) {

@@ -25,6 +25,7 @@
 #include "../common/arrays.h"
 #include "engine.h"
 #include "known_functions.h"
+#include "made_once.h"
 #include "occatrace_core.h"
 
 namespace occatrace::opencl {
@@ -90,8 +91,8 @@ class SharedMemory {
 };
 
 SharedMemory &shared_memory() {
-  static auto *const memory = new SharedMemory;
-  return *memory;
+  static std::atomic<SharedMemory *> memory;
+  return device::made_once(memory);
 }
 
 // ---- what the device engine needs of OpenCL ----
@@ -226,8 +227,8 @@ bool on_device(const void *address) { return shared_memory().holds(address); }
 class Arguments {
  public:
   static Arguments &instance() {
-    static Arguments *const arguments = new Arguments;  // the program may launch until the end
-    return *arguments;
+    static std::atomic<Arguments *> arguments;
+    return device::made_once(arguments, [] { return new Arguments; });
   }
   void set(cl_kernel kernel, cl_uint index, uint64_t value) {
     // Neither a number that is small or odd, nor more than any kernel takes.
