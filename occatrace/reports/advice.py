@@ -39,6 +39,7 @@ class _Sign:
     evidence: str
     advice: str
     change: str | None
+    caller: str = ""
 
 
 def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
@@ -47,7 +48,7 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
 
     entry = reports.definition(name)
     found = reports.rows_of(store.con.execute(entry.sql), entry)
-    signs = [_Sign(row[1], row[2], row[3], row[4], _change(row[2], row[3])) for row in found]
+    signs = [_Sign(row[1], row[2], row[3], row[4], _change(row[2], row[3]), row[5]) for row in found]
     run = critical.Run(store)
     if run.graph is None:
         return found
@@ -63,7 +64,9 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
             continue
         predicted = answer.predicted_ns if answer.predicted_ns is not None else answer.wall_ns
         gains[change] = max(100.0 * (1 - predicted / answer.wall_ns), 0.0) if answer.wall_ns else None
-    made = [(gains.get(sign.change or ""), sign.share, sign.name, sign.evidence, sign.advice) for sign in signs]
+    made = [
+        (gains.get(sign.change or ""), sign.share, sign.name, sign.evidence, sign.advice, sign.caller) for sign in signs
+    ]
     return sorted(made, key=lambda row: (-(row[1] if row[0] is None else row[0]), row[2], row[3]))
 
 

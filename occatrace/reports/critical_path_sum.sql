@@ -9,5 +9,5 @@
 -- column: time_ns ns Total
 -- column: kind text Kind (kernel, copy, build, call, launch, function, host, network)
 -- column: name text Name
--- column: source source Source (file and line)
+-- column: source source Source (file and line: of kernels where they are written, of calls and copies the line of the program that makes them)
 -- column: rank number Rank

@@ -12,7 +12,9 @@
 -- column: stddev_bytes bytes StdDev
 -- column: mode text Mode (API of the device, or OCCA mode)
 -- column: name text Operation
-WITH samples AS (SELECT key, bytes AS v FROM memory_operations WHERE NOT failed)
+-- column: caller source Line (of the program, that moves most of its bytes; and how many others move some)
+WITH samples AS (SELECT key, bytes AS v FROM memory_operations WHERE NOT failed),
+called AS (SELECT key, main_line(source, bytes) AS caller FROM (SELECT key, source, sum(bytes) AS bytes FROM memory_lines GROUP BY ALL) GROUP BY key)
 SELECT share(total, sum(total) OVER ()) AS share, total AS bytes, calls, mean AS avg_bytes, median AS med_bytes,
-       lowest AS min_bytes, highest AS max_bytes, deviation AS stddev_bytes, mode, name
-FROM statistics(samples) JOIN memory_groups USING (key) ORDER BY total DESC, name, mode
+       lowest AS min_bytes, highest AS max_bytes, deviation AS stddev_bytes, mode, name, coalesce(caller, '') AS caller
+FROM statistics(samples) JOIN memory_groups USING (key) LEFT JOIN called USING (key) ORDER BY total DESC, name, mode

@@ -14,9 +14,12 @@
 -- column: failed count Failed
 -- column: mode text Mode (API of the device, or OCCA mode)
 -- column: name text Operation
+-- column: caller source Line (of the program, that makes most of its time; and how many others make it)
 WITH samples AS (SELECT key, span(start_ns, end_ns) AS v, start_ns AS s, end_ns AS e, failed FROM memory_operations),
 failures AS (SELECT key, count(*) FILTER (failed) AS failed FROM samples GROUP BY key),
-rows AS (SELECT * FROM statistics(samples) LEFT JOIN busy(samples) USING (key) LEFT JOIN failures USING (key))
+called AS (SELECT key, main_line(source, ns) AS caller FROM (SELECT key, source, sum(ns) AS ns FROM memory_lines GROUP BY ALL) GROUP BY key),
+rows AS (SELECT * FROM statistics(samples) LEFT JOIN busy(samples) USING (key) LEFT JOIN failures USING (key) LEFT JOIN called USING (key))
 SELECT share(total, sum(total) OVER ()) AS share, total AS total_ns, calls, mean AS avg_ns, median AS med_ns, lowest AS min_ns,
-       highest AS max_ns, deviation AS stddev_ns, busy AS busy_ns, failed, mode, name
+       highest AS max_ns, deviation AS stddev_ns, busy AS busy_ns, failed, mode, name,
+       coalesce(caller, '') AS caller
 FROM rows JOIN memory_groups USING (key) ORDER BY total DESC, name, mode

@@ -12,6 +12,7 @@
 -- column: at_once count At once (the most of them in use at the same time: how many a pool would hold)
 -- column: kind text Kind
 -- column: name text Device or mode
+-- column: caller source Line (of the program, that makes most of their time; and how many others allocate this size)
 WITH own AS (
     SELECT a.*, CASE a.api WHEN 'occa' THEN coalesce(a.mode, '') ELSE coalesce(api_title(a.api) || ' ' || d.name, api_title(a.api)) END AS name
     FROM allocations a LEFT JOIN devices d USING (device) WHERE a.scope_seq IS NULL AND a.kind != 'slice'
@@ -31,7 +32,14 @@ curve AS (
     FROM changes
 ),
 tops AS (SELECT name, kind, bytes, max(in_use) AS at_once FROM curve GROUP BY ALL),
+called AS (
+    SELECT name, kind, bytes, main_line(source, ns) AS caller
+    FROM (
+        SELECT o.name, o.kind, o.bytes, c.source, sum(o.call_ns + coalesce(o.free_call_ns, 0)) AS ns
+        FROM own o SEMI JOIN many USING (name, kind, bytes) JOIN call_lines c ON c.thread = o.thread AND c.seq = o.seq GROUP BY ALL
+    ) GROUP BY ALL
+),
 whole AS (SELECT coalesce(sum(ns + free_ns), 0) AS ns FROM sums)
 SELECT share(m.ns + free_ns, (SELECT ns FROM whole)) AS share, m.ns + free_ns AS total_ns, m.ns * (n - 1) / n + free_ns * (frees - 1) / frees AS saved_ns,
-       n AS allocations, frees, bytes, at_once, kind, name
-FROM many m JOIN tops USING (name, kind, bytes) ORDER BY total_ns DESC, bytes, name, kind
+       n AS allocations, frees, bytes, at_once, kind, name, coalesce(caller, '') AS caller
+FROM many m JOIN tops USING (name, kind, bytes) LEFT JOIN called USING (name, kind, bytes) ORDER BY total_ns DESC, bytes, name, kind

@@ -27,7 +27,7 @@ spread AS (
     FROM by_process GROUP BY function
 ),
 called AS (
-    SELECT function, arg_max(source, ns) || CASE WHEN count(*) > 1 THEN ' (+' || count(*) - 1 || ')' ELSE '' END AS caller
+    SELECT function, main_line(source, ns) AS caller
     FROM (
         SELECT t.function, line_place(s.file, s.line, s.module, s."offset") AS source, sum(t.total_ns) AS ns
         FROM call_site_stats t JOIN call_sites s USING (process, site) WHERE t.api = 'mpi' GROUP BY ALL

@@ -28,7 +28,7 @@ backend AS (
     WHERE b.api != 'occa' GROUP BY o.key
 ),
 built AS (
-    SELECT key, arg_max(source, ns) || CASE WHEN count(*) > 1 THEN ' (+' || count(*) - 1 || ')' ELSE '' END AS caller
+    SELECT key, main_line(source, ns) AS caller
     FROM (SELECT o.key, c.source, sum(o.ns) AS ns FROM own o JOIN call_lines c USING (thread, seq) GROUP BY ALL) GROUP BY key
 ),
 sums AS (

@@ -29,8 +29,8 @@ Part = Mapping[str, Mapping[str, Any]]
 """The three relations as columns."""
 
 # `what`: occa (kernels of OCCA), backend (those that they launched), gpu (kernels of devices), memory, size, api, cause, balance
-# (what each rank spends; its kind in `mode`), efficiency (rank_efficiency),
-# overview (parts of the time of each rank).
+# (what each rank spends; its kind in `mode`), efficiency (rank_efficiency), overview (parts of the time of each rank),
+# line (of the program that made memory operations, in `source`).
 _SAMPLES = """
 CREATE OR REPLACE TEMP TABLE samples AS
 WITH named AS (
@@ -95,6 +95,10 @@ WHERE c.calls > 0 GROUP BY p.rank, c.api, c.function, m.mean
 UNION ALL
 SELECT p.rank, 'cause', function, api, error, '', count(*)::UBIGINT, 0, 0, 0, 0, 0, NULL, NULL, 0
 FROM failures f JOIN processes p USING (process) GROUP BY ALL
+UNION ALL
+SELECT p.rank, 'line', g.name, g.mode, l.source, '', count(*)::UBIGINT, count(*)::UBIGINT, 0, sum(l.ns)::DOUBLE, avg(l.ns), 0, NULL,
+       NULL, sum(l.bytes)::DOUBLE
+FROM memory_lines l JOIN memory_groups g USING (key) JOIN processes p USING (process) GROUP BY p.rank, g.name, g.mode, l.source
 UNION ALL
 SELECT rank, 'balance', name, what, '', '', 1, 1, 0, ns::DOUBLE, ns::DOUBLE, 0, ns::DOUBLE, ns::DOUBLE, 0 FROM rank_work
 UNION ALL
@@ -285,12 +289,20 @@ rows AS (
 """
 _NS = "total AS total_ns, n AS calls, mean AS avg_ns, median AS med_ns, low AS min_ns, high AS max_ns, deviation AS stddev_ns"
 _TIMES = f"SELECT share(total, sum(total) OVER ()) AS share, {_NS}, busy AS busy_ns, failed"
+_LINE = (
+    "coalesce((SELECT main_line(l.source, l.{weight}) FROM state l WHERE l.what = 'line' AND l.name = rows.name"
+    " AND l.mode = rows.mode), '') AS caller"
+)
 _REPORTS: Mapping[str, tuple[str, str]] = {
-    "gpu_mem_time_sum": ("memory", f"{_TIMES}, mode, name FROM rows ORDER BY total DESC, name, mode"),
+    "gpu_mem_time_sum": (
+        "memory",
+        f"{_TIMES}, mode, name, {_LINE.format(weight='total')} FROM rows ORDER BY total DESC, name, mode",
+    ),
     "gpu_mem_size_sum": (
         "size",
         "SELECT share(total, sum(total) OVER ()) AS share, total AS bytes, n AS calls, mean AS avg_bytes, median AS med_bytes,"
-        " low AS min_bytes, high AS max_bytes, deviation AS stddev_bytes, mode, name FROM rows ORDER BY total DESC, name, mode",
+        " low AS min_bytes, high AS max_bytes, deviation AS stddev_bytes, mode, name,"
+        f" {_LINE.format(weight='bytes')} FROM rows ORDER BY total DESC, name, mode",
     ),
     "gpu_kern_sum": ("gpu", f"{_TIMES}, mode AS device, name FROM rows ORDER BY total DESC, name, mode"),
     "api_sum": (

@@ -22,7 +22,7 @@ WITH named AS (
 groups AS (SELECT name, waiting, queue, row_number() OVER (ORDER BY name, waiting, queue) AS key FROM (SELECT DISTINCT name, waiting, queue FROM named)),
 samples AS (SELECT key, span(start_ns, end_ns) AS v FROM named JOIN groups USING (name, waiting, queue)),
 called AS (
-    SELECT key, arg_max(source, ns) || CASE WHEN count(*) > 1 THEN ' (+' || count(*) - 1 || ')' ELSE '' END AS caller
+    SELECT key, main_line(source, ns) AS caller
     FROM (
         SELECT g.key, c.source, sum(span(n.start_ns, n.end_ns)) AS ns
         FROM named n JOIN groups g USING (name, waiting, queue) JOIN call_lines c ON c.thread = n.thread AND c.seq = n.seq GROUP BY ALL

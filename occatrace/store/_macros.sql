@@ -13,6 +13,10 @@ CREATE OR REPLACE MACRO module_place(path, address) AS
     CASE WHEN path != '' THEN regexp_extract(path, '[^/]*$') || printf('+0x%x', address) ELSE printf('0x%x', address) END;
 CREATE OR REPLACE MACRO line_place(file, line, path, address) AS
     CASE WHEN file != '' THEN file || ':' || line ELSE module_place(path, address) END;
+-- Of lines, one row each: the one with the largest weight, and how many others there are; without a weight one does not count.
+CREATE OR REPLACE MACRO main_line(source, weight) AS
+    arg_max(source, (weight, source)) FILTER (weight IS NOT NULL)
+        || CASE WHEN count(weight) > 1 THEN ' (+' || count(weight) - 1 || ')' ELSE '' END;
 CREATE OR REPLACE MACRO share(part, whole) AS
     CASE WHEN whole > 0 THEN 100.0 * part / whole ELSE 0.0 END;
 CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'occa' THEN 'OCCA' WHEN 'opencl' THEN 'OpenCL' WHEN 'mpi' THEN 'MPI' WHEN 'cuda' THEN 'CUDA' WHEN 'cudart' THEN 'CUDA runtime' WHEN 'hip' THEN 'HIP'

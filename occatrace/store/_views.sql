@@ -20,12 +20,17 @@ CREATE OR REPLACE TEMP VIEW memory_groups AS
 
 -- All work that moves or sets memory. OCCA's copies on devices are there as activities; on the host the call is the work.
 CREATE OR REPLACE TEMP VIEW memory_operations AS
-    SELECT g.key, a.start_ns, a.end_ns, a.bytes, a.status < 0 AS failed
+    SELECT g.key, a.process, a.thread, a.seq, a.start_ns, a.end_ns, a.bytes, a.status < 0 AS failed
     FROM activities a LEFT JOIN devices d USING (device)
     JOIN memory_groups g ON g.name = memory_operation(a.kind, a.source, a.target, d.api) AND g.mode = coalesce(api_title(d.api), '')
     UNION ALL
-    SELECT g.key, start_ns, end_ns, bytes, error IS NOT NULL
+    SELECT g.key, process, thread, seq, start_ns, end_ns, bytes, error IS NOT NULL
     FROM occa_copies c JOIN memory_groups g ON g.name = c.kind AND g.mode = c.mode WHERE host_mode(c.mode);
+
+-- The lines of the program that made them, by kind and mode.
+CREATE OR REPLACE TEMP VIEW memory_lines AS
+    SELECT o.key, o.process, c.source, sum(span(o.start_ns, o.end_ns)) AS ns, coalesce(sum(o.bytes) FILTER (NOT o.failed), 0) AS bytes
+    FROM memory_operations o JOIN call_lines c USING (thread, seq) GROUP BY ALL;
 
 -- Calls per function of the whole run, from events and tallies alike.
 CREATE OR REPLACE TEMP VIEW api_rows AS

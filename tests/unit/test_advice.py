@@ -165,6 +165,33 @@ def test_a_rule(
     assert sign not in silent.advice(tmp_path / "no")
 
 
+def test_lines_of_what_is_allocated_again(tmp_path: Path) -> None:
+    """Two lines that allocate, of which the second takes longer."""
+    p = Program()
+    for ns in (20 * US, 40 * US):
+        for _ in range(15):
+            p.call("occa:device_malloc", ns, handle=1, bytes=4096, mode=0, error=0)
+            p.call("occa:memory_free", US, handle=1, bytes=4096, mode=0, error=0)
+    p.thread.record("exit", p.now, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=p.trace.open) as store:
+        con = store.con
+        con.execute("CREATE TEMP TABLE call_sites AS SELECT * FROM memory.main.call_sites LIMIT 0")
+        con.execute("CREATE TEMP TABLE call_places AS SELECT * FROM memory.main.call_places LIMIT 0")
+        con.execute(
+            "INSERT INTO call_sites BY NAME SELECT 1 AS process, s AS site, 'app' AS module, s << 12 AS \"offset\""
+            " FROM range(1, 3) r(s)"
+        )
+        con.execute(
+            "INSERT INTO call_places BY NAME SELECT process, thread, seq, CASE WHEN call_ns = 20000 THEN 1 ELSE 2 END AS site"
+            " FROM allocations"
+        )
+        con.execute("UPDATE call_sites SET file = '', function = ''")
+        for name in ("advice", "mem_churn"):
+            report = reports.make(store, name)
+            callers = [dict(zip([c.name for c in report.columns], row, strict=True))["caller"] for row in report.rows]
+            assert callers == ["app+0x2000 (+1)"], name
+
+
 def test_lines_of_pageable_copies(tmp_path: Path) -> None:
     p = Program()
     t, library = p.thread, "/usr/lib/python3/dist-packages/pyopencl/__init__.py"

@@ -141,8 +141,8 @@ def _device_work(store: Store, b: _Builder, zero: int) -> tuple[dict[str, Any], 
                a.device::INTEGER AS device, coalesce(q.flags & 1, 0)::TINYINT AS unordered, l.label::INTEGER AS label,
                CASE WHEN a.queued_ns > 0 THEN least(a.queued_ns, a.start_ns) ELSE a.start_ns END::BIGINT - {zero} AS launched,
                a.start_ns::BIGINT - {zero} AS s, greatest(a.start_ns, a.end_ns)::BIGINT - {zero} AS e
-        FROM activities a LEFT JOIN queues q USING (queue)
-        JOIN critical_labels l ON l.kind = a.kind AND l.name = coalesce(a.name, '') AND l.kernel = coalesce(a.kernel::BIGINT, -1)
+        FROM critical_work a LEFT JOIN queues q USING (queue)
+        JOIN critical_labels l ON l.kind = a.kind AND l.name = a.name AND l.kernel = a.named_kernel AND l.line = a.line
         WHERE a.kind != 'marker' ORDER BY e""",
     )
     n = len(work["s"])

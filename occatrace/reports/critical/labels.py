@@ -86,20 +86,26 @@ class Labels:
 
 def of_work(store: Store, labels: Labels) -> Ints:
     """Make the table `critical_labels`, by which device work is told apart; the label of each of its numbers."""
+    kinds = ", ".join(repr(kind) for kind in MEMORY_KINDS)
+    store.con.execute(f"""
+        CREATE OR REPLACE TEMP VIEW critical_work AS
+        SELECT a.* REPLACE (coalesce(a.name, '') AS name), coalesce(a.kernel::BIGINT, -1) AS named_kernel,
+               CASE WHEN a.kind IN ({kinds}) THEN coalesce(l.source, '') ELSE '' END AS line
+        FROM activities a LEFT JOIN call_lines l ON l.thread = a.thread AND l.seq = a.seq""")
     store.con.execute("""
         CREATE OR REPLACE TABLE critical_labels AS
-        SELECT *, row_number() OVER (ORDER BY kind, name, kernel) - 1 AS label FROM (
-            SELECT DISTINCT kind, coalesce(name, '') AS name, coalesce(kernel::BIGINT, -1) AS kernel FROM activities)""")
+        SELECT *, row_number() OVER (ORDER BY kind, name, kernel, line) - 1 AS label FROM (
+            SELECT DISTINCT kind, name, named_kernel AS kernel, line FROM critical_work)""")
     rows = store.con.execute(f"""
-        SELECT l.kind, l.name, k.name, {_PLACE} FROM critical_labels l LEFT JOIN kernels k ON k.kernel = l.kernel
+        SELECT l.kind, l.name, k.name, {_PLACE}, l.line FROM critical_labels l LEFT JOIN kernels k ON k.kernel = l.kernel
         ORDER BY l.label""").fetchall()
     out = []
-    for kind, name, kernel, source in rows:
+    for kind, name, kernel, source, line in rows:
         shown = naming.demangled(name)
         if kind == "kernel":
             label = Label("kernel", kernel or shown or "(unknown kernel)", source or "", shown if kernel else name)
         elif kind in MEMORY_KINDS:
-            label = Label("copy", kind)
+            label = Label("copy", kind, line)
         else:
             label = Label("device work", shown or kind)
         out.append(labels.number(label))
@@ -166,19 +172,37 @@ def calls(store: Store, labels: Labels, zero: int, threads: Iterable[int]) -> di
     names = store.functions()
     out: dict[int, Spans] = {}
     title = {name: store.model.tally_function(name.replace(".", ":", 1))[1] for name in names}
-    number = np.array([labels.number(Label("call", title[name])) for name in names], np.int64)
+    lines, place = _lines(store)
+    numbers = np.full((len(names), len(lines)), -1, np.int64)
     for thread in threads:
         parts = [
-            f"SELECT {at} AS f, start_ns, end_ns FROM {sql_name(name)} WHERE thread = {int(thread)} AND end_ns > start_ns"
+            f"SELECT {at} AS f, process, caller, start_ns, end_ns FROM {sql_name(name)}"
+            f" WHERE thread = {int(thread)} AND end_ns > start_ns"
             for at, name in enumerate(names)
         ]
         if not parts:
             break
         rows = store.con.execute(
-            f"SELECT f::INTEGER AS f, start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(parts)})"
+            f"SELECT f::INTEGER AS f, coalesce(l.line, 0)::INTEGER AS line, start_ns::BIGINT - {zero} AS s,"
+            f" end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(parts)}) c"
+            f" LEFT JOIN ({place}) l ON l.process = c.process AND l.address = c.caller"
         ).fetchnumpy()
-        out[int(thread)] = _outermost(rows["s"], rows["e"], number[rows["f"]], np.zeros(len(rows["s"]), np.int64))
+        f, line = rows["f"], rows["line"]
+        for at, of in np.argwhere(
+            np.bincount(f * len(lines) + line, minlength=numbers.size).reshape(numbers.shape)
+        ).tolist():
+            if numbers[at, of] < 0:
+                numbers[at, of] = labels.number(Label("call", title[names[at]], lines[of]))
+        out[int(thread)] = _outermost(rows["s"], rows["e"], numbers[f, line], np.zeros(len(f), np.int64))
     return out
+
+
+def _lines(store: Store) -> tuple[list[str], str]:
+    """The lines of the program that made calls, by number (0: not known), and a query for the number of a place."""
+    place = 'line_place(file, line, module, "offset")'
+    found = store.con.execute(f"SELECT DISTINCT {place} AS source FROM call_sites ORDER BY source").fetchall()
+    numbered = f"SELECT process, address, dense_rank() OVER (ORDER BY {place}) AS line FROM call_sites"
+    return ["", *(source for (source,) in found)], numbered
 
 
 def python(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:

@@ -64,6 +64,14 @@ def test_reports_show_the_line(opencl: tuple[Path, Run]) -> None:
     assert (row["name"], Path(row["file"]).name, row["line"]) == ("main", "calls.c", with_line[0])
     assert (row["calls"], row["bytes"]) == (3, 3 * 4096)
     assert row["device_ns"] == run.sql("SELECT sum(end_ns - start_ns) FROM activities")[0][0]
+    for name in ("gpu_mem_time_sum", "gpu_mem_size_sum", "critical_path_sum"):
+        other = execute([*OCCA_PROF, "report", run.folder, "--report", name, "--format", "json"])
+        (copies,) = (
+            r
+            for r in json.loads(other.stdout)["reports"][0]["rows"]
+            if r["name"].startswith("HtoD") and r.get("kind", "copy") == "copy"
+        )
+        assert Path(copies["source" if name == "critical_path_sum" else "caller"]).name == f"calls.c:{with_line[0]}"
     # Of a part of the run from the single calls: of the whole of it the same.
     part = execute(
         [*OCCA_PROF, "report", run.folder, "--report", "callsite_sum", "--format", "json", "--filter-time", "0s:100s"]
