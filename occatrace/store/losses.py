@@ -223,8 +223,8 @@ def read(
     ).fetchall()[0]
     failed = con.execute("SELECT count(*) FROM activities WHERE status < 0").fetchall()[0][0]
     untraced = con.execute(
-        "SELECT word[3] AS api, list_sort(list(DISTINCT word[4])) FROM (SELECT string_split(text, ' ') AS word FROM names"
-        " WHERE text.starts_with('untraced function ')) GROUP BY api ORDER BY api"
+        "SELECT array_to_string(word[3:-2], ' ') AS api, list_sort(list(DISTINCT word[-1])) FROM"
+        " (SELECT string_split(text, ' ') AS word FROM names WHERE text.starts_with('untraced function ')) GROUP BY api ORDER BY api"
     ).fetchall()
     untimed = con.execute(_UNTIMED).fetchall()
     there = {row[0] for row in con.execute("SELECT DISTINCT pid FROM processes").fetchall()}
