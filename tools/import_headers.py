@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from importer import cuda, cudart, hip
+from importer import cuda, cudart, hip, ze
 from importer.clang import ImportFailed
 from importer.libraries import LIBRARIES, import_library
 from importer.mpi import import_mpi
@@ -26,6 +26,7 @@ IMPORTERS: Mapping[str, Callable[[Sequence[Path]], str]] = {
     "cuda": lambda includes: write(*cuda.load(includes)),
     "cudart": lambda includes: write(*cudart.load(includes)),
     "hip": lambda includes: write(*hip.load(includes)),
+    "ze": lambda includes: write(*ze.load(includes)),
     "opencl": import_opencl,
     "mpi": import_mpi,
     **{name: partial(lambda name, includes: import_library(name, includes[0]), name) for name in LIBRARIES},

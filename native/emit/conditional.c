@@ -147,7 +147,7 @@ static int counters(struct dl_phdr_info *info, size_t size, void *data) {
 const void *occatrace_conditional_lookup(const struct occatrace_conditional *c, uint32_t index) {
   /* Where the library of each API is. One more API than there is room for only takes longer. */
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static struct search known[4];
+  static struct search known[8];
   pthread_mutex_lock(&lock);
   size_t place = 0;
   while (place + 1 < sizeof known / sizeof *known && known[place].anchor != NULL && known[place].anchor != c->anchor) place++;

@@ -20,6 +20,7 @@ enum { MOST_LIBRARIES = 1024, PATIENCE_MS = 10000 };
 static const struct rule { const char *file, *api; } rules[] = {
     {"libOpenCL", "opencl"},      {"libcuda.so", "cuda"},  {"libamdhip64.so", "hip"}, {"libocca.so", "occa"},
     {"libmpi.so", "mpi"},         {"libmpich.so", "mpi"},  {"libomp.so", "openmp"},   {"libiomp5.so", "openmp"},
+    {"libze_loader.so", "ze"},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 static int served[RULES];

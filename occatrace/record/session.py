@@ -609,7 +609,11 @@ def program_environment(
         preload.append(install.ROCTX_PRELOAD)
     # There is one where this system has a driver of CUDA.
     shimmed = shims.environment(inherited, links, wanted) if links.is_dir() else {}
-    by_handle = (wanted("hip") and install.hip_library()) or (wanted("cudart") and shimmed)
+    by_handle = (
+        (wanted("hip") and install.hip_library())
+        or (wanted("cudart") and shimmed)
+        or (wanted("ze") and install.ze_library())
+    )
     if by_handle and install.BY_HANDLE.exists():
         preload.append(install.BY_HANDLE)
     if traced is not None:

@@ -40,7 +40,7 @@ _SPANS = (
     ("MPI", "SELECT process, start_ns, end_ns FROM calls WHERE api = 'mpi'"),
     (
         "offload",
-        "SELECT process, start_ns, end_ns FROM calls WHERE api IN ('opencl', 'cuda', 'cudart', 'hip')"
+        "SELECT process, start_ns, end_ns FROM calls WHERE api IN ('opencl', 'cuda', 'cudart', 'hip', 'ze')"
         f" AND regexp_matches(function, '{_OFFLOAD}')",
     ),
     ("kernel", "SELECT process, start_ns, end_ns FROM activities WHERE kind IN ('kernel', 'native')"),

@@ -188,7 +188,7 @@ def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, d
     of the thread that has most. CUDA's runtime calls its driver: the larger of the two counts."""
     if "call_stats" not in filled:
         return {}
-    apis = "'mpi', 'opencl', 'cuda', 'cudart', 'hip'"
+    apis = "'mpi', 'opencl', 'cuda', 'cudart', 'hip', 'ze'"
     threads: dict[tuple[int, str], dict[Any, float]] = {}
     for process, thread, api, function, ns in con.execute(
         f"SELECT process, thread, api, function, total_ns::DOUBLE FROM call_stats WHERE api IN ({apis}) AND calls > 0"

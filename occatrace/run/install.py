@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -128,12 +129,22 @@ def hip_library() -> Path | None:
     return _of_rocm("libamdhip64.so")
 
 
+def ze_library() -> Path | None:
+    """A loader of Level Zero on this system."""
+    return _library([], "libze_loader.so")
+
+
 def _of_rocm(*names: str) -> Path | None:
     """One of ROCm's libraries, whatever its version."""
     rocm = [Path(root) for root in (os.environ.get("ROCM_PATH"), os.environ.get("ROCM_HOME")) if root]
+    return _library([root / "lib" for root in (*rocm, *sorted(Path("/opt").glob("rocm*")))], *names)
+
+
+def _library(more: Iterable[Path], *names: str) -> Path | None:
+    """One of these libraries, whatever its version, of LD_LIBRARY_PATH, these folders, and those of the system."""
     folders = [Path(f) for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
-    folders += [root / "lib" for root in (*rocm, *sorted(Path("/opt").glob("rocm*")))]
     folders += [
+        *more,
         Path(f"/usr/lib/{os.uname().machine}-linux-gnu"),
         Path("/usr/lib64"),
         Path("/usr/lib"),

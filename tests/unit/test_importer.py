@@ -119,6 +119,21 @@ def test_hip() -> None:
     assert len(differ) < 10
 
 
+@pytest.mark.usefixtures("clang")
+def test_level_zero() -> None:
+    if not Path("/usr/include/level_zero/zet_api.h").exists():
+        pytest.skip("libze-dev is not installed")
+    found, model = meanings(imported("ze", Path("/usr/include")), {"args"}), meanings(committed("ze"), {"args"})
+    assert len(found) == 289
+    assert found == {name: model.get(name) for name in found}
+    # What the marks of the header say: written by the call, and lists with their length.
+    of = {f["name"]: {a["name"]: a for a in f.get("args") or ()} for f in yaml.safe_load(committed("ze"))["functions"]}
+    assert of["zeDeviceGet"]["pCount"]["out"] and "out" not in of["zeDeviceGet"]["phDevices"]
+    assert of["zeCommandListAppendLaunchKernel"]["phWaitEvents"]["array"] == "numWaitEvents"
+    assert of["zeMemAllocDevice"]["pptr"]["out"]
+    assert of["zeInit"]["flags"]["enum"] == "ze_init_flag_t"
+
+
 HEADER = """\
 /* A library on top. cublasNotThis(int x); */
 #define cublasMacro(x) cublasOther(x)
@@ -150,7 +165,7 @@ def test_functions_and_codes_of_a_library_on_top() -> None:
 
 
 def test_a_missing_header_is_one_line(tmp_path: Path) -> None:
-    for api in ("opencl", "mpi", "cublas"):
+    for api in ("opencl", "mpi", "ze", "cublas"):
         command = [sys.executable, ROOT / "tools/import_headers.py", api, "--include", tmp_path / "none.h"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1 and done.stdout == ""

@@ -51,6 +51,7 @@ class Rules:
     never_fails: Callable[[str], bool] = lambda name: False  # what it returns tells of another call
     outputs: Callable[[str, Parameter], bool] = lambda name, p: False  # also an output, where the type does not tell
     inputs: Callable[[str, Parameter], bool] = lambda name, p: False  # no output, though the type looks like one
+    array: Callable[[Declaration, Parameter], str | None] = lambda f, p: None  # the argument with the length of a list
     flags: Mapping[tuple[str, str], str] = field(
         default_factory=dict
     )  # shown function, argument: enumeration of its bits
@@ -236,6 +237,8 @@ def _function(f: Declaration, types: _Types, rules: Rules) -> list[str]:
         name = f"{p.name}_" if p.name in _RESERVED else p.name
         quoted = f'"{spelled}"' if "*" in spelled or " " in spelled else spelled
         enum = rules.flags.get((rules.shown(f.name), p.name))
-        more = (", out: true" if types.output(f.name, p) else "") + (f", enum: {enum}" if enum else "")
+        length = rules.array(f, p)
+        more = (", out: true" if types.output(f.name, p) else "") + (f", array: {length}" if length else "")
+        more += f", enum: {enum}" if enum else ""
         out += [f"  - {{name: {name}, type: {quoted}{more}}}"]
     return out

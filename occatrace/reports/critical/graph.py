@@ -30,7 +30,7 @@ _SOURCE, _POINT, _WORK, _MEETING, _SINK = range(5)
 
 # Without rows in any of these nothing was recorded.
 _OF = frozenset(("call_stats", "activities", "kernel_runs", "omp_regions", "mpi_messages", "python_calls"))
-_DEVICE_APIS = ("opencl", "cuda", "cudart", "hip")
+_DEVICE_APIS = ("opencl", "cuda", "cudart", "hip", "ze")
 _OVERLAP_NS = 1000  # by which work of a queue in order may seem to begin before the work before it ends
 _EAGER_BYTES = 4096  # a send of more may wait for its receiver
 # Collectives that nobody leaves before all have come.
