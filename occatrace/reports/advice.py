@@ -1,15 +1,14 @@
-"""The report `advice`: signs found by the query of its file, and those of wait states and idle devices; what the fix of a sign would
-gain is predicted on the graph of the run, where there is a change that stands for it."""
+"""The report `advice`: signs found by the query of its file, and those of ranks, teams, queues and copies (signs.py); what the
+fix of a sign would gain is predicted on the graph of the run, where there is a change that stands for it."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from occatrace.errors import RunError
-from occatrace.reports import critical, idle, wait_states
+from occatrace.reports import critical, limits, signs, wait_states
 from occatrace.reports.critical import whatif
+from occatrace.reports.signs import Sign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,29 +16,13 @@ if TYPE_CHECKING:
     from occatrace.reports import Report
     from occatrace.store.tables import Store
 
-_LEAST = 0.05  # of the run, from which a sign is worth a word
-_OTHER_RANKS = frozenset(
-    (
-        wait_states.SENDER,
-        wait_states.RECEIVER,
-        wait_states.BARRIER,
-        wait_states.NXN,
-        wait_states.BROADCAST,
-        wait_states.REDUCE,
-    )
-)
-
-
-@dataclass(frozen=True)
-class _Sign:
-    """A row, and the change of `why --what-if` that stands for its fix; None: there is none."""
-
-    share: float
-    name: str
-    evidence: str
-    advice: str
-    change: str | None
-    caller: str = ""
+# Signs that say what can be seen, not why. They are said only of time that no other sign explains.
+_IDLE, _PYTHON = "idle device", "Python while the device is idle"
+_WAITING = "waiting"
+# A launching call may take longer than its kernel where nothing is to gain, as the queue is full or the processor is shared: of
+# these signs a fix is predicted to gain at least so many percent of the run.
+_DOUBTFUL, _WORTH = frozenset(("short kernels",)), 1.0
+_COPIES = frozenset(("pageable copies", "small copies", "copies of unchanged data"))
 
 
 def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
@@ -47,93 +30,98 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
     from occatrace import reports
 
     entry = reports.definition(name)
-    found = reports.rows_of(store.con.execute(entry.sql), entry)
-    signs = [_Sign(row[1], row[2], row[3], row[4], _change(row[2], row[3]), row[5]) for row in found]
-    run = critical.Run(store)
-    if run.graph is None:
-        return found
-    states = wait_states.found(store, run)
-    length = float(run.graph.time[run.graph.end])
-    signs += [*_late_ranks(states), *_queues(states, length), *_python(store, run, length)]
-    gains: dict[str, float | None] = {}
-    for change in {sign.change for sign in signs if sign.change}:
-        try:
-            answer = run.answer(whatif.parse([change]))
-        except RunError:
-            gains[change] = None  # nothing of the graph matches it
-            continue
-        predicted = answer.predicted_ns if answer.predicted_ns is not None else answer.wall_ns
-        gains[change] = max(100.0 * (1 - predicted / answer.wall_ns), 0.0) if answer.wall_ns else None
-    made = [
-        (gains.get(sign.change or ""), sign.share, sign.name, sign.evidence, sign.advice, sign.caller) for sign in signs
+    result = store.con.execute(entry.sql)
+    at = {column[0]: place for place, column in enumerate(result.description or ())}
+    found = [
+        Sign(
+            row[at["share"]],
+            row[at["name"]],
+            row[at["evidence"]],
+            row[at["advice"]],
+            _changes(row[at["changes"]]),
+            row[at["caller"]] or "",
+        )
+        for row in result.fetchall()
     ]
-    return sorted(made, key=lambda row: (-(row[1] if row[0] is None else row[0]), row[2], row[3]))
+    run = critical.Run(store) if _small_enough(store) else None
+    gains: dict[tuple[whatif.Change, ...], float | None] = {}
+    if run is not None and run.graph is not None:
+        found += signs.of_graph(store, run, wait_states.found(store, run))
+        gains = {changes: _gain(run, changes) for changes in {sign.changes for sign in found if sign.changes}}
+    weighed = [(sign, sign.gain if sign.gain is not None else gains.get(sign.changes)) for sign in found]
+    made = [
+        (gain, sign.share, sign.name, sign.evidence, sign.advice, sign.caller, sign.rank)
+        for sign, gain in weighed
+        if not (sign.name in _DOUBTFUL and gain is not None and gain < _WORTH) and not _explained(sign, weighed, store)
+    ]
+    ordered = sorted(made, key=lambda row: (-(row[1] if row[0] is None else row[0]), row[2], row[3]))
+    return [reports.plain(row, entry) for row in ordered]
 
 
-def _change(name: str, evidence: str) -> str | None:
-    """The change that stands for the fix of a sign of the query."""
-    if name == "kernel builds":
-        return "build*0"
-    kind = re.match(r"[\d,]+ (\w+) copies", evidence)
-    if kind and name in ("pageable copies", "small copies"):
-        return f"copy:{kind[1]}*0.5" if name == "pageable copies" else f"copy:{kind[1]}*0"
-    return None
+def _explained(sign: Sign, weighed: Sequence[tuple[Sign, float | None]], store: Store) -> bool:
+    """Whether others say why this sign is there."""
+    shares: dict[str, float] = {}
+    for other, _ in weighed:
+        shares[other.name] = shares.get(other.name, 0.0) + other.share
+    waited = sum(other.share for other, _ in weighed if other.name == _WAITING)
+    if sign.name == _WAITING:
+        # A copy that blocks waits for itself: what is wrong with the copy comes first.
+        function = sign.changes[0].name if sign.changes else None
+        copies = any(known.name == function and known.copies for known in store.model.functions)
+        return copies and bool(_COPIES & shares.keys())
+    if sign.name == _PYTHON:
+        return waited > 0.5 * sign.share  # the host came to Python too late, because it had waited
+    causes = sum(share for name, share in shares.items() if name not in (_IDLE, _WAITING)) + waited
+    return sign.name == _IDLE and causes > 0.5 * sign.share
 
 
-def _late_ranks(states: Sequence[tuple[Any, ...]]) -> list[_Sign]:
-    """Ranks for which others wait, with what they do meanwhile. A culprit that is in a call of MPI waits itself."""
-    total: dict[int, float] = {}
-    share: dict[int, float] = {}
-    most: dict[int, tuple[Any, ...]] = {}
-    for row in states:
-        rank, doing, culprit = row[8], row[9], row[10]
-        if row[4] not in _OTHER_RANKS or rank is None or (doing == "call" and culprit.startswith("MPI_")):
-            continue
-        total[rank] = total.get(rank, 0.0) + row[1]
-        share[rank] = share.get(rank, 0.0) + row[0]
-        most.setdefault(rank, row)  # the largest comes first
-    out = []
-    for rank, ns in total.items():
-        if share[rank] < 100 * _LEAST:
-            continue
-        row = most[rank]
-        place = f" ({row[11]})" if row[11] else ""
-        evidence = (
-            f"others waited {ns / 1e6:,.1f} ms for rank {rank}, most of it ({row[1] / 1e6:,.1f} ms, {row[4]} in {row[7]} of"
-            f" rank {row[5]}) while it was in {row[9]}: {row[10]}{place}"
-        )
+def notes(store: Store, _: str) -> list[str]:
+    """What cannot be told."""
+    out = limits.lines(
+        store,
+        "most signs need them",
+        "signs among them are missing, and predictions are less certain",
+        "signs and predictions are of the recorded time",
+    )
+    if not _small_enough(store):
         out.append(
-            _Sign(
-                share[rank], "late rank", evidence, "give this rank less work, or make this faster", f"rank:{rank}=mean"
-            )
+            f"the run has more than {_MOST:,} calls and activities: no gains are predicted, and signs of ranks, teams,"
+            " queues and unchanged data are not looked for (why, wait_states and idle_sum have them)"
         )
     return out
 
 
-def _queues(states: Sequence[tuple[Any, ...]], length: float) -> list[_Sign]:
-    """Work that waits for work of another queue."""
-    out = []
-    for row in states:
-        if row[4] == wait_states.QUEUE and row[1] >= _LEAST * length:
-            evidence = (
-                f"{row[7]} in {row[6]} waited {row[1] / 1e6:,.1f} ms in {row[2]:,} times for {row[10]} of another queue"
-            )
-            words = "remove the dependency if there is no need for it, or begin the other work earlier"
-            out.append(_Sign(100.0 * row[1] / length, "work that waits for another queue", evidence, words, None))
-    return out
+# Calls and activities up to which the graph is built: its nodes and names take some 200 bytes and 5 µs for each.
+_MOST = 5_000_000
 
 
-def _python(store: Store, run: critical.Run, length: float) -> list[_Sign]:
-    """Devices that have nothing to do while the host is in Python."""
-    if "python_calls" not in store.filled:
-        return []
+def _small_enough(store: Store) -> bool:
+    sql = "SELECT (SELECT coalesce(sum(calls), 0) FROM call_stats WHERE source = 'event') + (SELECT count(*) FROM activities)"
+    return int(store.con.execute(sql).fetchall()[0][0]) <= _MOST
+
+
+def _changes(texts: Sequence[str] | None) -> tuple[whatif.Change, ...]:
+    """The changes that the query names. A name may have commas (C++), so each text is one change."""
     out = []
-    for row in idle.found(store, run):
-        if (row[3], row[4]) == (idle.NOTHING, "Python") and row[1] >= 2 * _LEAST * length and row[2] >= 20:
-            evidence = (
-                f"{row[8]} had nothing to do for {row[1] / 1e6:,.1f} ms ({row[0]:.0f} % of its idle time), {row[2]:,} times,"
-                f" while the host was in Python ({row[5]})"
-            )
-            words = "move the work of the loop out of Python, or enqueue more work at a time (--python functions names the functions)"
-            out.append(_Sign(100.0 * row[1] / length, "Python while the device is idle", evidence, words, None))
-    return out
+    for text in texts or ():
+        head, _, factor = text.rpartition("*")
+        kind, _, name = head.partition(":")
+        out.append(whatif.Change(kind, name or None, float(factor), text))
+    return tuple(out)
+
+
+def _gain(run: critical.Run, changes: Sequence[whatif.Change]) -> float | None:
+    """Of the run time, in percent; None: nothing of the graph matches."""
+    if run.graph is None or not run.graph.time[run.graph.end]:
+        return None
+    known = []
+    for change in changes:
+        try:
+            end = float(run.times([change])[run.graph.end])
+        except RunError:
+            continue  # this one is not in the graph
+        known.append((change, end))
+    if not known:
+        return None
+    end = known[0][1] if len(known) == 1 else float(run.times([change for change, _ in known])[run.graph.end])
+    return max(100.0 * (1 - end / float(run.graph.time[run.graph.end])), 0.0)

@@ -11,41 +11,52 @@
 -- column: evidence text Evidence
 -- column: advice text Worth a try
 -- column: caller source Line (of the program, that has most of it; and how many others have some)
-WITH run AS (SELECT greatest(recorded_ns(max(end_ns) - run_zero()), 1) AS length_ns FROM processes),
+-- column: rank count Rank
+WITH
+-- The column `changes` is not shown: the changes of why --what-if that stand for the fix.
+run AS (SELECT greatest(recorded_ns(max(end_ns) - run_zero()), 1) AS length_ns FROM processes),
+
+-- Lines of calls; of Python the nearest one that is the program's own.
+python_before AS (
+    SELECT l.thread, l.seq, p.source FROM python_lines l JOIN own_lines(python_frames) p ON p.process = l.process AND p.leaf = l.frame
+),
+program_lines AS (SELECT thread, seq, coalesce(y.source, l.source) AS source FROM call_lines l FULL JOIN python_before y USING (thread, seq)),
 
 -- Kernels that run for less time than the call that launches them: the host is the limit.
 launches AS (
-    SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, count(*) AS n, avg(span(c.start_ns, c.end_ns)) AS api,
+    SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, any_value(CASE WHEN k.name IS NOT NULL THEN 'occa::kernel::run' ELSE c.function END) AS function,
+           count(*) AS n, avg(span(c.start_ns, c.end_ns)) AS api,
            avg(span(a.start_ns, a.end_ns)) AS run, sum(span(c.start_ns, c.end_ns)) AS total
     FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq LEFT JOIN kernels k ON k.kernel = a.kernel
-    WHERE a.kind = 'kernel' GROUP BY ALL
+    WHERE a.kind = 'kernel' GROUP BY 1
 ),
+launching AS (SELECT function, sum(total) AS total FROM launches GROUP BY function),
 launch_lines AS (
     SELECT name, main_line(source, ns) AS caller FROM (
         SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, l.source, sum(span(a.start_ns, a.end_ns)) AS ns
-        FROM activities a JOIN call_lines l USING (thread, seq) LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel' GROUP BY ALL
+        FROM activities a JOIN program_lines l USING (thread, seq) LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel' GROUP BY ALL
     ) GROUP BY name
 ),
 
 -- Times without work on a device, and, where nothing was enqueued any more, the call in which the thread then was that
 -- enqueued what came next.
-work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, process, queued_ns FROM activities WHERE device IS NOT NULL),
+work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, seq, process, queued_ns FROM activities WHERE device IS NOT NULL),
 ordered AS (
-    SELECT key, s, thread, process, queued_ns, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM work
+    SELECT key, s, thread, seq, process, queued_ns, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM work
 ),
-gaps AS (SELECT key, process, thread, until, queued_ns, s - until - unrecorded_ns(process, until, s) AS ns FROM ordered WHERE s > until),
+gaps AS (SELECT key, process, thread, seq, until, queued_ns, s - until - unrecorded_ns(process, until, s) AS ns FROM ordered WHERE s > until),
 holes AS (SELECT * FROM gaps WHERE ns > 0),
 enqueuing AS (SELECT DISTINCT thread, seq FROM activities WHERE kind NOT IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'map')),
 waiting AS (
     -- What takes less than a microsecond makes no device wait, and is most of many million calls.
-    SELECT thread, start_ns, end_ns, function, caller FROM calls ANTI JOIN enqueuing USING (thread, seq)
+    SELECT thread, seq, start_ns, end_ns, function, caller FROM calls ANTI JOIN enqueuing USING (thread, seq)
     WHERE api != 'occa' AND end_ns >= start_ns + 1000
 ),
-outer_waiting AS (SELECT thread, start_ns, end_ns, function, caller FROM calls
+outer_waiting AS (SELECT thread, seq, start_ns, end_ns, function, caller FROM calls
     WHERE api = 'occa' AND function != 'occa::kernel::run' AND end_ns >= start_ns + 1000
 ),
 dry AS MATERIALIZED (
-    SELECT h.key, h.ns, h.process, CASE WHEN o.end_ns >= h.until THEN o.function WHEN w.end_ns >= h.until THEN w.function END AS function,
+    SELECT h.key, h.ns, h.process, h.thread, CASE WHEN o.end_ns >= h.until THEN o.seq WHEN w.end_ns >= h.until THEN w.seq END AS seq, CASE WHEN o.end_ns >= h.until THEN o.function WHEN w.end_ns >= h.until THEN w.function END AS function,
            CASE WHEN o.end_ns >= h.until THEN o.caller WHEN w.end_ns >= h.until THEN w.caller END AS caller
     FROM holes h
     ASOF LEFT JOIN waiting w ON w.thread = h.thread AND w.start_ns <= h.until
@@ -53,10 +64,12 @@ dry AS MATERIALIZED (
     WHERE h.queued_ns >= h.until
 ),
 waits AS (SELECT function, count(*) AS n, sum(ns) AS ns FROM dry WHERE function IS NOT NULL GROUP BY function),
+-- In Python the lines of waits are not recorded: the nearest one before.
 wait_lines AS (
     SELECT function, main_line(source, ns) AS caller FROM (
-        SELECT d.function, line_place(s.file, s.line, s.module, s."offset") AS source, sum(d.ns) AS ns
-        FROM dry d JOIN call_sites s ON s.process = d.process AND s.address = d.caller WHERE d.function IS NOT NULL GROUP BY ALL
+        SELECT d.function, coalesce('after ' || y.source, line_place(s.file, s.line, s.module, s."offset")) AS source, sum(d.ns) AS ns
+        FROM dry d ASOF LEFT JOIN python_before y ON y.thread = d.thread AND y.seq <= d.seq
+        LEFT JOIN call_sites s ON s.process = d.process AND s.address = d.caller WHERE d.function IS NOT NULL GROUP BY ALL
     ) GROUP BY function
 ),
 pieces AS (SELECT count(*) AS n FROM work),
@@ -87,20 +100,22 @@ pageable_lines AS (
 copy_lines AS (
     SELECT kind, main_line(source, large_ns) AS large, main_line(source, small) AS small FROM (
         SELECT a.kind, l.source, sum(span(a.start_ns, a.end_ns)) FILTER (a.bytes >= 65536) AS large_ns, nullif(count(*) FILTER (a.bytes BETWEEN 1 AND 4096), 0) AS small
-        FROM activities a JOIN call_lines l USING (thread, seq) WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD') AND a.status >= 0 GROUP BY ALL
+        FROM activities a JOIN program_lines l USING (thread, seq) WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD') AND a.status >= 0 GROUP BY ALL
     ) GROUP BY kind
 ),
 
 churn AS (
     SELECT CASE api WHEN 'occa' THEN 'mode ' || coalesce(mode, '') ELSE api_title(api) END AS place, kind, bytes, count(*) AS n, count(end_ns) AS frees,
-           sum(call_ns) + coalesce(sum(free_call_ns), 0) AS ns
-    FROM allocations WHERE scope_seq IS NULL AND kind != 'slice' GROUP BY ALL
+           sum(call_ns) + coalesce(sum(free_call_ns), 0) AS ns, mode(function) AS function, mode(free_function) AS free_function
+    FROM allocations WHERE scope_seq IS NULL AND kind != 'slice' GROUP BY place, kind, bytes
 ),
+-- How many such calls there are in all.
+allocating AS (SELECT function, count(*) AS n FROM allocations WHERE scope_seq IS NULL AND kind != 'slice' GROUP BY function),
 churn_lines AS (
     SELECT place, kind, bytes, main_line(source, ns) AS caller FROM (
         SELECT CASE a.api WHEN 'occa' THEN 'mode ' || coalesce(a.mode, '') ELSE api_title(a.api) END AS place, a.kind, a.bytes, l.source,
                sum(a.call_ns + coalesce(a.free_call_ns, 0)) AS ns
-        FROM allocations a JOIN call_lines l USING (thread, seq) WHERE a.scope_seq IS NULL AND a.kind != 'slice' GROUP BY ALL
+        FROM allocations a JOIN program_lines l USING (thread, seq) WHERE a.scope_seq IS NULL AND a.kind != 'slice' GROUP BY ALL
     ) GROUP BY ALL
 ),
 
@@ -113,21 +128,27 @@ jit AS (
 ),
 build_lines AS (
     SELECT main_line(source, ns) AS caller FROM (
-        SELECT l.source, sum(span(b.start_ns, b.end_ns)) AS ns FROM outer_builds b JOIN call_lines l USING (thread, seq)
+        SELECT l.source, sum(span(b.start_ns, b.end_ns)) AS ns FROM outer_builds b JOIN program_lines l USING (thread, seq)
         WHERE until IS NULL OR start_ns >= until GROUP BY ALL
     )
 ),
 
+idle_lines AS (
+    SELECT key, main_line(source, ns) AS caller FROM (SELECT h.key, l.source, sum(h.ns) AS ns FROM holes h JOIN program_lines l USING (thread, seq) GROUP BY ALL)
+    GROUP BY key
+),
 holes_of AS (SELECT key, count(*) AS gaps, max(ns) AS longest, sum(ns)::BIGINT AS idle FROM holes GROUP BY key),
 use AS (SELECT key, busy, (busy + coalesce(idle, 0))::BIGINT AS length FROM busy(work) LEFT JOIN holes_of USING (key)),
 
 -- What a copy costs the host: its call, without the time in which a blocking one waits for the work before it.
 tiny AS (
-    SELECT a.kind, count(*) AS n, avg(a.bytes) AS each, sum(least(span(c.start_ns, c.end_ns), span(least(a.start_ns, c.end_ns), c.end_ns)
+    SELECT a.kind, count(*) AS n, avg(a.bytes) AS each, sum(span(a.start_ns, a.end_ns)) AS device_ns, list(DISTINCT c.function) AS functions, sum(least(span(c.start_ns, c.end_ns), span(least(a.start_ns, c.end_ns), c.end_ns)
                + CASE WHEN a.start_ns >= c.end_ns THEN span(c.start_ns, c.end_ns) ELSE 0 END)) AS ns
     FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq
     WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD') AND a.bytes BETWEEN 1 AND 4096 GROUP BY a.kind
 ),
+
+copying AS (SELECT kind, greatest(sum(span(start_ns, end_ns)), 1) AS ns FROM activities GROUP BY kind),
 
 -- Of calls that are made again and again; what builds or sets up is slow by nature, and has a rule of its own.
 timed AS (
@@ -144,64 +165,73 @@ lost AS (
 ),
 lost_lines AS (
     SELECT function, lost, main_line(source, n) AS caller FROM (
-        SELECT f.function, f.lost, l.source, count(*) AS n FROM failures f JOIN call_lines l USING (thread, seq) WHERE f.lost IS NOT NULL GROUP BY ALL
+        SELECT f.function, f.lost, coalesce(l.source, line_place(s.file, s.line, s.module, s."offset")) AS source, count(*) AS n
+        FROM failures f LEFT JOIN program_lines l USING (thread, seq) LEFT JOIN calls c USING (thread, seq)
+        LEFT JOIN call_sites s ON s.process = f.process AND s.address = c.caller WHERE f.lost IS NOT NULL GROUP BY ALL
     ) GROUP BY ALL
 ),
 broken AS (SELECT name, count(*) AS n, min(status) AS status, sum(span(start_ns, end_ns)) AS ns FROM activities WHERE status < 0 GROUP BY name),
 
 signs AS (
-    SELECT total AS ns, 'short kernels' AS name,
+    SELECT launches.total AS ns, 'short kernels' AS name,
            format('{:,} launches of {} ran {:.1f} µs on average, less than the {:.1f} µs of their launching call', n, launches.name, run / 1e3, api / 1e3)
-               AS evidence, 'join kernels, or give each more work' AS advice, caller
-    FROM launches LEFT JOIN launch_lines USING (name), run WHERE n >= 100 AND launches.run < api AND total > 0.01 * run.length_ns
+               AS evidence, 'join kernels, or give each more work' AS advice, caller,
+           [format('call:{}*{}', function, 1 - 0.5 * launches.total / launching.total)] AS changes
+    FROM launches JOIN launching USING (function) LEFT JOIN launch_lines USING (name), run WHERE n >= 100 AND launches.run < api AND launches.total > 0.01 * run.length_ns
     UNION ALL
     SELECT ns, 'waiting',
            format('{:,} times in {:,} pieces of work the device ran out of work while the host waited in {}, for {:.1f} ms until the next work ({:.0f} % of the run)',
                   waits.n, pieces.n, function, ns / 1e6, share(ns, run.length_ns)),
-           'enqueue what comes next before waiting, wait once after several pieces of work, or use a second stream', caller
+           'enqueue what comes next before waiting, wait once after several pieces of work, or use a second stream', caller,
+           [format('wait:{}*0', function)]
     FROM waits LEFT JOIN wait_lines USING (function), pieces, run WHERE waits.n >= 20 AND waits.ns > 0.05 * run.length_ns
     UNION ALL
-    SELECT ns, 'pageable copies',
+    SELECT pageable.ns, 'pageable copies',
            format('{:,} {} copies of {:.1f} MiB in all took {:.1f} ms ({:.2f} GB/s, {:.0f} % of the run): its memory on the host is not pinned{}',
-                  n, kind, bytes / 1048576, ns / 1e6, bytes / ns, share(ns, run.length_ns), coalesce(told, '')),
-           'copy from and to pinned memory (CUDA, HIP: cudaMallocHost, hipHostMalloc; OpenCL: a mapped buffer with CL_MEM_ALLOC_HOST_PTR; OCCA: the property mapped or host)', large
-    FROM pageable LEFT JOIN pageable_lines USING (kind) LEFT JOIN copy_lines USING (kind), run WHERE n >= 10 AND ns > 0.05 * run.length_ns
+                  n, kind, bytes / 1048576, pageable.ns / 1e6, bytes / pageable.ns, share(pageable.ns, run.length_ns), coalesce(told, '')),
+           'copy from and to pinned memory (CUDA, HIP: cudaMallocHost, hipHostMalloc; OpenCL: a mapped buffer with CL_MEM_ALLOC_HOST_PTR; OCCA: the property mapped or host)', large,
+           [format('copy:{}*{}', kind, 1 - 0.5 * least(pageable.ns / copying.ns, 1))]
+    FROM pageable JOIN copying USING (kind) LEFT JOIN pageable_lines USING (kind) LEFT JOIN copy_lines USING (kind), run WHERE n >= 10 AND pageable.ns > 0.05 * run.length_ns
     UNION ALL
     SELECT ns, 'allocation in a loop',
-           format('{:,} allocations and {:,} frees of {:,} bytes ({}, {}) took {:.1f} ms ({:.0f} % of the run)', n, frees, bytes, place, kind, ns / 1e6,
+           format('{:,} allocations and {:,} frees of {:,} bytes ({}, {}) took {:.1f} ms ({:.0f} % of the run)', churn.n, frees, bytes, place, kind, ns / 1e6,
                   share(ns, run.length_ns)),
-           'allocate once before the loop, or use a memory pool', caller FROM churn LEFT JOIN churn_lines USING (place, kind, bytes), run WHERE n >= 20 AND frees >= 19 AND ns > 0.01 * run.length_ns
+           'allocate once before the loop, or use a memory pool', caller,
+           list_filter([format('call:{}*{}', function, 1 - churn.n / allocating.n), format('call:{}*{}', free_function, 1 - churn.n / allocating.n)], lambda x: x IS NOT NULL)
+    FROM churn JOIN allocating USING (function) LEFT JOIN churn_lines USING (place, kind, bytes), run WHERE churn.n >= 20 AND frees >= 19 AND ns > 0.01 * run.length_ns
     UNION ALL
     SELECT ns, 'kernel builds',
            format('{:,} build{} took {:.1f} ms, {:.0f} % of the run', n, CASE WHEN n = 1 THEN '' ELSE 's' END, ns / 1e6, share(ns, run.length_ns))
                || CASE WHEN known > 0 THEN format('; {:,} of {:,} by OCCA found their binary in the cache', hits, known) ELSE '' END,
            CASE WHEN known = 0 THEN 'keep the driver''s cache between runs, or load binaries; build before the timed part'
                 WHEN hits < known THEN 'keep OCCA_CACHE_DIR between runs; build before the timed part'
-                ELSE 'build before the timed part; share kernels instead of building them again' END, caller
+                ELSE 'build before the timed part; share kernels instead of building them again' END, caller, ['build*0']
     FROM jit, build_lines, run WHERE n > 0 AND jit.ns > 0.2 * run.length_ns
     UNION ALL
     SELECT length - busy AS ns, 'idle device',
            format('{} had work for {:.0f} % of the {:.1f} ms from its first to its last work: {:,} gaps, the longest {:.1f} ms', coalesce(d.name, 'a device'),
                   share(busy, length), length / 1e6, gaps, longest / 1e6),
-           'see gpu_gaps for the host calls in the longest of them', NULL
-    FROM use JOIN holes_of USING (key) LEFT JOIN devices d ON d.device = use.key, run WHERE length > 0.1 * run.length_ns AND busy < 0.5 * length
+           'see gpu_gaps and idle_sum for what the host did; enqueue work earlier, or compute on the host while the device works', caller, []
+    FROM use JOIN holes_of USING (key) LEFT JOIN idle_lines USING (key) LEFT JOIN devices d ON d.device = use.key, run WHERE length > 0.1 * run.length_ns AND busy < 0.5 * length
     UNION ALL
-    SELECT ns, 'small copies',
-           format('{:,} {} copies of {:,.0f} bytes on average took the host {:.1f} ms ({:.0f} % of the run)', n, kind, each, ns / 1e6, share(ns, run.length_ns)),
-           'gather them into fewer, larger copies', small FROM tiny LEFT JOIN copy_lines USING (kind), run WHERE n >= 100 AND ns > 0.01 * run.length_ns
+    SELECT tiny.ns, 'small copies',
+           format('{:,} {} copies of {:,.0f} bytes on average took the host {:.1f} ms ({:.0f} % of the run)', n, kind, each, tiny.ns / 1e6, share(tiny.ns, run.length_ns)),
+           'gather them into fewer, larger copies', small,
+           list_concat([format('copy:{}*{}', kind, 1 - least(device_ns / copying.ns, 1))], [format('call:{}*0.1', x) FOR x IN functions], [format('wait:{}*0', x) FOR x IN functions])
+    FROM tiny JOIN copying USING (kind) LEFT JOIN copy_lines USING (kind), run WHERE n >= 100 AND tiny.ns > 0.01 * run.length_ns
     UNION ALL
     SELECT first - others AS ns, 'slow first call',
            format('the first {} took {:.2f} ms, the {:,} others {:.3f} ms on average', penalties.name, first / 1e6, n - 1, others / 1e6),
-           'call it once before the timed part', NULL FROM penalties, run
+           'call it once before the timed part', NULL, [] FROM penalties, run
     WHERE first > 10 * others AND first - others > 1_000_000 AND first - others > 0.05 * run.length_ns
     UNION ALL
     SELECT 0, 'lost to a failed call',
            format('{:,} call{} of {} failed ({}): {}', n, CASE WHEN n = 1 THEN '' ELSE 's' END, function, coalesce(errors, 'no reason given'),
                   CASE lost WHEN 'kernel' THEN 'no kernel ran' WHEN 'memory' THEN 'nothing was allocated' WHEN 'build' THEN 'nothing was built'
                             WHEN 'copy' THEN 'nothing was copied' ELSE 'their work (' || lost || ') was never done' END),
-           'check the result of this call; what follows may compute with old data', caller FROM lost LEFT JOIN lost_lines USING (function, lost)
+           'check the result of this call; what follows may compute with old data', caller, [] FROM lost LEFT JOIN lost_lines USING (function, lost)
     UNION ALL
-    SELECT ns, 'work that failed', format('{} ended with the error {} on the device, {:,} time{}', name, status, n, CASE WHEN n = 1 THEN '' ELSE 's' END), 'its results are not to be used; see gpu_trace', NULL
+    SELECT ns, 'work that failed', format('{} ended with the error {} on the device, {:,} time{}', name, status, n, CASE WHEN n = 1 THEN '' ELSE 's' END), 'its results are not to be used; see gpu_trace', NULL, []
     FROM broken
 )
-SELECT NULL::DOUBLE AS gain, share(s.ns, run.length_ns) AS share, s.name, evidence, advice, coalesce(caller, '') AS caller FROM signs s, run ORDER BY s.ns DESC, s.name, evidence
+SELECT NULL::DOUBLE AS gain, share(s.ns, run.length_ns) AS share, s.name, evidence, advice, coalesce(caller, '') AS caller, NULL::INTEGER AS rank, changes FROM signs s, run ORDER BY s.ns DESC, s.name, evidence

@@ -38,8 +38,8 @@ def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...
     return found(store, critical.Run(store))
 
 
-def found(store: Store, run: critical.Run) -> list[tuple[Any, ...]]:
-    """The same of a graph that is there."""
+def found(store: Store, run: critical.Run, between: bool = False) -> list[tuple[Any, ...]]:
+    """The same of a graph that is there. `between`: only from the first to the last work of each device."""
     if run.graph is None:
         return []
     devices = _Idle(store, run, run.graph)
@@ -48,7 +48,7 @@ def found(store: Store, run: critical.Run) -> list[tuple[Any, ...]]:
     for device, process in store.con.execute(
         "SELECT device, process FROM devices WHERE device IN (SELECT device FROM activities) ORDER BY device"
     ).fetchall():
-        out += devices.of_device(device, process, names[device])
+        out += devices.of_device(device, process, names[device], between)
     return out
 
 
@@ -111,7 +111,7 @@ class _Idle:
                 )
         return out
 
-    def of_device(self, device: int, process: int, name: str) -> list[tuple[Any, ...]]:
+    def of_device(self, device: int, process: int, name: str, between: bool = False) -> list[tuple[Any, ...]]:
         """Rows of one device."""
         if process not in self._frames:
             return []
@@ -122,6 +122,8 @@ class _Idle:
         if not len(own):
             return []
         starts, ends, launched = work["s"][own], work["e"][own], work["launched"][own]
+        if between:
+            first, last = int(starts[0]), int(ends.max())
         threads = np.where(work["thread"][own] >= 0, work["thread"][own], main)
         earliest = np.minimum.accumulate(launched[::-1])[::-1]
         low, high, following = self._gaps(process, starts, ends, first, last)

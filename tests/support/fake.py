@@ -49,6 +49,7 @@ _MPI_FUNCTIONS = (
 _WHOLE = json.loads((Path(occatrace.__file__).parent / "_model.json").read_text(encoding="utf-8"))
 _REAL = _WHOLE["apis"]
 MODEL_JSON: Mapping[str, Any] = {
+    "copy_sides": _WHOLE["copy_sides"],
     "apis": {
         "process": _REAL["process"],
         "device": _REAL["device"],
@@ -131,6 +132,17 @@ MODEL_JSON: Mapping[str, Any] = {
                     },
                 ),
                 "clEnqueueNDRangeKernel": _call("global:array", "ret:enum:error", failed=_CL_FAILED, activity="kernel"),
+                "clEnqueueWriteBuffer": _call(
+                    "buffer:handle",
+                    "offset:uint",
+                    "size:uint",
+                    "ptr:handle",
+                    "ret:enum:error",
+                    failed=_CL_FAILED,
+                    bytes="size",
+                    activity="HtoD",
+                    copies={"from": "ptr", "to": "device"},
+                ),
                 "clBuildProgram": _call(
                     "options:string", "ret:enum:error", failed=_CL_FAILED, blocking=True, compiles=True
                 ),
@@ -218,6 +230,9 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_opencl:clEnqueueSVMFree": {"start": "u64", "svm_pointers": "seq<u64>", "pfn_free_func": "u64", "ret": "i32"},
     "occatrace_opencl:memory_released": {"memobj": "u64", "by": "u8"},
     "occatrace_opencl:clEnqueueNDRangeKernel": {"start": "u64", "global": "seq<u64>", "ret": "i32"},
+    "occatrace_opencl:clEnqueueWriteBuffer": {
+        "start": "u64", "buffer": "u64", "offset": "u64", "size": "u64", "ptr": "u64", "ret": "i32",
+    },
     "occatrace_opencl:clBuildProgram": {"start": "u64", "options": "str", "ret": "i32"},
     "occatrace_opencl:clBuildProgram_begin": {"call_seq": "u32"},
     **{

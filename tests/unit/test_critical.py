@@ -100,6 +100,18 @@ def test_what_if(tmp_path: Path, changes: list[str], predicted: int) -> None:
     assert answer(tmp_path, one_kernel(), *changes).predicted_ns == predicted
 
 
+def test_calls_that_wait_no_more(tmp_path: Path) -> None:
+    """Kernels of 500 at 150 and 850, each waited for. Without the first wait the second kernel begins when the first one ends;
+    the last wait stays."""
+    trace = FakeTrace()
+    t = begin(trace)
+    for at in (0, 700):
+        launch(t, 100 + at, 150 + at, 650 + at, "work")
+        t.call("opencl:clFinish", AT + 200 + at, AT + 700 + at, command_queue=1, ret=0)
+    t.record("exit", AT + 1500, reason=0)
+    assert answer(tmp_path, trace, "wait:clFinish*0").predicted_ns == 1300
+
+
 def test_the_longer_queue_decides(tmp_path: Path) -> None:
     names = by_name(answer(tmp_path, two_queues()))
     assert names["kernel:long"] == 600 and "kernel:short" not in names
@@ -176,6 +188,7 @@ def test_a_thread_that_is_waited_for(tmp_path: Path) -> None:
         "network:x*0",
         "build*inf",
         "copy:x*nan",
+        "wait:clFinish*0.5",
     ],
 )
 def test_what_cannot_be_meant(text: str) -> None:
@@ -183,7 +196,7 @@ def test_what_cannot_be_meant(text: str) -> None:
         whatif.parse([text])
 
 
-@pytest.mark.parametrize("text", ["kernel:nosuch*0", "rank:7*0", "copy*0"])
+@pytest.mark.parametrize("text", ["kernel:nosuch*0", "rank:7*0", "copy*0", "wait:clFlush*0"])
 def test_what_is_not_there(tmp_path: Path, text: str) -> None:
     with pytest.raises(RunError, match="no such"):
         answer(tmp_path, one_kernel(), text)

@@ -308,15 +308,16 @@ class _Factors:
 
     def __init__(self, run: Run, changes: Sequence[whatif.Change]) -> None:
         self._run = run
-        self._changes = [change for change in changes if change.kind not in ("rank", "network")]
+        self._changes = [change for change in changes if change.kind not in ("rank", "network", "wait")]
+        self._unwaited = [change for change in changes if change.kind == "wait"]
         self._network = 1.0
         for change in changes:
             if change.kind == "network":
                 self._network *= change.factor if change.factor is not None else 1.0
         self._weights: Floats | None = None
-        if self._changes and any(change.kind == "call" for change in self._changes):
+        if self._unwaited or any(change.kind == "call" for change in self._changes):
             self._open_calls()
-        for change in self._changes:
+        for change in (*self._changes, *self._unwaited):
             if not any(change.matches(label) for label in run._labels.all):
                 raise whatif.unknown(change, run._labels.all)
         self._ranks = {int(change.name or 0): change for change in changes if change.kind == "rank"}
@@ -365,7 +366,7 @@ class _Factors:
 
     def _make(self) -> Floats:
         run, g = self._run, self._run._known
-        if not (self._changes or self._ranks or self._network != 1.0):
+        if not (self._changes or self._ranks or self._unwaited or self._network != 1.0):
             return g.weight
         of_label = self._of_label()
         lag, work = g.lag.copy(), g.work_ns.copy()
@@ -391,7 +392,28 @@ class _Factors:
             factor = self._of_rank.get(g.process_of.get(thread, -1), 1.0)
             lag[rows] = np.maximum(lag[rows], 0.0) * np.where(run.computing[rows], factor, 1.0)
         weights: Floats = lag + work
+        weights[self._not_waited_for()] = -np.inf
         return weights
+
+    def _not_waited_for(self) -> Ints:
+        """The edges from device work to calls that do not wait any more. The last call of a thread still does: somebody wants
+        the results."""
+        run, g = self._run, self._run._known
+        if not self._unwaited:
+            return np.empty(0, np.int64)
+        chosen = np.array([any(change.matches(label) for change in self._unwaited) for label in run._labels.all])
+        edges = np.flatnonzero((g.kind == graph.DONE) & (g.thread[g.target] >= 0))
+        threads = g.thread[g.target[edges]]
+        out = []
+        for thread in np.unique(threads).tolist():
+            spans = run._called.get(thread)
+            own = edges[threads == thread]
+            if spans is None or not len(own):
+                continue
+            label = spans.at(g.time[g.target[own]] - 1)
+            own = own[(label >= 0) & chosen[np.maximum(label, 0)]]
+            out.append(own[np.argsort(g.time[g.target[own]], kind="stable")][:-1])
+        return np.concatenate(out) if out else np.empty(0, np.int64)
 
     def _opened(self, thread: int) -> Spans | None:
         """Calls, where a change is about them."""

@@ -1,7 +1,8 @@
 """What --what-if says: which pieces of a run take how much of their time. No graph, no output.
 
 `kernel:NAME*F`, `copy:NAME*F`, `build:NAME*F`, `call:NAME*F`, `function:NAME*F`, `network*F`, `rank:N*F`, `rank:N=mean`; without
-a name all of the kind. F is a number, 0 and up; names may have the wildcards of a shell.
+a name all of the kind. F is a number, 0 and up; names may have the wildcards of a shell. `wait:NAME*0`: calls of this name do not
+wait for devices, but the last one of each thread.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from occatrace.reports.critical.labels import Label
 
 KINDS = ("kernel", "copy", "build", "call", "function", "host")
-SYNTAX = "write kernel:NAME*0.5, copy:HtoD*0, build*0, call:NAME*0.5, function:NAME*0.5, network*0, rank:3*0.5 or rank:3=mean"
+SYNTAX = (
+    "write kernel:NAME*0.5, copy:HtoD*0, build*0, call:NAME*0.5, wait:NAME*0, function:NAME*0.5, network*0, rank:3*0.5"
+    " or rank:3=mean"
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Change:
 
     def matches(self, label: Label) -> bool:
         """Whether a piece with this label changes."""
-        if self.kind != label.kind:
+        if label.kind != ("call" if self.kind == "wait" else self.kind):
             return False
         if self.name is None:
             return True
@@ -57,8 +61,10 @@ def _one(text: str) -> Change:
     except ValueError:
         value = -1.0
     good = star and 0.0 <= value < float("inf") and (not colon or name.strip())
-    if not good or kind not in (*KINDS, "network", "rank"):
+    if not good or kind not in (*KINDS, "network", "rank", "wait"):
         raise RunError(f"--what-if {text}: {SYNTAX}")
+    if kind == "wait" and value:
+        raise RunError(f"--what-if {text}: a wait stays or goes: wait:NAME*0")
     if (kind == "network" and colon) or (kind == "rank" and not re.fullmatch(r"\d+", name.strip())):
         raise RunError(f"--what-if {text}: {SYNTAX}")
     return Change(kind, name.strip() or None, value, text)
@@ -66,6 +72,6 @@ def _one(text: str) -> Change:
 
 def unknown(change: Change, known: Sequence[Label]) -> RunError:
     """What to say of a change that nothing of the run matches."""
-    names = sorted({label.name for label in known if label.kind == change.kind})
+    names = sorted({label.name for label in known if label.kind == ("call" if change.kind == "wait" else change.kind)})
     there = f"there are: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}" if names else "the run has none"
     return RunError(f"--what-if {change.text}: no such {change.kind}; {there}")

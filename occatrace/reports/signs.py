@@ -1,0 +1,338 @@
+"""Signs of the report `advice` that need the graph of the run: ranks, teams of OpenMP, queues, Python, copies of unchanged data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from occatrace.core.sql import name as sql_name
+from occatrace.reports import idle, wait_states
+from occatrace.reports.critical import labels, whatif
+from occatrace.run import folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from occatrace.reports import critical
+    from occatrace.store.tables import Store
+
+_LEAST = 0.05  # of the run, from which a sign is worth a word
+_OTHER_RANKS = frozenset(
+    (
+        wait_states.SENDER,
+        wait_states.RECEIVER,
+        wait_states.BARRIER,
+        wait_states.NXN,
+        wait_states.BROADCAST,
+        wait_states.REDUCE,
+    )
+)
+_OFTEN = 20  # times, from which something is done again and again
+# Regions of OpenMP that are shorter than this do little but begin and end, which takes 1 to 10 µs.
+_SHORT_REGION_NS = 20_000
+# A message of less than this takes as long as an empty one.
+_SMALL_MESSAGE = 1024
+# One core stores at most 64 bytes in a cycle, at about 4 GHz: data of n bytes cannot be made anew in less than n / 256 ns.
+_WRITTEN_BYTES_PER_NS = 256.0
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A row, and the changes of `why --what-if` that stand for its fix; none: there are none. `gain`: where something else than
+    the graph predicts it."""
+
+    share: float
+    name: str
+    evidence: str
+    advice: str
+    changes: tuple[whatif.Change, ...] = ()
+    caller: str = ""
+    rank: int | None = None
+    gain: float | None = None
+
+
+def of_graph(store: Store, run: critical.Run, states: Sequence[tuple[Any, ...]]) -> list[Sign]:
+    """The signs of a run. `states`: the rows of wait_states."""
+    if run.graph is None:
+        return []
+    length = float(run.graph.time[run.graph.end])
+    if length <= 0:
+        return []
+    turns = _turns(store, states, length)
+    return [
+        *turns,
+        *(() if turns else _late_ranks(states)),
+        *_queues(states, length),
+        *_python(store, run, length),
+        *_messages(store, length),
+        *_teams(store, length),
+        *_unchanged(store, run, length),
+    ]
+
+
+# ---- ranks ----
+
+
+def _late_ranks(states: Sequence[tuple[Any, ...]]) -> Iterator[Sign]:
+    """Ranks for which others wait, with what they do meanwhile. A culprit that is in a call of MPI waits itself."""
+    total: dict[int, float] = {}
+    share: dict[int, float] = {}
+    most: dict[int, tuple[Any, ...]] = {}
+    for row in states:
+        rank, doing, culprit = row[8], row[9], row[10]
+        if row[4] not in _OTHER_RANKS or rank is None or (doing == "call" and culprit.startswith("MPI_")):
+            continue
+        total[rank] = total.get(rank, 0.0) + row[1]
+        share[rank] = share.get(rank, 0.0) + row[0]
+        most.setdefault(rank, row)  # the largest comes first
+    for rank, ns in total.items():
+        if share[rank] < 100 * _LEAST:
+            continue
+        row = most[rank]
+        place = f" ({row[11]})" if row[11] else ""
+        evidence = (
+            f"others waited {ns / 1e6:,.1f} ms for rank {rank}, most of it ({row[1] / 1e6:,.1f} ms, {row[4]} in {row[7]} of"
+            f" rank {row[5]}) while it was in {row[9]}: {row[10]}{place}"
+        )
+        change = whatif.Change("rank", str(rank), None, f"rank:{rank}=mean")
+        words = "give this rank less work, or make this faster"
+        yield Sign(share[rank], "late rank", evidence, words, (change,), row[11], rank)
+
+
+def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> list[Sign]:
+    """Ranks of which each waits for one that waits itself. All of them wait for most of the time between MPI_Init and MPI_Finalize."""
+    waited: Counter[int] = Counter()
+    behind: Counter[str] = Counter()  # by call, what was waited for ranks that waited themselves
+    for row in states:
+        if row[4] in _OTHER_RANKS and row[5] is not None:
+            waited[row[5]] += row[1]
+            if row[9] == "call" and row[10].startswith("MPI_"):
+                behind[row[7]] += row[1]
+    sql = "SELECT m.rank, span(m.start_ns, coalesce(m.end_ns, p.end_ns))::DOUBLE FROM mpi_ranks m JOIN processes p USING (process)"
+    spans = dict(store.con.execute(sql).fetchall())
+    whole = sum(waited.values())
+    # Half of the time of the rank that waits least: at most every second rank works at a time.
+    if len(spans) < 2 or any(2 * waited[rank] < ns for rank, ns in spans.items()) or 2 * sum(behind.values()) < whole:
+        return []
+    mean = whole / len(spans)
+    evidence = (
+        f"each of {len(spans)} ranks waited {mean / 1e6:,.1f} ms on average ({100 * mean / length:.0f} % of the run), most of it"
+        f" in {behind.most_common(1)[0][0]} for a rank that waited itself"
+    )
+    words = "let ranks work at the same time: send before computing, or divide the work so that no rank needs another one's result"
+    gain = 100.0 * min(waited[rank] for rank in spans) / length  # all but the time of the rank that works longest
+    return [Sign(100.0 * mean / length, "ranks take turns", evidence, words, gain=gain)]
+
+
+def _messages(store: Store, length: float) -> Iterator[Sign]:
+    """Many small messages: what they cost is their number."""
+    if "mpi_messages" not in store.filled:
+        return
+    rows = store.con.execute(
+        f"""
+        SELECT coalesce(r.rank, p.rank) AS rank, m.function, count(*), avg(m.bytes),
+               sum(span(m.start_ns, m.end_ns))::DOUBLE, mode(m.partner)
+        FROM mpi_messages m JOIN processes p USING (process) LEFT JOIN mpi_ranks r USING (process)
+        WHERE m.kind = 'send' AND m.state = 'complete' AND m.bytes < {_SMALL_MESSAGE} AND m.function IS NOT NULL
+        GROUP BY ALL HAVING count(*) >= 1000 ORDER BY 5 DESC, 1"""
+    ).fetchall()
+    for rank, function, count, size, ns, partner in rows:
+        if ns < _LEAST * length or rank is None:
+            continue
+        evidence = (
+            f"rank {rank} sent {count:,} messages of {size:,.0f} bytes on average by {function} in {ns / 1e6:,.1f} ms"
+            f" ({100 * ns / length:.0f} % of the run), most of them to rank {partner}"
+        )
+        yield Sign(
+            100.0 * ns / length, "small messages", evidence, "gather them into fewer, larger messages", rank=rank
+        )
+
+
+# ---- queues, Python ----
+
+
+def _queues(states: Sequence[tuple[Any, ...]], length: float) -> Iterator[Sign]:
+    """Work that waits for work of another queue."""
+    for row in states:
+        if row[4] == wait_states.QUEUE and row[1] >= _LEAST * length:
+            evidence = (
+                f"{row[7]} in {row[6]} waited {row[1] / 1e6:,.1f} ms in {row[2]:,} times for {row[10]} of another queue"
+            )
+            words = "remove the dependency if there is no need for it, or begin the other work earlier"
+            share = 100.0 * row[1] / length
+            yield Sign(share, "work that waits for another queue", evidence, words, caller=row[11], rank=row[5])
+
+
+def _python(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
+    """Devices that have nothing to do while the host is in Python, between their first and their last work."""
+    if "python_calls" not in store.filled:
+        return
+    for row in idle.found(store, run, between=True):
+        if (row[3], row[4]) == (idle.NOTHING, "Python") and row[1] >= 2 * _LEAST * length and row[2] >= _OFTEN:
+            evidence = (
+                f"{row[8]} had nothing to do for {row[1] / 1e6:,.1f} ms ({row[0]:.0f} % of its idle time), {row[2]:,} times,"
+                f" while the host was in Python ({row[5]})"
+            )
+            words = "move the work of the loop out of Python, or enqueue more work at a time (--python functions names the functions)"
+            yield Sign(100.0 * row[1] / length, "Python while the device is idle", evidence, words, caller=row[6])
+
+
+# ---- OpenMP ----
+
+
+def _teams(store: Store, length: float) -> Iterator[Sign]:
+    """Teams whose threads wait, by the region. Without the waits a region would take as much less as a thread waits on average.
+    Uneven is what the threads do, not when they begin: on a busy machine some begin late."""
+    if "omp_threads" not in store.filled:
+        return
+    processors = _processors(store)
+    rows = store.con.execute(
+        """
+        WITH each AS (
+            SELECT r.process, r.function, r.source, span(r.start_ns, r.end_ns) AS ns, count(*) AS threads,
+                   arg_max(t.thread_num, work) AS late,
+                   max(work) - avg(work) AS uneven, avg(t.barrier_ns) AS inside, avg(t.mutex_ns) AS locked,
+                   avg(t.join_ns + t.barrier_ns + t.mutex_ns) AS waited
+            FROM omp_regions r JOIN (
+                SELECT *, span(start_ns, end_ns)::BIGINT - barrier_ns::BIGINT - mutex_ns::BIGINT AS work FROM omp_threads
+            ) t ON t.region_thread = r.thread AND t.region_seq = r.seq
+            WHERE r.depth = 0 GROUP BY r.process, r.thread, r.seq, r.function, r.source, r.start_ns, r.end_ns
+        )
+        SELECT coalesce(m.rank, p.rank), e.function, e.source, count(*), max(threads), sum(ns)::DOUBLE, median(ns), sum(uneven)::DOUBLE,
+               sum(inside)::DOUBLE, sum(locked)::DOUBLE, sum(waited)::DOUBLE, mode(late)
+        FROM each e JOIN processes p USING (process) LEFT JOIN mpi_ranks m USING (process)
+        GROUP BY p.process, m.rank, p.rank, e.function, e.source ORDER BY 6 DESC, 2, 3"""
+    ).fetchall()
+    for rank, function, source, count, threads, ns, usual, uneven, inside, locked, waited, late in rows:
+        where = f"{count:,} times region {function} of {threads} threads"
+        if usual < _SHORT_REGION_NS and count >= 1000 and ns >= _LEAST * length:
+            share = 100.0 * ns / length
+            evidence = f"{where} took {ns / 1e6:,.1f} ms ({share:.0f} % of the run), {usual / 1e3:.1f} µs in the median"
+            words = (
+                "make the region larger: begin the team once around the loop, or leave such small work to one thread"
+            )
+            yield Sign(share, "short regions", evidence, words, _of_region(function, 0.5), source, rank)
+            continue
+        if processors and threads > processors:
+            name, words = "more threads than processors", "use a thread for each processor (OMP_NUM_THREADS)"
+            where, how, lost = f"{where}, on {processors} processors", "", waited
+        elif locked > uneven + inside:
+            name, words = (
+                "threads wait for a lock",
+                "do less inside of it: a reduction, a result per thread, several locks",
+            )
+            how, lost = " to enter critical sections or for locks", locked
+        else:
+            name, words = "uneven team", "divide the work evenly, or in smaller pieces (schedule(dynamic))"
+            how = " at barriers inside" if inside > uneven else f" at the end, most often for thread {late}"
+            lost = uneven + inside
+        if lost < _LEAST * length:
+            continue
+        share = 100.0 * lost / length
+        evidence = f"{where}; each waited {lost / 1e6:,.1f} ms on average ({share:.0f} % of the run){how}"
+        yield Sign(share, name, evidence, words, _of_region(function, max(1 - lost / ns, 0.0)), source, rank)
+
+
+def _of_region(function: str, factor: float) -> tuple[whatif.Change, ...]:
+    return (whatif.Change("function", function, factor, f"function:{function}*{factor:.3g}"),)
+
+
+def _processors(store: Store) -> int:
+    """Processors of the machine that recorded the run; 0: not known, or several machines."""
+    hosts = store.con.execute("SELECT count(DISTINCT host) FROM processes").fetchall()[0][0]
+    session = folder.run_facts(store.run).get("session", {}) if hosts == 1 else {}
+    return int(session.get("buffers", {}).get("cpus", 0))
+
+
+# ---- copies of data that did not change ----
+
+
+def _unchanged(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
+    """Copies from the host to the same memory as before, of as many bytes, between which the host had no time to write as many."""
+    if run.graph is None:
+        return
+    sides = list(_sides(store))
+    if not sides:
+        return
+    zero = run.graph.zero
+    union = " UNION ALL ".join(
+        f"SELECT process, thread, seq, start_ns, end_ns, bytes, caller, '{kind}' AS kind, {host} AS host,"
+        f" {device} AS device, {offset} AS place"
+        f" FROM {sql_name(name)} WHERE bytes >= 65536"
+        for name, kind, host, device, offset in sides
+    )
+    # Of one address on the host, in the order of time. A process in which several threads make calls is left out: another one may
+    # have written the data.
+    rows = store.con.execute(
+        f"""
+        WITH alone AS (SELECT process FROM call_stats GROUP BY process HAVING count(DISTINCT thread) = 1),
+        made AS (
+            SELECT *, lag(end_ns) OVER w AS until, lag(bytes) OVER w AS previous, lag(device) OVER w AS other,
+                   lag(place) OVER w AS before
+            FROM ({union}) JOIN alone USING (process) WINDOW w AS (PARTITION BY process, host ORDER BY start_ns)
+        )
+        SELECT m.thread, m.until::BIGINT - {zero}, m.start_ns::BIGINT - {zero}, m.bytes, span(a.start_ns, a.end_ns)::DOUBLE,
+               coalesce(y.source, line_place(s.file, s.line, s.module, s."offset"), '')
+        FROM made m JOIN activities a USING (thread, seq) LEFT JOIN call_sites s ON s.process = m.process AND s.address = m.caller
+        LEFT JOIN python_lines l USING (thread, seq) LEFT JOIN own_lines(python_frames) y ON y.process = m.process AND y.leaf = l.frame
+        WHERE m.kind = 'HtoD' AND m.previous = m.bytes AND m.other = m.device AND m.before = m.place"""
+    ).fetchall()
+    if len(rows) < _OFTEN:
+        return
+    found: list[tuple[Any, ...]] = []
+    for thread in {row[0] for row in rows}:
+        own = [row for row in rows if row[0] == thread]
+        since, at = (np.array([row[i] for row in own], np.int64) for i in (1, 2))
+        spans = labels.calls(store, run.labels, zero, [thread]).get(thread)
+        if spans is None:
+            continue
+        # MPI and other calls may write the data; those of devices do not.
+        of_device = np.array(
+            [label.kind == "call" and not label.name.startswith("MPI_") for label in run.labels.all], bool
+        )
+        free = (at - since) - (spans.covered(at, of_device) - spans.covered(since, of_device))
+        found += [row for row, ns in zip(own, free.tolist(), strict=True) if ns < row[3] / _WRITTEN_BYTES_PER_NS]
+    ns, moved = sum(row[4] for row in found), sum(row[3] for row in found)
+    if len(found) < _OFTEN or ns < _LEAST * length:
+        return
+    sums: Counter[str] = Counter()
+    for row in found:
+        sums[row[5]] += row[4]
+    sql = "SELECT sum(span(start_ns, end_ns))::DOUBLE FROM activities WHERE kind = 'HtoD'"
+    all_ns = store.con.execute(sql).fetchall()[0][0]
+    evidence = (
+        f"{len(found):,} HtoD copies of {moved / 1048576:,.1f} MiB in all took {ns / 1e6:,.1f} ms"
+        f" ({100 * ns / length:.0f} % of the run): from and to the same memory as the copy before, and the host had no time to"
+        " change the data"
+    )
+    words = "copy once and keep the data on the device, or copy only what changes"
+    factor = max(1 - ns / all_ns, 0.0)
+    change = whatif.Change("copy", "HtoD", factor, f"copy:HtoD*{factor:.3g}")
+    yield Sign(100.0 * ns / length, "copies of unchanged data", evidence, words, (change,), sums.most_common(1)[0][0])
+
+
+def _sides(store: Store) -> Iterator[tuple[str, str, str, str, str]]:
+    """Functions that copy between host and device: name, direction, and the arguments for the host's address, the device's memory
+    and the offset in it."""
+    for name in store.functions():
+        api, _, key = name.partition(".")
+        function = store.model.function(api, key)
+        if (
+            function is None
+            or function.copies is None
+            or function.activity not in ("HtoD", "DtoH")
+            or not function.bytes
+        ):
+            continue
+        kind = store.con.execute(f"SELECT typeof(args) FROM {sql_name(name)} LIMIT 1").fetchone()
+        args = {arg.name for arg in function.args if kind and f"{arg.name}" in kind[0]}
+        host, device = function.copies.source, function.copies.target
+        if function.activity == "DtoH":
+            host, device = device, host
+        device = device if device in args else "buffer"
+        if host in args and device in args:
+            offset = "args.offset" if "offset" in args else "0"
+            yield name, function.activity, f"args.{sql_name(host)}", f"args.{sql_name(device)}", offset

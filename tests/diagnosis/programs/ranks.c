@@ -1,0 +1,113 @@
+// Ranks of MPI, many problems: ranks PROBLEM [STEPS]. Computing is sleeping, so that a busy machine makes no rank late.
+#define _POSIX_C_SOURCE 200809L
+#include <mpi.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int rank, size;
+static char block[1 << 20];
+
+static void rest(double ms) {
+    const struct timespec time = {(time_t)(ms / 1e3), (long)(ms * 1e6) % 1000000000};
+    nanosleep(&time, NULL);
+}
+
+static void late_at_barrier(int steps) {
+    for (int i = 0; i < steps; i++) {
+        rest(rank == 2 ? 60 : 20);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void imbalance(int steps) {
+    int sum = 0;
+    for (int i = 0; i < steps; i++) {
+        rest(20 + 15 * rank); // the last has most
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
+}
+
+static void late_sender(int steps) {
+    int value = 0;
+    for (int i = 0; i < steps; i++) {
+        rest(rank == 1 ? 60 : 15);
+        if (rank == 1) MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+        if (rank == 0) MPI_Recv(&value, 1, MPI_INT, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static void late_root(int steps) {
+    for (int i = 0; i < steps; i++) {
+        rest(rank == 3 ? 60 : 15);
+        MPI_Bcast(block, 1 << 10, MPI_CHAR, 3, MPI_COMM_WORLD);
+    }
+}
+
+static void taking_turns(int steps) {
+    int token = 0;
+    for (int i = 0; i < steps; i++) {
+        if (i || rank) MPI_Recv(&token, 1, MPI_INT, (rank + size - 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        rest(20);
+        if (i < steps - 1 || rank < size - 1) MPI_Send(&token, 1, MPI_INT, (rank + 1) % size, 1, MPI_COMM_WORLD);
+    }
+}
+
+static void small_messages(int steps) {
+    int value = 0;
+    for (int i = 0; i < 2000 * steps; i++) {
+        if (rank == 0) MPI_Send(&value, 1, MPI_INT, 1, 1, MPI_COMM_WORLD);
+        if (rank == 1) MPI_Recv(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void clean_even(int steps) {
+    for (int i = 0; i < steps; i++) {
+        rest(50);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void clean_sum(int steps) {
+    int sum = 0;
+    for (int i = 0; i < steps; i++) {
+        rest(60);
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
+}
+
+static void clean_halo(int steps) {
+    static char other[1 << 20];
+    for (int i = 0; i < steps; i++) {
+        rest(50);
+        MPI_Sendrecv(block, 1 << 16, MPI_CHAR, (rank + 1) % size, 1, other, 1 << 16, MPI_CHAR, (rank + size - 1) % size, 1,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+static void clean_overlap(int steps) {
+    static char other[1 << 20];
+    for (int i = 0; i < steps; i++) {
+        MPI_Request requests[2];
+        MPI_Irecv(other, sizeof other, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD, requests);
+        MPI_Isend(block, sizeof block, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD, requests + 1);
+        rest(50);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct { const char *name; void (*run)(int); } problems[] = {
+        {"late_at_barrier", late_at_barrier}, {"imbalance", imbalance}, {"late_sender", late_sender}, {"late_root", late_root},
+        {"taking_turns", taking_turns}, {"small_messages", small_messages}, {"clean_even", clean_even}, {"clean_sum", clean_sum},
+        {"clean_halo", clean_halo}, {"clean_overlap", clean_overlap}};
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        if (argc > 1 && !strcmp(argv[1], problems[i].name)) problems[i].run(argc > 2 ? atoi(argv[2]) : 20);
+    MPI_Finalize();
+    return 0;
+}
