@@ -42,6 +42,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
         ),
         "view": (
             ("occa_prof view RUN", "open the timeline in a browser"),
+            ("occa_prof view RUN --at gap:1", "begin at the longest time without device work"),
             ("occa_prof view RUN --no-browser --port 9123", "serve it on this port, as for an SSH tunnel"),
         ),
         "digest": (("occa_prof digest RUN --tokens 1000", "print the most important facts in at most 1000 tokens"),),

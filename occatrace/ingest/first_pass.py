@@ -22,6 +22,8 @@ from occatrace.ingest.reading import Columns, Reader, Slots, text_of, texts_of
 from occatrace.ingest.threads import ThreadMap
 
 _THREAD = "occatrace_process:thread"
+# Ranges and messages of the program begin when they are written.
+_MOMENTS = frozenset(("occatrace_annotation:range_begin", "occatrace_python:message"))
 _SMALL_RECORDS = (
     "process",
     "thread",
@@ -127,10 +129,10 @@ class FirstPass:
         return host
 
     def _begin(self, event: str, columns: Columns) -> int | None:
-        """When the first call or work of a batch begins; None: there is none in it."""
-        if event in self._model.by_event:
+        """When the first call, work, range or Python code of a batch begins; None: there is none in it."""
+        if event in self._model.by_event or event == "occatrace_python:call":
             return int(columns["start"].min())
-        if event in self._model.begin_events:
+        if event in self._model.begin_events or event in _MOMENTS:
             return int(columns["ts"].min())
         if event == "occatrace_device:activity":
             queued = columns["queued"]

@@ -37,10 +37,10 @@ class Host:
     tallies: dict[tuple[int, int], Tally] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
-    first_ns: int | None = None  # its first call or work begins
+    first_ns: int | None = None  # its first call, work, range or Python code begins
 
     def begins(self, moment: int | None) -> None:
-        """A call or work begins then."""
+        """A call, work, a range or Python code begins then."""
         if moment is not None and (self.first_ns is None or moment < self.first_ns):
             self.first_ns = moment
 

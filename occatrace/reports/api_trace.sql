@@ -1,7 +1,7 @@
 -- title: Calls in time order
 -- about: every recorded call (occa_prof trace shows them with their arguments)
 -- needs: calls
--- column: start_ns ns Start (since the first call or work of the run)
+-- column: start_ns ns Start (since the first call, range or work of the run)
 -- column: duration_ns ns Duration
 -- column: pid text Process
 -- column: tid text Thread

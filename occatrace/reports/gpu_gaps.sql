@@ -7,7 +7,7 @@
 -- share: of the recorded time from the first to the last work of the device
 -- column: share percent Time
 -- column: gap_ns ns Gap
--- column: start_ns ns From (since the first call or work of the run)
+-- column: start_ns ns From (since the first call, range or work of the run)
 -- column: call_share percent In the call (how much of the gap)
 -- column: call text Call (empty: none that fills a tenth of it; the program did something else)
 -- column: after text After (the work that ended before it)

@@ -1,6 +1,6 @@
 -- title: Device work
 -- about: every piece of device work in the order of its start
--- column: start_ns ns Start (since the first call or work of the run)
+-- column: start_ns ns Start (since the first call, range or work of the run)
 -- column: duration_ns ns Duration
 -- column: waited_ns ns Waited (from its enqueue to its start)
 -- column: bytes bytes Bytes

@@ -2,7 +2,7 @@
 -- about: what the program logged (--python logging), by level, logger and line, as often as it did; the text is that of the first
 -- empty: nothing was logged (occa_prof --python logging)
 -- column: calls count Messages
--- column: first_ns ns First (since the first call or work of the run)
+-- column: first_ns ns First (since the first call, range or work of the run)
 -- column: last_ns ns Last
 -- column: level text Level
 -- column: logger text Logger

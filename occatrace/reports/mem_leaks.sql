@@ -4,7 +4,7 @@
 -- empty: nothing was left (or nothing recorded: at the level tally calls leave no events)
 -- counts: allocations
 -- column: bytes bytes Bytes
--- column: at_ns ns Allocated (since the first call or work of the run)
+-- column: at_ns ns Allocated (since the first call, range or work of the run)
 -- column: handle text Memory (its handle or address)
 -- column: kind text Kind
 -- column: device text Device or mode

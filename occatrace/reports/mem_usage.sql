@@ -5,7 +5,7 @@
 -- empty: no allocations recorded (at the level tally, and at minimal for all but OCCA, calls leave no events)
 -- group: api
 -- column: high_water_bytes bytes High water (most in use at once)
--- column: high_water_at_ns ns At (when it was reached first, since the first call or work of the run)
+-- column: high_water_at_ns ns At (when it was reached first, since the first call, range or work of the run)
 -- column: in_use_bytes bytes At the end (never freed)
 -- column: allocations count Allocations
 -- column: frees count Frees

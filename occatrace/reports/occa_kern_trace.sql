@@ -1,6 +1,6 @@
 -- title: OCCA kernel calls
 -- about: every call of an OCCA kernel in the order of time, with the device work it launched
--- column: start_ns ns Start (since the first call or work of the run)
+-- column: start_ns ns Start (since the first call, range or work of the run)
 -- column: call_ns ns Call (duration of the call on the host)
 -- column: work_ns ns Work (sum of its device work; in Serial and OpenMP mode the call)
 -- column: launches count Launches

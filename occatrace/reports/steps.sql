@@ -13,6 +13,6 @@
 -- column: kind text Kind (steps: all of a rank; slow: more than 25 % above the median, and more than usual)
 -- column: rank number Rank
 -- column: step number Step (from 0)
--- column: start_ns ns Start (since the first call or work of the run)
+-- column: start_ns ns Start (since the first call, range or work of the run)
 -- column: part_ns ns Of it (how much longer what differs most took than usual)
 -- column: name text Name (of all steps: the range, or the kernels of a period; of a slow one: what differs most)

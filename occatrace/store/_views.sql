@@ -1,6 +1,6 @@
 -- Views that several reports stand on, and what they know of the run.
 
--- The moment that all views call zero: the first call or work of the run. (Runs of before schema 2 do not have it.)
+-- The moment that all views call zero: the first call, range or work of the run. (Runs of before schema 2 do not have it.)
 CREATE OR REPLACE MACRO run_zero() AS (SELECT coalesce(min(coalesce(first_ns, start_ns)), 0) FROM processes);
 
 -- The line of the program that made a call to which others refer.

@@ -57,7 +57,8 @@ def port_of(server: BaseServer) -> int:
 class Viewer:
     """Serves one trace and the interface until closed."""
 
-    def __init__(self, trace: Path, port: int = 0) -> None:
+    def __init__(self, trace: Path, port: int = 0, shown: tuple[int, int] | None = None) -> None:
+        """`shown`: the part of the trace to begin with, in ns by the trace's clock."""
         files, secret = interface().resolve(), secrets.token_urlsafe(16)
 
         class Handler(BaseHTTPRequestHandler):
@@ -112,6 +113,8 @@ class Viewer:
         self.url = (
             f"{base}#!/?url={base}{_TRACE}{quote(trace.name)}&hideSidebar=true&startupCommands={quote(_AT_START)}"
         )
+        if shown:
+            self.url += f"&visStart={shown[0]}&visEnd={shown[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def __enter__(self) -> Viewer:

@@ -18,11 +18,12 @@ pytest.importorskip("wasmtime")
 
 from occatrace.cli import timeline as command
 from occatrace.cli.dispatch import UsageError, main
-from occatrace.core.units import Range
+from occatrace.core.units import Range, UnitError
 from occatrace.store.tables import open_store
 from occatrace.views import timeline
+from occatrace.views.timeline import moments
 from occatrace.views.timeline.counters import MOST, SHORTEST, window_width
-from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
+from tests.support.fake import MODEL, FakeTrace, demo_trace, fake_rank, mpi, run_folder
 from tests.support.perfetto_check import check
 from tests.support.timelines import FLOWS, REALTIME, SLICES, VALUES, perfetto, slices, span, write
 from tests.support.trace_processor import load
@@ -82,7 +83,7 @@ def test_ranges(tmp_path: Path) -> None:
     assert slices(path) == Counter(
         [
             (900, 1600, "time step", "main"), (1000, 100, "solve", "main"), (1050, 0, "converged", "main"),
-            (950, 550, "io", "ranges"), (1400, 1200, "io", "ranges"), (3000, 6000, "last", "main"),
+            (950, 550, "io", "Annotations"), (1400, 1200, "io", "Annotations"), (3000, 6000, "last", "main"),
             (1000, 100, "clFinish", "main"), (2000, 50, "clFinish", "main"),
         ]
     )  # fmt: skip
@@ -250,10 +251,9 @@ def test_names(tmp_path: Path) -> None:
         path = write(tmp_path / style, trace, timeline.Options(names=style), prepare=partial(work, rows=[kernel]))
         names = {s[2] for s in slices(path)}
         assert name in names and "occa::memory::copyFrom" in names
-        backend = {"addVectors (addVectors.okl:3)", "scale (addVectors.okl:20)"}
-        assert names & {"_occa_addVectors_0", "addVectors", *backend} == (
-            backend if style == "okl" else {"_occa_addVectors_0", "addVectors"}
-        )
+        placed = {"addVectors (addVectors.okl:3)", "scale (addVectors.okl:20)"}
+        expected = {"okl": placed, "raw": {"_occa_addVectors_0", "addVectors"}}.get(style, {"addVectors"})
+        assert names & {"_occa_addVectors_0", "addVectors", *placed} == expected
 
 
 def test_return_values_of_failed_calls(tmp_path: Path) -> None:
@@ -506,3 +506,217 @@ def test_warns_of_large_files(
     monkeypatch.setattr(command, "LARGE", 100)
     assert main(["timeline", str(tmp_path / "run"), "-o", str(tmp_path / "large.pftrace")]) == 0
     assert "will be written" in (told := capsys.readouterr().err) and "--filter-time" in told and "--split" in told
+
+
+def test_ranges_on_devices(tmp_path: Path) -> None:
+    """From the start of the first work that was launched inside a range to the end of the last, on each device."""
+    common = {"process": 1, "api": "nvtx", "domain": "", "depth": 0, "thread": 1}
+    ranges = fill(
+        "ranges",
+        {**common, "kind": "push", "name": "step", "seq": 10, "end_thread": 1, "end_seq": 20, "start_ns": 900, "end_ns": 1500},
+        {**common, "kind": "push", "name": "idle", "seq": 21, "end_thread": 1, "end_seq": 22, "start_ns": 1500, "end_ns": 1600},
+        {**common, "kind": "start", "name": "all", "seq": 9, "start_ns": 800, "end_ns": 2600},
+    )  # fmt: skip
+    kernel = {"kind": "kernel", "thread": 1, "bytes": 0}
+    rows = [
+        {**kernel, "device": 1, "seq": 11, "queued_ns": 1000, "start_ns": 1100, "end_ns": 1200},
+        {**kernel, "device": 1, "seq": 12, "queued_ns": 1010, "start_ns": 2000, "end_ns": 2100},
+        {**kernel, "device": 2, "seq": 13, "queued_ns": 1020, "start_ns": 1300, "end_ns": 1400},
+        {**kernel, "device": 2, "seq": 23, "queued_ns": 2500, "start_ns": 2550, "end_ns": 2700},
+    ]
+
+    def prepare(con: Any) -> None:
+        ranges(con)
+        work(con, rows)
+
+    path = write(tmp_path, two_calls(), prepare=prepare)
+    found = perfetto(
+        path,
+        "SELECT s.ts, s.dur, s.name, g.name AS device FROM slice s JOIN track t ON t.id = s.track_id"
+        " JOIN track g ON g.id = t.parent_id WHERE t.name = 'ranges'",
+    )
+    assert {(r.ts - REALTIME, r.dur, r.name, r.device) for r in found} == {
+        (1100, 1000, "step", "Device 0: gpu1"), (1300, 100, "step", "Device 1: gpu2"),
+        (1100, 1000, "all", "Device 0: gpu1"), (1300, 1400, "all", "Device 1: gpu2"),
+    }  # fmt: skip
+
+
+def test_waiting_for_a_team(tmp_path: Path) -> None:
+    region = {
+        "process": 1,
+        "thread": 1,
+        "seq": 5,
+        "function": "main",
+        "source": "a.c:3",
+        "start_ns": 1200,
+        "end_ns": 1900,
+    }
+    part = {"process": 1, "region_thread": 1, "region_seq": 5, "thread": 1, "start_ns": 1210, "barrier_ns": 0}
+    tables = (
+        ("omp_regions", [region]),
+        (
+            "omp_threads",
+            [
+                {**part, "seq": 6, "end_ns": 1300, "join_ns": 500, "late_ns": 100},
+                {**part, "seq": 7, "end_ns": 1900, "join_ns": 0, "late_ns": 0},
+            ],
+        ),
+    )
+    path = write(tmp_path, two_calls(), prepare=lambda con: [fill(table, *rows)(con) for table, rows in tables])
+    waits = [(s.start - REALTIME, s.duration, s.category) for s in check(path).slices if s.name == "barrier wait"]
+    assert waits == [(1300, 600, "openmp")]
+
+
+def test_builds(tmp_path: Path) -> None:
+    """Which kernel, and whether its binary was in the cache."""
+    trace = FakeTrace()
+    main_thread = trace.process(100)
+    first, second = (
+        main_thread.call("occa:device_buildKernel", 3000 + at, 3050 + at, source=main_thread.name("a.okl"), error=0)
+        for at in (0, 100)
+    )
+    main_thread.record("exit", 9000)
+    build = {"process": 1, "api": "occa", "thread": 1, "mode": "OpenCL", "function": "occa::device::buildKernel"}
+    with_kernels = fill(
+        "builds",
+        {**build, "seq": first, "name": "slow", "cached": False, "compiler_ns": 40, "start_ns": 3000, "end_ns": 3050},
+        {**build, "seq": second, "name": "quick", "cached": True, "compiler_ns": 0, "start_ns": 3100, "end_ns": 3150},
+    )
+
+    def prepare(con: Any) -> None:
+        con.execute("DELETE FROM builds")
+        with_kernels(con)
+
+    content = check(write(tmp_path, trace, prepare=prepare))
+    found = [dict(s.arguments) for s in content.slices if s.name == "occa::device::buildKernel"]
+    assert [(each["kernel"], each["cache"], each.get("compiler CPU ns")) for each in found] == [
+        ("slow", "miss", 40),
+        ("quick", "hit", None),
+    ]
+
+
+ARROWS = """
+SELECT a.name AS source, a.ts AS start, p.pid AS pid, b.name AS target, b.ts AS end, q.pid AS to_pid FROM flow
+JOIN slice a ON a.id = slice_out JOIN thread_track t ON t.id = a.track_id JOIN thread USING (utid) JOIN process p USING (upid)
+JOIN slice b ON b.id = slice_in JOIN thread_track u ON u.id = b.track_id JOIN thread v ON v.utid = u.utid
+JOIN process q ON q.upid = v.upid
+"""
+
+
+def ranks() -> FakeTrace:
+    """Rank 0 receives what rank 1 sends later, and both meet: rank 1 is the last."""
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, 1000) for rank in (0, 1))
+    mpi(one, "MPI_Send", 1400, 1420, partner=0, tag=5, bytes=8, count=1)
+    mpi(zero, "MPI_Recv", 1100, 1450, partner=1, tag=5, bytes=8, count=1)
+    mpi(zero, "MPI_Barrier", 1500, 1710)
+    mpi(one, "MPI_Barrier", 1700, 1705)
+    for t in (zero, one):
+        t.record("exit", 2000, reason=0)
+    return trace
+
+
+@pytest.mark.parametrize("form", ["perfetto", "json"])
+def test_arrows_between_ranks(tmp_path: Path, form: timeline.Format) -> None:
+    """From the send to the moment of receipt, though the receiving call began first; from the last at a collective."""
+    path = write(tmp_path, ranks(), form=form, name={"perfetto": "x.pftrace", "json": "x.json"}[form])
+    zero = 1100 if form == "json" else -REALTIME
+    found = {(r.source, r.start + zero, r.pid, r.target, r.end + zero, r.to_pid) for r in perfetto(path, ARROWS)}
+    assert found == {
+        ("MPI_Send", 1400, 101, "message from rank 1", 1449, 100),
+        ("MPI_Barrier", 1700, 101, "rank 1 arrived", 1701, 100),
+    }
+    if form == "perfetto":
+        content = check(path)
+        assert content.problems == []
+        barriers = {s.start - REALTIME: dict(s.arguments) for s in content.slices if s.name == "MPI_Barrier"}
+        assert {at: (a["last rank to arrive"], a["waited for it ns"]) for at, a in barriers.items()} == {
+            1500: (1, 200),
+            1700: (1, 0),
+        }
+
+
+@pytest.mark.parametrize(
+    ("options", "arrows"),
+    [
+        (timeline.Options(ranks=(0,)), 0),
+        (timeline.Options(filter_name="Barrier"), 1),
+        (timeline.Options(filter_name="Recv|rank"), 0),
+        (timeline.Options(span(300, 500)), 1),
+    ],
+)
+def test_no_arrow_has_one_end(tmp_path: Path, options: timeline.Options, arrows: int) -> None:
+    path = write(tmp_path, ranks(), options)
+    assert check(path).problems == []
+    assert len(perfetto(path, ARROWS)) == arrows
+
+
+def test_files_of_ranks_have_no_arrows_between_them(tmp_path: Path) -> None:
+    write(tmp_path, ranks(), timeline.Options(split="rank"))
+    files = sorted(tmp_path.glob("x.rank*.pftrace"))
+    assert [file.name for file in files] == ["x.rank0.pftrace", "x.rank1.pftrace"]
+    assert all(check(file).problems == [] and not perfetto(file, FLOWS) for file in files)
+
+
+def test_counters_begin_with_the_run(tmp_path: Path) -> None:
+    """What was sampled before the first call would move the zero of the picture away from that of reports."""
+    rows = [
+        {"process": 1, "name": "RSS", "unit": "bytes", "time_ns": at, "value": float(at)} for at in (500, 1200, 1500)
+    ]
+    path = write(tmp_path, two_calls(), prepare=fill("counters", *rows))
+    (bounds,) = perfetto(path, "SELECT start_ts FROM trace_bounds")
+    assert bounds.start_ts - REALTIME == 1000
+    assert [(r.ts - REALTIME, r.value) for r in perfetto(path, VALUES) if r.name == "RSS"] == [
+        (1200, 1200),
+        (1500, 1500),
+    ]
+
+
+def test_order_of_rows(tmp_path: Path) -> None:
+    """As the interface orders them: problems, annotations, devices, counters."""
+    common = {"process": 1, "thread": 1, "api": "nvtx", "domain": "", "depth": 0}
+    prepare = (
+        fill("ranges", {**common, "kind": "start", "name": "io", "seq": 90, "start_ns": 1100, "end_ns": 1200}),
+        fill("counters", {"process": 1, "name": "CPU", "unit": "%", "time_ns": 1500, "value": 1.0}),
+        fill("losses", {"process": 1, "thread": 1, "expected": 9, "seen": 8, "lost": 1, "unfinished": 0}),
+        lambda con: work(con, [{"kind": "kernel", "device": 1, "start_ns": 1100, "end_ns": 1200, "bytes": 0}]),
+    )
+    path = write(tmp_path, two_calls(), prepare=lambda con: [each(con) for each in prepare])
+    rows = perfetto(
+        path,
+        "INCLUDE PERFETTO MODULE viz.summary.track_event; SELECT name, parent_id FROM _track_event_tracks_ordered_groups"
+        " WHERE name IS NOT NULL AND parent_id IS NULL ORDER BY order_id",
+    )
+    assert [r.name for r in rows] == ["! problems", "Annotations", "Device 0: gpu1", "counters"]
+
+
+@pytest.mark.parametrize(
+    ("where", "begin", "end"),
+    [
+        ("gap:1", 22_500, 27_500), ("gap:2", 12_500, 17_500), ("kernel:scale", 20_000, 22_000), ("kernel:_occa_add_0", 10_000, 12_000),
+        ("kernel:add", 10_000, 12_000), ("5us:7us", 6000, 8000), ("20%:40%", 21_000, 41_000),
+    ],
+)  # fmt: skip
+def test_where_to_look(tmp_path: Path, where: str, begin: int, end: int) -> None:
+    """Parts that `view --at` shows: what is looked for is inside and in the middle, the zero is that of the run."""
+    trace = FakeTrace()
+    thread = trace.process(100)
+    thread.call("opencl:clFinish", 1000, 2000, ret=0)
+    thread.record("exit", 101_000)
+    kernel = {"kind": "kernel", "device": 1, "bytes": 0}
+    rows = [
+        {**kernel, "name": "_occa_add_0", "kernel": 7, "start_ns": 10_000, "end_ns": 12_000},
+        {**kernel, "name": "scale", "start_ns": 20_000, "end_ns": 22_000},
+        {**kernel, "name": "scale", "start_ns": 31_000, "end_ns": 32_000},
+    ]
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        work(store.con, rows)
+        fill("kernels", {"process": 1, "kernel": 7, "id": 7, "name": "add", "mode": "OpenCL"})(store.con)
+        first, last = moments.find(store, where)
+        gap = where.startswith("gap")
+        inside = {"gap:1": (22_000, 31_000), "gap:2": (12_000, 20_000)}.get(where, (begin, end))
+        assert first - REALTIME <= inside[0] and last - REALTIME >= inside[1]
+        assert last - first <= (1.6 if gap else 6.1) * (inside[1] - inside[0])
+        for wrong in ("gap:3", "gap:0", "kernel:none", "99s", "soon"):
+            with pytest.raises((moments.NotFound, UnitError)):
+                moments.find(store, wrong)

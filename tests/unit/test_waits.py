@@ -164,6 +164,24 @@ def four_ways() -> FakeTrace:
     return trace
 
 
+def test_waits_for_what_was_posted_before(tmp_path: Path) -> None:
+    """What a wait completed is recorded after it has returned."""
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+    seq = mpi(zero, "MPI_Irecv", AT + 100, AT + 110, partner=1, tag=5, count=1)
+    mpi(zero, "MPI_Wait", AT + 120, AT + 500)
+    zero.event(
+        "occatrace_mpi:message", AT + 505, kind=2, state=0, call_tid=zero.tid, call_seq=seq, begin=AT + 100, bytes=8, partner=1,
+        tag=5, comm=1,
+    )  # fmt: skip
+    mpi(one, "MPI_Send", AT + 400, AT + 420, partner=0, tag=5, bytes=8, count=1)
+    for t in (zero, one):
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = rows_of(store, "wait_states")
+    assert [(row["name"], row["function"], row["total_ns"]) for row in found] == [("late sender", "MPI_Wait", 280)]
+
+
 def test_waits_for_other_ranks(tmp_path: Path) -> None:
     with opened(tmp_path, four_ways()) as store:
         found = rows_of(store, "wait_states")

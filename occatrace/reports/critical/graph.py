@@ -32,6 +32,8 @@ _SOURCE, _POINT, _WORK, _MEETING, _SINK = range(5)
 _OF = frozenset(("call_stats", "activities", "kernel_runs", "omp_regions", "mpi_messages", "python_calls"))
 _DEVICE_APIS = ("opencl", "cuda", "cudart", "hip", "ze")
 _OVERLAP_NS = 1000  # by which work of a queue in order may seem to begin before the work before it ends
+_COMPLETING = ("MPI_Wait", "MPI_Test")
+_COMPLETED_NS = 1_000_000  # by which what such a call completed may seem to be complete after its end
 _EAGER_BYTES = 4096  # a send of more may wait for its receiver
 # Collectives that nobody leaves before all have come.
 _SYNCHRONIZING = frozenset(
@@ -242,7 +244,7 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
     """Two nodes at each call of MPI; messages and collectives lead from the start of one to the end of another."""
     names = [name for name in calls_of if name.startswith("mpi.")]
     none = np.empty(0, np.int64)
-    matched = {"sent": (none, none), "posted": (none, none), "meetings": [], "unmatched": 0}
+    matched = {"sent": (none, none), "received": none, "posted": (none, none), "meetings": [], "unmatched": 0}
     nothing = {"nodes": none, "calls": {"function": [], "f": none, **matched}}
     if not names:
         return nothing
@@ -276,6 +278,12 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
     return {"nodes": np.concatenate([enter, leave]), "enter": enter, "leave": leave, "calls": calls}
 
 
+def of_mpi(store: Store) -> dict[str, Any]:
+    """The calls of MPI alone: which sent to which (`sent`) and when that was received, and who met in collectives (`meetings`)."""
+    calls: dict[str, Any] = _mpi(store, _Builder(), 0, store.functions())["calls"]
+    return calls
+
+
 def _by_thread(calls: dict[str, Any]) -> dict[int, tuple[Ints, int]]:
     """Of each thread the begins of its calls, and the number of the first."""
     threads, first, counts = np.unique(calls["thread"], return_index=True, return_counts=True)
@@ -307,9 +315,13 @@ def _messages(
             return place.get((row[1], row[2]))
         starts, first = by_thread.get(row[1], (np.empty(0, np.int64), 0))
         at = int(np.searchsorted(starts, row[9], "right")) - 1
-        return first + at if at >= 0 and calls["e"][first + at] >= row[9] else None
+        if at < 0:
+            return None
+        # A call that waits writes what was completed after it has returned.
+        late = _COMPLETED_NS if calls["function"][calls["f"][first + at]].startswith(_COMPLETING) else 0
+        return first + at if calls["e"][first + at] + late >= row[9] else None
 
-    sent_by, got_by, posted_by, done_by = [], [], [], []
+    sent_by, got_by, got_at, posted_by, done_by = [], [], [], [], []
     calls["unmatched"] = 0
     for key, ours in sent.items():
         theirs = received.get(key, [])
@@ -321,11 +333,13 @@ def _messages(
             if begun is not None and got is not None:
                 sent_by.append(begun)
                 got_by.append(got)
+                got_at.append(receive[9])
             posted, done = place.get((receive[1], receive[2])), completed(send)
             if posted is not None and done is not None and (send[7] or 0) > _EAGER_BYTES:
                 posted_by.append(posted)
                 done_by.append(done)
-    # By call: who sent and in which call it was received; who was ready to receive, and in which call the send was over.
+    # By call: who sent and in which call it was received, and when; who was ready to receive, and in which call the send was over.
+    calls["received"] = np.array(got_at, np.int64)
     calls["sent"] = np.array(sent_by, np.int64), np.array(got_by, np.int64)
     calls["posted"] = np.array(posted_by, np.int64), np.array(done_by, np.int64)
     for first, last in (calls["sent"], calls["posted"]):

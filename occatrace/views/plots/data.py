@@ -1,6 +1,6 @@
 """Tables of a run → the numbers of its plots: bounded in size however long the run is. Draws nothing.
 
-All times are ns since the first call or work of the run, as in the reports.
+All times are ns since the first call, range or work of the run, as in the reports.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from occatrace import _native
 from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range, UnitError
 from occatrace.store.tables import Store
+from occatrace.views.timeline.messages import Messages
 from occatrace.views.timeline.sources import (
     DEVICE,
     FAILED,
@@ -62,7 +63,13 @@ class Selection:
         self._ranks = self._conditions(Options(ranks=options.ranks))
         self._named = bool(options.filter_name)
         self._sources = Sources(store, options.names, self.origin).all
+        self._messages = Messages(store)
+        self.note = self._messages.note
+        if self._messages.found:
+            self._sources.append(self._messages.source)
         self.texts = self._number_texts()
+        if self._messages.found:
+            self._messages.place(*self._chosen_calls(), self._part_at)
         self.processes: dict[int, list[int]] = {}  # of each part, in the order of their ranks
         # Of each kind: rows by part and by piece of the run's time, of so many ns: a power of two.
         self.width = 1 << max((self._end_of_run() - self.origin) // BUCKETS, 1).bit_length()
@@ -101,7 +108,7 @@ class Selection:
 
     def close(self) -> None:
         """Remove what was made."""
-        for table in ("damages", "codes", "renamed", "titles", "places", "sizes"):
+        for table in ("damages", "codes", "renamed", "titles", "places", "sizes", "projections", "arrivals"):
             self._con.execute(f"DROP TABLE IF EXISTS {table}")
         self._con.execute("DROP TYPE IF EXISTS timeline_text")
 
@@ -183,6 +190,8 @@ class Selection:
 
     def _filter(self, source: Source) -> str:
         """WHERE of a source's rows `s`, to which more can be added."""
+        if source.chosen:
+            return " WHERE true"
         return (self._ranks if source.kind == PROBLEMS else self._where) or " WHERE true"
 
     def _survey(self) -> None:
@@ -306,7 +315,30 @@ class Selection:
         rows = _sorted(rows)
         if not self.flows.empty and "seq" in rows:
             self._tie(kind, rows)
+        if kind == THREAD and self._messages.found and "seq" in rows:
+            self._messages.tie(rows, _numbers_of(rows, "thread"), _numbers_of(rows, "seq"))
         return rows
+
+    def _part_at(self, part: npt.NDArray[Any], time: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The file of what happens within calls of some files, or -1 where it is in none."""
+        if isinstance(self._split, int):
+            part = np.where(part >= 0, np.maximum((time - self._zero) // self._split, 0), -1)
+        first, last = self.begin or 0, np.iinfo(np.int64).max if self.end is None else self.end
+        return np.where((time >= first) & (time <= last), part, -1)
+
+    def _chosen_calls(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """File, thread and number of the calls of MPI that are in the timeline."""
+        part = self.part.format(process="s.process", t="s.start_ns")
+        chosen = [
+            self._con.execute(
+                f"SELECT ({part})::BIGINT AS part, s.thread::BIGINT AS thread, s.seq::BIGINT AS seq"
+                f" FROM ({source.rows(self._named)}) s{self._filter(source)} AND s.category = 'mpi'"
+            ).fetchnumpy()
+            for source in self._sources
+            if source.calls
+        ]
+        of_part, thread, seq = (np.concatenate([plain(r[n]) for r in chosen]) for n in ("part", "thread", "seq"))
+        return of_part, thread, seq
 
     def _tie(self, kind: int, rows: Columns) -> None:
         """Adds arrows and correlations."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,12 +24,15 @@ PYTHON = "python"  # in Options.apis: imports, calls across the border, function
 THREAD, QUEUE, MEMORY, RANGES, PROBLEMS = range(5)
 # Beside the work of devices, of which neither is a part: what the driver did to managed memory, and waits.
 MANAGED, WAITS = 8, 9
+# Under a device, too: for how long the work of a range ran there.
+PROJECTED = 10
 # The track of device work whose queue or device is not known is that of its process, beyond all real numbers.
 UNKNOWN = 1 << 31
 NONE = 0xFFFF_FFFF  # number of a call: there is none
 
 FAILED = "✗ "  # before the names of calls and work that failed
 
+_SLACK_NS = 1_000_000  # by which a device's time of an enqueue may be off
 _WHOLE = Range()
 
 
@@ -54,7 +57,9 @@ SELECT {THREAD} AS kind, c.thread AS track, c.start_ns, c.end_ns, c.seq AS numbe
        CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.title, k.name, pl.label, c.function) AS name,
        c.api AS category, c.failed, c.process, c.thread, c.seq,
        CASE WHEN coalesce(k.name, pl.label) IS NOT NULL THEN c.function END AS function, coalesce(k.source, pl.source) AS source,
-       pl.team, coalesce(k.mode, o.mode) AS mode, o.kind AS direction, c.bytes, c.error, c.caller,
+       pl.team, pl.inner_ns, coalesce(k.mode, o.mode, b.mode) AS mode, o.kind AS direction, c.bytes, c.error, c.caller,
+       b.name AS launched, CASE b.cached WHEN true THEN 'hit' WHEN false THEN 'miss' END AS cache,
+       nullif(b.compiler_ns, 0) AS compiler,
        CASE WHEN o.mode IN {HOST_MODES} AND NOT c.failed AND c.end_ns > c.start_ns
             THEN o.bytes / (c.end_ns - c.start_ns) END AS rate
 FROM c
@@ -63,17 +68,20 @@ LEFT JOIN (SELECT r.thread, r.seq, k.name, t.title, k.mode, source_line(k.source
        ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
 LEFT JOIN (FROM occa_copies r WHERE $r) o ON c.api = 'occa' AND o.thread = c.thread AND o.seq = c.seq
 LEFT JOIN places pl ON pl.thread = c.thread AND pl.seq = c.seq
+LEFT JOIN (FROM builds r WHERE r.api = 'occa' AND $r) b ON c.api = 'occa' AND b.thread = c.thread AND b.seq = c.seq
 """
 # Calls that are constructs of a language: what people know of them is where they stand.
 _PLACES = """
-SELECT thread, seq, any_value(label) AS label, any_value(source) AS source, any_value(team) AS team FROM (
-    SELECT thread, seq, kind || ' in ' || function AS label, nullif(source, '') AS source, nullif(threads, 0) AS team
+SELECT thread, seq, any_value(label) AS label, any_value(source) AS source, any_value(team) AS team,
+       any_value(inner_ns) AS inner_ns FROM (
+    SELECT thread, seq, kind || ' in ' || function AS label, nullif(source, '') AS source, nullif(threads, 0) AS team,
+           NULL::UBIGINT AS inner_ns
     FROM omp_regions WHERE function <> ''
     UNION ALL
-    SELECT t.thread, t.seq, 'thread of ' || r.function, nullif(r.source, ''), NULL
+    SELECT t.thread, t.seq, 'thread of ' || r.function, nullif(r.source, ''), NULL, nullif(t.barrier_ns, 0)
     FROM omp_threads t JOIN omp_regions r ON r.thread = t.region_thread AND r.seq = t.region_seq WHERE r.function <> ''
     UNION ALL
-    SELECT thread, seq, operation || ' in ' || function, nullif(source, ''), NULL FROM omp_targets WHERE function <> ''
+    SELECT thread, seq, operation || ' in ' || function, nullif(source, ''), NULL, NULL FROM omp_targets WHERE function <> ''
 ) GROUP BY thread, seq
 """
 _UNFINISHED = f"""
@@ -89,9 +97,11 @@ SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind
                 {UNKNOWN} + a.process) AS track,
        a.start_ns, greatest(a.end_ns, a.start_ns) AS end_ns, coalesce(a.seq, 0) AS number,
        a.kind AS category, a.status < 0 AS failed, a.process, a.thread, a.seq, a.run_seq"""
+# A kernel that OCCA launched is called as its call is, and so has its colour.
+_KERNEL = "coalesce(CASE WHEN a.kind = 'kernel' THEN k.title END, n.shown, a.name)"
 _WORK = f"""{_WORK_BARE},
-       CASE WHEN a.status < 0 THEN '{FAILED}' || coalesce(k.title, n.shown, a.name) ELSE coalesce(k.title, n.shown, a.name) END
-       AS name, k.name AS kernel, k.source AS source,
+       CASE WHEN a.status < 0 THEN '{FAILED}' || {_KERNEL} ELSE {_KERNEL} END AS name,
+       k.name AS kernel, CASE WHEN a.kind = 'kernel' AND k.title <> a.name THEN a.name END AS backend, k.source AS source,
        CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error,
        CASE WHEN a.status < 0 THEN a.status END AS code, nullif(a.bytes, 0) AS bytes,
        CASE WHEN a.bytes > 0 AND a.end_ns > a.start_ns THEN a.bytes / (a.end_ns - a.start_ns) END AS rate,
@@ -102,6 +112,48 @@ LEFT JOIN (SELECT kernel, k.name, t.title, source_line(k.source, k.line) AS sour
            FROM kernels k LEFT JOIN titles t USING (kernel)) k USING (kernel)
 LEFT JOIN renamed n ON a.kind = 'kernel' AND n.raw = a.name
 LEFT JOIN sizes z ON (z.gx, z.gy, z.gz, z.lx, z.ly, z.lz) = ({_SIZES})
+"""
+# The kernel that a call launched, where it was one. `$q`: a condition on the moment at which it was enqueued.
+_LAUNCHED = f"""
+SELECT a.thread, a.seq, any_value({_KERNEL}) AS launched, any_value(z.grid) AS grid, any_value(z.block) AS block
+FROM activities a LEFT JOIN titles k USING (kernel) LEFT JOIN renamed n ON n.raw = a.name
+LEFT JOIN sizes z ON (z.gx, z.gy, z.gz, z.lx, z.ly, z.lz) = ({_SIZES})
+WHERE a.kind = 'kernel' AND $q GROUP BY a.thread, a.seq HAVING count(*) = 1
+"""
+# A thread of a team has come to the end of its region, and waits there for the others.
+_TEAM_WAITS = f"""
+SELECT {THREAD} AS kind, t.thread AS track, t.end_ns AS start_ns, t.end_ns + t.join_ns + t.late_ns AS end_ns, t.seq AS number,
+       'barrier wait' AS name, 'openmp' AS category, false AS failed, t.process, t.thread,
+       nullif(r.source, '') AS source
+FROM omp_threads t JOIN omp_regions r ON r.thread = t.region_thread AND r.seq = t.region_seq WHERE t.join_ns + t.late_ns > 0
+"""
+# Of each range and device, from the start of the first work that was launched inside to the end of the last.
+_PROJECTIONS = f"""
+WITH numbered AS (
+    SELECT row_number() OVER () AS range, r.*, coalesce(r.end_ns, t.end_ns) AS until, coalesce(r.seq, 0) AS from_seq,
+           CASE WHEN r.end_thread = r.thread THEN r.end_seq END AS to_seq
+    FROM ranges r JOIN threads t USING (thread) WHERE r.kind <> 'mark'
+),
+work AS (
+    SELECT row_number() OVER () AS piece, process, thread, seq, device, coalesce(nullif(queued_ns, 0), start_ns) AS launched,
+           start_ns AS s, greatest(start_ns, end_ns) AS e
+    FROM activities WHERE kind <> 'marker' AND device IS NOT NULL
+),
+pushed AS (SELECT * FROM numbered WHERE kind = 'push'),
+levels AS (SELECT DISTINCT thread, api, domain, depth FROM pushed),
+candidates AS (SELECT w.piece, w.device, w.s, w.e, w.seq, l.* FROM work w JOIN levels l USING (thread)),
+inside AS (
+    SELECT p.range, c.device, c.s, c.e FROM candidates c ASOF JOIN pushed p
+    ON c.thread = p.thread AND c.api = p.api AND c.domain = p.domain AND c.depth = p.depth AND c.seq >= p.from_seq
+    WHERE p.to_seq IS NULL OR c.seq < p.to_seq
+    UNION ALL
+    SELECT r.range, w.device, w.s, w.e FROM numbered r JOIN work w
+    ON w.process = r.process AND w.launched >= r.start_ns AND w.launched < r.until WHERE r.kind = 'start'
+),
+projected AS (SELECT range, device, min(s) AS start_ns, max(e) AS end_ns FROM inside GROUP BY range, device)
+SELECT {PROJECTED} AS kind, j.device AS track, j.start_ns, j.end_ns, r.range AS number, r.name, r.api AS category,
+       false AS failed, r.process, r.thread, nullif(r.domain, '') AS domain, format('#{{:06x}}', r.color & 16777215) AS color
+FROM projected j JOIN numbered r USING (range)
 """
 # What moved by itself, and faults, under the device; waits under the device whose work is waited for, or that waits.
 _MANAGED = f"""
@@ -173,7 +225,11 @@ FROM processes WHERE exit IS NULL AND end_ns >= {origin}
 ARGUMENTS = (
     ("error", "text", "error"),
     ("function", "text", "call"),
+    ("launched", "text", "kernel"),
     ("kernel", "text", "OCCA kernel"),
+    ("backend", "text", "backend kernel"),
+    ("cache", "text", "cache"),
+    ("compiler", "uint", "compiler CPU ns"),
     ("mode", "text", "OCCA mode"),
     ("source", "text", "source"),
     ("called_from", "text", "called from"),
@@ -191,6 +247,9 @@ ARGUMENTS = (
     ("grid", "text", "grid (threads)"),
     ("block", "text", "block (threads)"),
     ("waited", "uint", "waited ns"),
+    ("inner_ns", "uint", "waited at barriers ns"),
+    ("last_rank", "int", "last rank to arrive"),
+    ("for_last", "uint", "waited for it ns"),
     ("correlation", "uint", "correlation"),
 )
 TEXTS = ("name", "category", *(column for column, kind, _ in ARGUMENTS if kind == "text"))
@@ -199,7 +258,8 @@ _TYPES = {"text": "UINTEGER", "uint": "UBIGINT", "int": "BIGINT", "float": "DOUB
 
 @dataclass(frozen=True)
 class Source:
-    """Where slices come from: SQL of rows `s`, in which `$r` stands for a condition on the begin of what is joined."""
+    """Where slices come from: SQL of rows `s`, in which `$r` stands for a condition on the begin of what is joined, and `$q` for
+    one on when work was enqueued by calls that take at most `longest` ns."""
 
     kind: int  # of its tracks; MEMORY goes with QUEUE
     sql: str
@@ -208,6 +268,8 @@ class Source:
     texts: Sequence[str] = ()  # SELECTs of all texts that there are; none: those of its columns
     tied: bool = False  # has `thread` and `seq`: may have arrows
     calls: bool = False  # these two are also the track and what orders slices that are equal otherwise
+    longest: int = 0
+    chosen: bool = False  # its rows are those that are wanted
 
     def rows(self, named: bool, begin: int | None = None, end: int | None = None) -> str:
         """SQL of all rows, or of those that begin at `begin` or later and before `end`."""
@@ -215,7 +277,11 @@ class Source:
         bounds = [
             f"least(r.start_ns, r.end_ns) {sign} {at}" for sign, at in ((">=", begin), ("<", end)) if at is not None
         ]
-        return sql.replace("$r", " AND ".join(bounds) or "true")
+        since = None if begin is None else begin - _SLACK_NS
+        until = None if end is None else end + self.longest + _SLACK_NS
+        enqueued = [f"a.queued_ns {sign} {at}" for sign, at in ((">=", since), ("<", until)) if at is not None]
+        queued = f"(a.queued_ns = 0 OR {' AND '.join(enqueued)})" if enqueued else "true"
+        return sql.replace("$r", " AND ".join(bounds) or "true").replace("$q", queued)
 
 
 def coded(column: str) -> str:
@@ -229,6 +295,11 @@ def _of(*columns: str) -> dict[str, str]:
 
 
 _BOTH = ("name", "category")
+_TEXTS_OF_WORK = (
+    "SELECT unnest([name, kind]) FROM (SELECT DISTINCT name, kind FROM activities)",
+    "SELECT unnest([shown]) FROM renamed UNION ALL SELECT unnest([name, source_line(source, line)]) FROM kernels",
+    "SELECT title FROM titles UNION ALL SELECT unnest([grid, block]) FROM sizes",
+)
 _COMMON = "c.process, c.thread, c.seq, c.start_ns, c.end_ns, c.failed, c.error, nullif(c.bytes, 0) AS bytes, c.caller"
 
 
@@ -243,6 +314,7 @@ class Sources:
         )
         self._con.execute("CREATE OR REPLACE TEMP TABLE damages (text VARCHAR)")
         self._name(names)
+        self._size()
         functions = store.functions()
         for problem in filter(None, (store.partial, *store.problems)):
             self._con.execute("INSERT INTO damages VALUES (?)", [problem])
@@ -268,12 +340,32 @@ class Sources:
         named = {"occa"} if self._some("kernel_runs") or self._some("occa_copies") else set()
         named |= {"openmp"} if self._some("places") else set()
         partners = {f"{f.api}.{f.key}" for f in self._store.model.functions if any(a.name == "partner" for a in f.args)}
-        out = []
-        for joined in (False, True):
-            mine = [f for f in functions if (f.partition(".")[0] in named) == joined]
-            if mine:
-                out.append(self._named_calls(mine) if joined else self._plain_calls(mine, partners))
-        return out
+        named |= {"occa"} if self._some("builds WHERE api = 'occa'") else set()
+        launching = self._launching()
+        of_names = [f for f in functions if f.partition(".")[0] in named]
+        others = [f for f in functions if f not in of_names]
+        plain, launches = ([f for f in others if (f in launching) == wanted] for wanted in (False, True))
+        out = [self._plain_calls(plain, partners)] if plain else []
+        out += [self._launches(launches, partners)] if launches else []
+        return out + ([self._named_calls(of_names)] if of_names else [])
+
+    def _launching(self) -> set[str]:
+        """Views of the functions that launched kernels."""
+        if not self._some("activities WHERE kind = 'kernel'"):
+            return set()
+        return {f"{f.api}.{f.key}" for f in self._store.model.functions if f.activity == "kernel"}
+
+    def _launches(self, functions: Sequence[str], partners: Collection[str]) -> Source:
+        """Calls that say which kernel they launched."""
+        source = self._plain_calls(functions, partners)
+        sql = f"SELECT c.*, l.launched, l.grid, l.block FROM ({source.sql}) c LEFT JOIN ({_LAUNCHED}) l USING (thread, seq)"
+        apis = ", ".join(f"({sql_text(api)}, {sql_text(shown)})" for _, api, shown in self._titles(functions))
+        ((longest,),) = self._con.execute(
+            f"SELECT coalesce(max(max_ns), 0) FROM call_stats WHERE (api, function) IN ({apis})"
+        ).fetchall()
+        texts = [*source.texts, *_TEXTS_OF_WORK]
+        columns = {**source.columns, **_of("launched", "grid", "block")}
+        return replace(source, sql=sql, columns=columns, texts=texts, longest=int(longest))
 
     def _named_calls(self, functions: Sequence[str]) -> Source:
         """Calls whose slices have other names than their functions, or more to tell."""
@@ -283,12 +375,16 @@ class Sources:
             f"SELECT unnest([title, '{FAILED}' || title]) FROM titles",
             f"SELECT unnest([label, '{FAILED}' || label, source]) FROM places",
             "SELECT DISTINCT mode FROM occa_copies UNION ALL SELECT DISTINCT kind FROM occa_copies",
+            "SELECT unnest([name, mode]) FROM builds UNION ALL SELECT unnest(['hit', 'miss'])",
         ]
         rows = " UNION ALL ".join(
             f"SELECT {sql_text(api)} AS api, {sql_text(shown)} AS function, {_COMMON} FROM {sql_name(view)} c"
             for view, api, shown in self._titles(functions)
         )
-        columns = _of(*_BOTH, "function", "source", "mode", "direction", "team", "rate")
+        columns = _of(
+            *(*_BOTH, "function", "source", "mode", "direction", "team", "rate"),
+            *("inner_ns", "launched", "cache", "compiler"),
+        )
         bare = f"SELECT {THREAD} AS kind, c.thread AS track, c.api AS category, c.* FROM ({rows}) c"
         return self._with_failures(f"WITH c AS ({rows}) {_NAMED_CALLS}", bare, columns, texts)
 
@@ -343,18 +439,8 @@ class Sources:
     def _work(self) -> list[Source]:
         if not self._some("activities"):
             return []
-        sizes = f"SELECT DISTINCT {_SIZES} FROM activities a WHERE a.gx > 0 OR a.lx > 0"
-        self._con.execute(f"""
-            CREATE OR REPLACE TEMP TABLE sizes AS SELECT *,
-                CASE WHEN gx > 0 THEN concat_ws(' × ', gx, nullif(gy, 0), nullif(gz, 0)) END AS grid,
-                CASE WHEN lx > 0 THEN concat_ws(' × ', lx, nullif(ly, 0), nullif(lz, 0)) END AS block
-            FROM ({sizes}) AS s(gx, gy, gz, lx, ly, lz)""")
-        texts = [
-            "SELECT unnest([name, kind]) FROM (SELECT DISTINCT name, kind FROM activities)",
-            "SELECT unnest([shown]) FROM renamed UNION ALL SELECT unnest([name, source_line(source, line)]) FROM kernels",
-            "SELECT title FROM titles UNION ALL SELECT unnest([grid, block]) FROM sizes",
-        ]
-        columns = _of(*_BOTH, "kernel", "source", "bytes", "rate", "grid", "block", "waited")
+        texts = [*_TEXTS_OF_WORK]
+        columns = _of(*_BOTH, "kernel", "backend", "source", "bytes", "rate", "grid", "block", "waited")
         if self._some("activities WHERE status < 0"):
             texts = [*texts, *(f"SELECT '{FAILED}' || text FROM ({t}) AS s(text)" for t in texts)]
             texts.append("SELECT DISTINCT 'error ' || status FROM activities WHERE status < 0")
@@ -362,21 +448,41 @@ class Sources:
         columns |= {"run_seq": f"coalesce(s.run_seq, {NONE})::UINTEGER"}
         return [Source(QUEUE, _WORK, columns, f"{_WORK_BARE} FROM activities a", texts, tied=True)]
 
+    def _size(self) -> None:
+        """Table `sizes`: grids and blocks as texts."""
+        sizes = f"SELECT DISTINCT {_SIZES} FROM activities a WHERE a.gx > 0 OR a.lx > 0"
+        self._con.execute(f"""
+            CREATE OR REPLACE TEMP TABLE sizes AS SELECT *,
+                CASE WHEN gx > 0 THEN concat_ws(' × ', gx, nullif(gy, 0), nullif(gz, 0)) END AS grid,
+                CASE WHEN lx > 0 THEN concat_ws(' × ', lx, nullif(ly, 0), nullif(lz, 0)) END AS block
+            FROM ({sizes}) AS s(gx, gy, gz, lx, ly, lz)""")
+
     def _others(self) -> list[Source]:
         """What is rare, and never asked for where there is none: planning costs more than all else of a small run."""
         unfinished, python, log = _of(*_BOTH, "error"), _of(*_BOTH, "source", "error"), _of(*_BOTH, "domain", "source")
         marked = _of(*_BOTH, "domain", "topic", "payload", "color", "note")
         instant = {"instant": "s.instant"}
+        self._project()
+        on_device = Source(PROJECTED, "SELECT * FROM projections", _of(*_BOTH, "domain", "color"))
         rare = (
             ("unfinished", Source(THREAD, _UNFINISHED, unfinished, tied=True)),
             ("ranges WHERE kind <> 'start'", Source(THREAD, f"{_RANGES} WHERE r.kind <> 'start'", marked | instant)),
             ("python_calls", Source(THREAD, _PYTHON, python)),
             ("messages", Source(THREAD, _LOG, log | instant)),
             ("ranges WHERE kind = 'start'", Source(RANGES, f"{_RANGES} WHERE r.kind = 'start'", marked)),
+            ("projections", on_device),
+            ("omp_threads WHERE join_ns + late_ns > 0", Source(THREAD, _TEAM_WAITS, _of(*_BOTH, "source"))),
             ("managed_memory", Source(MANAGED, _MANAGED, _of(*_BOTH, "bytes", "rate", "note"))),
             ("waits", Source(WAITS, _WAITS, _of(*_BOTH))),
         )
         return [source for table, source in rare if self._some(table)]
+
+    def _project(self) -> None:
+        """Table `projections`: ranges on devices."""
+        both = self._some("ranges WHERE kind <> 'mark'") and self._some("activities WHERE device IS NOT NULL")
+        self._con.execute(
+            f"CREATE OR REPLACE TEMP TABLE projections AS {_PROJECTIONS if both else 'SELECT 1 WHERE false'}"
+        )
 
     def _name(self, style: str) -> None:
         """Tables `renamed` and `titles`: what kernels of backends and of OCCA are to be called."""
@@ -393,8 +499,9 @@ class Sources:
         con.unregister("_renamed")
         kernels = con.execute("SELECT kernel, name, coalesce(source, ''), coalesce(line, 0) FROM kernels").fetchall()
         con.execute("CREATE OR REPLACE TEMP TABLE titles (kernel UINTEGER, title VARCHAR)")
-        if style == "okl" and kernels:
-            con.executemany("INSERT INTO titles VALUES (?, ?)", [(k, naming.author(*of)) for k, *of in kernels])
+        if style != "raw" and kernels:
+            titles = [(k, naming.author(*of) if style == "okl" else of[0]) for k, *of in kernels]
+            con.executemany("INSERT INTO titles VALUES (?, ?)", titles)
 
 
 def _is_code(function: Function) -> bool:

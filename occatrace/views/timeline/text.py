@@ -294,7 +294,7 @@ class _ChromeTrack:
             what = f'"cat":{quote(categories[row])},"name":{quote(names[row])}'
             shape = '"ph":"i","s":"t",' if moments[row] else f'"ph":"X","dur":{_microseconds(e - s)},'
             timeline.raw(f"{shape}{at},{what}{more}")
-            kind = '"s"' if self._nested else '"f","bp":"e"'
+            kind = '"s"' if self._nested and not moments[row] else '"f","bp":"e"'
             for flow in ids[offsets[row] : offsets[row + 1]]:
                 timeline.raw(f'"ph":{kind},"id":"{flow:x}",{at},"cat":"launch","name":"launch"')
         timeline.slices += len(starts)

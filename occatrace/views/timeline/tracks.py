@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from occatrace.views.timeline.counters import ALLOCATED, COUNTED, SAMPLED, Series
-from occatrace.views.timeline.sources import MANAGED, MEMORY, PROBLEMS, QUEUE, RANGES, THREAD, UNKNOWN, WAITS
+from occatrace.views.timeline.sources import MANAGED, MEMORY, PROBLEMS, PROJECTED, QUEUE, RANGES, THREAD, UNKNOWN, WAITS
 
 _PROCESS, _DEVICE, _COUNTER = 5, 6, 7  # further kinds of things with a number, after those of slices
 _LAST = 1 << 20  # order of what stands below the queues
@@ -55,6 +55,7 @@ class Tracks:
             make = {
                 **{THREAD: self._thread, QUEUE: self._queue, MEMORY: self._memory},
                 **{RANGES: self._ranges, PROBLEMS: self._problems, MANAGED: self._managed, WAITS: self._waits},
+                PROJECTED: self._projected,
             }[kind]
             self._lanes[key] = make(track)
         return self._lanes[key]
@@ -84,7 +85,7 @@ class Tracks:
             label = label or "(no name)"
         elif not device:
             device = UNKNOWN + process
-        parent = self._device(device, process) if device else self.process(process)
+        parent = self._device(device, process) if device else self._process_counters(process)
         return self._timeline.counter(uuid, parent, label, order, series.unit)
 
     def _uuid(self, kind: int, number: int) -> int:
@@ -130,6 +131,15 @@ class Tracks:
             uuid, parent, f"{name or 'thread'} {tid} (overlapping)", 20, nested=True, announced=True
         )
 
+    def _process_counters(self, process: int) -> int:
+        """The group of the counters of a process. Perfetto shows what is directly below a process in the order of its names: so
+        problems and annotations come before the devices, and these before counters."""
+        parent = self.process(process)
+        uuid = self._uuid(_PROCESS, process + (1 << 40))
+        if self._describe(uuid):
+            self._timeline.group(uuid, parent, "counters", _LAST)
+        return uuid
+
     def _device(self, device: int, process: int) -> int:
         parent = self.process(process)
         uuid = self._uuid(_DEVICE, device)
@@ -157,15 +167,18 @@ class Tracks:
     def _waits(self, device: int) -> Any:
         return self._of_device(device, 2, "waits")
 
-    def _of_device(self, device: int, row: int, name: str) -> Any:
-        """One of the rows below a device's queues."""
+    def _projected(self, device: int) -> Any:
+        return self._of_device(device, 3, "ranges", 0)
+
+    def _of_device(self, device: int, row: int, name: str, order: int = _LAST) -> Any:
+        """One of the rows around a device's queues."""
         process = self._known.devices[device][0] if device in self._known.devices else device % UNKNOWN
         parent = self._device(device, process)
         uuid = self._own(MEMORY, device | row << 58)
-        return self._timeline.lanes(uuid, parent, name, _LAST, nested=False)
+        return self._timeline.lanes(uuid, parent, name, order, nested=False)
 
     def _ranges(self, process: int) -> Any:
-        return self._timeline.lanes(self._own(RANGES, process), self.process(process), "ranges", 1, nested=False)
+        return self._timeline.lanes(self._own(RANGES, process), self.process(process), "Annotations", 1, nested=False)
 
     def _problems(self, process: int) -> Any:
         uuid = self._own(PROBLEMS, process)

@@ -46,6 +46,7 @@ class Written:
     files: tuple[Path, ...]
     ranks: str = ""  # of the run, if ranks were asked for
     ranks_missing: tuple[int, ...] = ()
+    note: str = ""  # of what the timeline lacks
 
 
 def write(
@@ -88,7 +89,7 @@ def write(
     }
     missing = tuple(rank for rank in options.ranks if rank not in there)
     known = f"{min(there)} to {max(there)}" if missing and there else ""
-    return Written(job.slices, job.values, job.bytes, tuple(partials), known, missing)
+    return Written(job.slices, job.values, job.bytes, tuple(partials), known, missing, selection.note)
 
 
 def part_path(path: Path, split: int | str | None, number: int) -> Path:

@@ -36,10 +36,13 @@ LEFT JOIN kernel_runs r ON r.thread = c.thread AND r.seq = c.seq AND c.api = 'oc
 LEFT JOIN omp_regions o ON o.thread = c.thread AND o.seq = c.seq
 LEFT JOIN omp_threads m ON m.thread = c.thread AND m.seq = c.seq
 LEFT JOIN omp_regions i ON i.thread = m.region_thread AND i.seq = m.region_seq
+UNION ALL
+SELECT m.end_ns + p.realtime_ns - p.mono_ns, m.join_ns + m.late_ns, 'barrier wait', t.name, t.tid
+FROM omp_threads m JOIN threads t USING (thread) JOIN processes p ON p.process = m.process WHERE m.join_ns + m.late_ns > 0
 """
 WORK = """
-SELECT a.start_ns + p.realtime_ns - p.mono_ns, a.end_ns - a.start_ns, a.name
-FROM activities a JOIN processes p USING (process)
+SELECT a.start_ns + p.realtime_ns - p.mono_ns, a.end_ns - a.start_ns, coalesce(k.name, a.name)
+FROM activities a JOIN processes p USING (process) LEFT JOIN kernels k ON a.kind = 'kernel' AND k.kernel = a.kernel
 """
 
 
