@@ -1,5 +1,6 @@
 /* Preloaded into the LTTng daemon that we start ourselves and into its consumer, and into nothing else. It shortens their
- * fixed pauses, joins their smallest writes, and lets a member of the group `tracing` have a private daemon. */
+ * fixed pauses, joins their smallest writes, keeps signals of others from them, and lets a member of the group `tracing` have
+ * a private daemon. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,6 +40,46 @@ int timer_settime(timer_t timer, int flags, const struct itimerspec *value, stru
 int getgroups(int size, gid_t *list) {
   (void)size, (void)list;
   return 0;
+}
+
+/* ---- signals ----
+ * Who ends a job (Slurm's scancel, a time limit) sends SIGTERM to all of its processes, and #SBATCH --signal sends any other
+ * signal: the daemon ended before the program, and the trace was empty. It and the consumer end at the word of their parents,
+ * the keeper and the daemon. The keeper goes on until occa_prof lets go of it, or is no more. */
+
+static pid_t parent;
+static struct sigaction ending[NSIG];
+
+static void from_parent(int number, siginfo_t *info, void *context) {
+  /* A parent that has ended counts, too: that is what PR_SET_PDEATHSIG tells. */
+  if (info->si_pid != parent && info->si_pid != getpid()) return;
+  if ((ending[number].sa_flags & SA_SIGINFO) != 0)
+    ending[number].sa_sigaction(number, info, context);
+  else
+    ending[number].sa_handler(number);
+}
+
+static int real_sigaction(int number, const struct sigaction *action, struct sigaction *old) {
+  static int (*real)(int, const struct sigaction *, struct sigaction *);
+  if (!real) real = (int (*)(int, const struct sigaction *, struct sigaction *))dlsym(RTLD_NEXT, "sigaction");
+  return real(number, action, old);
+}
+
+int sigaction(int number, const struct sigaction *action, struct sigaction *old) {
+  if ((number != SIGTERM && number != SIGINT) || action == NULL || action->sa_handler == SIG_DFL || action->sa_handler == SIG_IGN)
+    return real_sigaction(number, action, old);
+  ending[number] = *action;
+  struct sigaction ours = *action;
+  ours.sa_sigaction = from_parent;
+  ours.sa_flags |= SA_SIGINFO;
+  return real_sigaction(number, &ours, old);
+}
+
+__attribute__((constructor)) static void ignore_signals(void) {
+  static const int of_jobs[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXCPU};
+  const struct sigaction ignored = {.sa_handler = SIG_IGN};
+  parent = getppid();
+  for (size_t i = 0; i < sizeof of_jobs / sizeof *of_jobs; i++) real_sigaction(of_jobs[i], &ignored, NULL);
 }
 
 /* ---- the copy of the metadata ----

@@ -131,7 +131,8 @@ static int take_signal(int timeout) {
   return (int)info.ssi_signo;
 }
 
-/* Until occa_prof lets go: the end of its socket, or a signal asking us to end. */
+/* Until occa_prof lets go: the end of its socket. SIGTERM is none: who ends a job sends it to all processes, and the program
+ * and occa_prof may have much to do until they have ended. */
 static void serve(void) {
   struct pollfd fds[] = {{.fd = control_fd, .events = POLLIN}, {.fd = signals_fd, .events = POLLIN}};
   for (;;) {
@@ -142,7 +143,6 @@ static void serve(void) {
     if (fds[1].revents) {
       const int signal = take_signal(0);
       if (signal == SIGUSR1) say("R"); /* the daemon is ready */
-      if (signal == SIGTERM) return;
       if (signal == SIGCHLD && reap()) say("X"); /* it has ended of itself */
     }
     if (fds[0].revents) {
@@ -363,7 +363,6 @@ int main(int argc, char **argv) {
   sigemptyset(&heard);
   sigaddset(&heard, SIGCHLD);
   sigaddset(&heard, SIGUSR1);
-  sigaddset(&heard, SIGTERM);
   signals_fd = signalfd(-1, &heard, SFD_CLOEXEC);
 
   if (optind < argc) daemon_pid = start_daemon(argv + optind);

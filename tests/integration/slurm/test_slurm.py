@@ -1,0 +1,111 @@
+"""Jobs of a real Slurm: one report for each step, whatever ends it, and nothing left on the nodes."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import occatrace
+from tests.integration.slurm.conftest import NODES, Cluster
+from tests.support.runs import OCCA_PROF, PATIENCE
+
+
+def processes() -> set[str]:
+    """The processes of ours and of LTTng that run now, with their numbers."""
+    found = set()
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            name = comm.read_text(encoding="utf-8").strip()
+        except OSError:
+            continue
+        if name.startswith(("occa", "lttng")):
+            found.add(f"{name} {comm.parent.name}")
+    return found
+
+
+def nothing_left(before: set[str]) -> bool:
+    """Whether only those that were there before run on, in the end: the keeper outlives occa_prof by a moment."""
+    end = time.monotonic() + PATIENCE
+    while processes() - before and time.monotonic() < end:
+        time.sleep(0.02)
+    return not processes() - before
+
+
+def sql(run: Path, text: str) -> list[tuple[object, ...]]:
+    with occatrace.open(run) as opened:
+        return list(opened.sql(text).fetchall())
+
+
+def test_a_step_on_two_nodes_is_one_run(cluster: Cluster, program: Path) -> None:
+    before = processes()
+    done = cluster.run("srun", "-N2", "-n4", "--mpi=pmi2", *OCCA_PROF, "-o", "run", program / "ring", 0)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["ready"] * 4
+    assert done.stderr.count("MPI calls (api_sum)") == 1 and done.stderr.count("the run is in run") == 1
+    run = cluster.folder / "run"
+    calls = "SELECT sum(calls), sum(bytes) FROM call_stats WHERE function = 'MPI_Sendrecv'"
+    assert sql(run, calls) == [(400, 2 * 400 * 1000)]
+    ranks = sql(run, "SELECT rank, host FROM processes WHERE rank IS NOT NULL ORDER BY rank")
+    assert [rank for rank, _ in ranks] == [0, 1, 2, 3] and {host for _, host in ranks} == set(NODES)
+    with occatrace.open(run) as opened:
+        assert not opened.losses.lines()
+    assert nothing_left(before)
+
+
+def test_a_batch_job_and_an_array(cluster: Cluster, program: Path) -> None:
+    """Each task of an array has a run of its own; the status is the program's."""
+    words = " ".join([*OCCA_PROF, str(program / "marks"), "0"])
+    job = cluster.submit(f"{words}; echo status $?", "--array=0-2", "-n1", "--output=out.%a")
+    cluster.wait_until_ended(job)
+    for task in range(3):
+        said = (cluster.folder / f"out.{task}").read_text(encoding="utf-8")
+        assert said.count("ready") == 1 and "status 3" in said and said.count("(range_sum)") == 1
+    runs = sorted(cluster.folder.glob("occatrace-marks-*"))
+    assert len(runs) == 3
+    assert [sql(run, "SELECT count(*) FROM ranges") for run in runs] == [[(1,)]] * 3
+
+
+@pytest.mark.parametrize("step", ["exec ", "srun "], ids=["batch", "step"])
+def test_a_cancelled_job_keeps_what_was_recorded(cluster: Cluster, program: Path, step: str) -> None:
+    """Slurm sends SIGTERM to all processes of the job, LTTng's among them, and kills all when the batch script has ended."""
+    before = processes()
+    words = f"{step}{' '.join(OCCA_PROF)} -o run {program / 'marks'} 1000"
+    job = cluster.submit(words, "-n1", "--output=out")
+    cluster.wait_for("ready", cluster.folder / "out")
+    assert cluster.run("scancel", job).returncode == 0
+    cluster.wait_until_ended(job)
+    said = (cluster.folder / "out").read_text(encoding="utf-8")
+    assert said.count("(range_sum)") == 1, said
+    assert sql(cluster.folder / "run", "SELECT name, end_ns IS NULL FROM ranges") == [("work", True)]
+    assert nothing_left(before)
+
+
+def test_a_cancelled_job_on_two_nodes_keeps_all_ranks(cluster: Cluster, program: Path) -> None:
+    before = processes()
+    words = f"srun --mpi=pmi2 {' '.join(OCCA_PROF)} -o run {program / 'ring'} 1000"
+    job = cluster.submit(words, "-N2", "-n4", "--output=out")
+    cluster.wait_for("ready", cluster.folder / "out", 4)
+    assert cluster.run("scancel", job).returncode == 0
+    cluster.wait_until_ended(job)
+    run = cluster.folder / "run"
+    with occatrace.open(run) as opened:
+        assert opened.losses.events == 0
+    sums = "SELECT rank, sum(calls) FROM call_stats JOIN processes USING (process) WHERE function = 'MPI_Sendrecv' GROUP BY 1"
+    assert sorted(sql(run, sums)) == [(rank, 100) for rank in range(4)]
+    assert nothing_left(before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
+def test_a_warning_signal_reaches_the_program_alone(cluster: Cluster, program: Path, number: signal.Signals) -> None:
+    """As #SBATCH --signal sends it before the time is over: a program that ignores it goes on, and so does its recording."""
+    run = f"{' '.join(OCCA_PROF)} -o run {program / 'marks'} 3"
+    job = cluster.submit(f"trap '' {number.name[3:]}; {run}; echo status $?", "-n1", "--output=out")
+    cluster.wait_for("ready", cluster.folder / "out")
+    assert cluster.run("scancel", "--full", f"--signal={number.name[3:]}", job).returncode == 0
+    cluster.wait_until_ended(job)
+    said = (cluster.folder / "out").read_text(encoding="utf-8")
+    assert "status 3" in said and said.count("(range_sum)") == 1, said
+    assert sql(cluster.folder / "run", "SELECT name, end_ns IS NULL FROM ranges") == [("work", False)]
