@@ -15,6 +15,7 @@ from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
 from occatrace.errors import StoreError
 from occatrace.store.tables import Store, open_store
+from occatrace.views import other_tools, timeline
 
 _COPY = {
     "parquet": "FORMAT parquet, COMPRESSION zstd",
@@ -49,6 +50,20 @@ def export(
         partial = halfway.add_path(files.partial_name(target))
         try:
             partial.mkdir()
+            if fmt == "otf2":
+                timeline.write(store, partial / target.name, format="otf2")
+                _put(partial / target.name, target)
+                return ["traces.otf2"]
+            if fmt == "hatchet":
+                other_tools.hatchet(store, partial / target.name)
+                _put(partial / target.name, target)
+                return [target.name]
+            if fmt == "nsys":
+                made = other_tools.nsys(store, partial)
+                if not made:
+                    raise StoreError("nothing to write: no kernels, copies or calls were recorded")
+                _put(partial, target)
+                return made
             if fmt == "sqlite":
                 _sqlite(store, partial / target.name, chosen)
                 _put(partial / target.name, target)

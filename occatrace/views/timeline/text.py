@@ -63,11 +63,10 @@ class Encoder(Protocol):
     def close(self) -> None: ...
 
 
-class _Text:
-    """What the text formats share: texts by number, and who is below whom."""
+class Texts:
+    """What all formats but Perfetto's share: texts by number, and who is below whom."""
 
-    def __init__(self, path: Path, origin: int, compress: bool) -> None:
-        self.out = _open(path, compress)
+    def __init__(self, origin: int) -> None:
         self.origin = origin
         self.slices = self.counter_values = 0
         self.bytes = 0  # not known before the end
@@ -91,6 +90,14 @@ class _Text:
         while uuid in self.parents:
             uuid = self.parents[uuid]
         return uuid
+
+
+class _Text(Texts):
+    """What the text formats share."""
+
+    def __init__(self, path: Path, origin: int, compress: bool) -> None:
+        super().__init__(origin)
+        self.out = _open(path, compress)
 
     def arguments(self, given: Sequence[Argument], count: int) -> dict[str, list[Any]]:
         """Columns of arguments, None where a slice has none."""

@@ -22,7 +22,7 @@ from occatrace.views.timeline.sources import ARGUMENTS, TEXTS, Options
 from occatrace.views.timeline.text import ChromeTimeline, CsvTimeline, Encoder
 from occatrace.views.timeline.tracks import Known, Tracks, salt
 
-Format = Literal["perfetto", "csv", "json"]
+Format = Literal["perfetto", "csv", "json", "otf2"]
 
 _ALL = Options()
 MOST_PARTS = 1000
@@ -106,6 +106,10 @@ def _encoder(format: Format, path: Path, origin: int, realtime: int, gzip: bool)
         return CsvTimeline(path, origin, gzip)
     if format == "json":
         return ChromeTimeline(path, origin, gzip)
+    if format == "otf2":
+        from occatrace.views.timeline.otf2 import Otf2Timeline
+
+        return Otf2Timeline(path, origin, realtime)
     from occatrace import _native
 
     return _native.Timeline(str(path), origin, realtime, gzip)

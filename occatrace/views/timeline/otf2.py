@@ -1,0 +1,125 @@
+"""Timelines as OTF2 archives, written by the package otf2 of the Score-P project. They take what the Perfetto encoder takes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from occatrace.errors import StoreError
+from occatrace.views.timeline.text import Argument, Array, Flows, Series, Texts, Track
+
+
+class Otf2Timeline(Texts):
+    """A location per thread, and per lane of a queue; slices are regions that are entered and left."""
+
+    def __init__(self, path: Path, origin: int, realtime: int) -> None:
+        super().__init__(origin)
+        try:
+            otf2: Any = importlib.import_module("otf2")
+        except ImportError:
+            raise StoreError("OTF2 is written by the package otf2: pip install 'occatrace[otf2]'") from None
+        self._otf2 = otf2
+        self._trace = otf2.writer.Writer(str(path), timer_resolution=1_000_000_000)
+        self._shift = realtime - origin
+        self._root = self._trace.definitions.system_tree_node("run")
+        self._groups: dict[int, Any] = {}
+        self._regions: dict[tuple[int, int], Any] = {}
+        self._threads: dict[int, str] = {}
+
+    def process(self, uuid: int, pid: int, name: str, cmdline: Sequence[str], labels: Sequence[str]) -> None:
+        """A process."""
+        self.names[uuid] = f"{name} {pid}"
+        self._groups[uuid] = self._trace.definitions.location_group(self.names[uuid], system_tree_parent=self._root)
+
+    def thread(self, uuid: int, pid: int, tid: int, name: str) -> None:
+        """A thread."""
+        self._threads[uuid] = f"{name} {tid}".strip()
+
+    def group(self, uuid: int, parent: int, name: str, order: int) -> None:
+        """A device; its name goes before those of its tracks."""
+        self.names[uuid], self.parents[uuid] = name, parent
+
+    def lanes(self, uuid: int, parent: int, name: str, order: int, nested: bool, announced: bool = False) -> Track:
+        """A track."""
+        where = f"{self.names[parent]}: {name}" if parent in self.parents else name
+        kinds = self._otf2.LocationType
+        kind = kinds.CPU_THREAD if announced else kinds.ACCELERATOR_STREAM if parent in self.parents else kinds.UNKNOWN
+        return _Otf2Track(self, self.root(parent), self._threads[uuid] if announced else where, kind, nested)
+
+    def counter(self, uuid: int, parent: int, name: str, order: int, unit: str) -> Series:
+        """Counters are not written."""
+        return _NoSeries()
+
+    def location(self, process: int, name: str, kind: Any) -> Any:
+        """Where the events of a new lane go."""
+        location = self._trace.definitions.location(name, type=kind, group=self._groups[process])
+        return self._trace.event_writer_from_location(location)
+
+    def region(self, name: int, category: int) -> Any:
+        """What is entered and left."""
+        key = (name, category)
+        if key not in self._regions:
+            self._regions[key] = self._trace.definitions.region(self.texts[name], description=self.texts[category])
+        return self._regions[key]
+
+    def at(self, time: int) -> int:
+        """A moment by the clock of the file, CLOCK_REALTIME."""
+        return time + self._shift
+
+    def close(self) -> None:
+        """The end of the archive."""
+        self._trace.close()
+
+
+class _Otf2Track:
+    """A track; what does not nest goes to further locations."""
+
+    def __init__(self, timeline: Otf2Timeline, process: int, name: str, kind: Any, nested: bool) -> None:
+        self._timeline, self._process, self._name = timeline, process, name
+        self._kind, self._nested = kind, nested
+        self._lanes: list[tuple[Any, list[tuple[int, Any]]]] = []  # writer, what is open: end and region
+
+    def add(
+        self,
+        start: Array,
+        end: Array,
+        name: Array,
+        category: Array,
+        flows: Flows,
+        arguments: Sequence[Argument],
+        instant: Array | None = None,
+    ) -> None:
+        """Events. What the format has no place for, arguments and arrows, is left out."""
+        timeline = self._timeline
+        for begin, until, text, of in zip(*(a.tolist() for a in (start, end, name, category)), strict=True):
+            writer, opened = self._lane(begin, until)
+            region = timeline.region(text, of)
+            writer.enter(timeline.at(begin), region)
+            opened.append((until, region))
+        timeline.slices += len(start)
+
+    def _lane(self, start: int, end: int) -> tuple[Any, list[tuple[int, Any]]]:
+        for lane in self._lanes:
+            writer, opened = lane
+            while opened and opened[-1][0] <= start:
+                until, region = opened.pop()
+                writer.leave(self._timeline.at(until), region)
+            if not opened or (self._nested and end <= opened[-1][0]):
+                return lane
+        name = self._name + (f" ({len(self._lanes) + 1})" if self._lanes else "")
+        self._lanes.append((self._timeline.location(self._process, name, self._kind), []))
+        return self._lanes[-1]
+
+    def finish(self) -> None:
+        """Leave what is open."""
+        for writer, opened in self._lanes:
+            while opened:
+                until, region = opened.pop()
+                writer.leave(self._timeline.at(until), region)
+
+
+class _NoSeries:
+    def add(self, times: Array, values: Array) -> None:
+        """Not in this format."""
