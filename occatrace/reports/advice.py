@@ -67,7 +67,11 @@ def _explained(sign: Sign, weighed: Sequence[tuple[Sign, float | None]], store: 
     if sign.name == _WAITING:
         # A copy that blocks waits for itself: what is wrong with the copy comes first.
         function = sign.changes[0].name if sign.changes else None
-        copies = any(known.name == function and known.copies for known in store.model.functions)
+        # Those of OCCA have no addresses, but a direction.
+        copies = any(
+            known.name == function and (known.copies or {"kind", "bytes"} <= {arg.name for arg in known.args})
+            for known in store.model.functions
+        )
         return copies and bool(_COPIES & shares.keys())
     if sign.name == _PYTHON:
         return waited > 0.5 * sign.share  # the host came to Python too late, because it had waited

@@ -55,7 +55,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self.folder = folder
         self._build = cache(self._built)
         self._driver = cache(self._fake_driver)
 
@@ -64,27 +64,27 @@ class Bench:
         command: list[object] = [sys.executable] if case.program.endswith(".py") else []
         command += [self._build(case.program), *case.arguments, case.problem]
         env: dict[str, str | None] = {
-            "POCL_CACHE_DIR": str(self._folder / "pocl"),
-            "OCCA_CACHE_DIR": str(self._folder / "occa"),
+            "POCL_CACHE_DIR": str(self.folder / "pocl"),
+            "OCCA_CACHE_DIR": str(self.folder / "occa"),
             "PYOPENCL_NO_CACHE": None,
-            "XDG_CACHE_HOME": str(self._folder / "cache"),
+            "XDG_CACHE_HOME": str(self.folder / "cache"),
         }
         launcher: tuple[str, ...] = MPIRUN if case.program == "ranks.c" else ()
         if case.program == "driver.cpp":
             env["LD_LIBRARY_PATH"] = str(self._driver())
             env["OCCATRACE_DEVICE_TIME"] = "events"
         for name in ("pocl", "occa", "cache"):
-            (self._folder / name).mkdir(exist_ok=True)
+            (self.folder / name).mkdir(exist_ok=True)
         if case.program not in ("ranks.c", "team.c"):
             _checked(case, execute(command, **env))
-        run = self._folder / case.name
+        run = self.folder / case.name
         shutil.rmtree(run, ignore_errors=True)
         _checked(case, execute([*launcher, *OCCA_PROF, "-q", *case.options, "-o", run, *command], **env))
         done = _checked(case, execute([*OCCA_PROF, "report", run, "--report", "advice", "--format", "json"]))
         return Outcome(case, json.loads(done.stdout)["reports"][0]["rows"])
 
     def _built(self, program: str) -> Path:
-        source, out = PROGRAMS / program, self._folder / "bin" / Path(program).stem
+        source, out = PROGRAMS / program, self.folder / "bin" / Path(program).stem
         out.parent.mkdir(exist_ok=True)
         if program.endswith(".py"):
             return source
@@ -107,7 +107,7 @@ class Bench:
 
     def _fake_driver(self) -> Path:
         """The driver of the CUDA tests (tests/fakes/cuda), without CUPTI."""
-        folder = self._folder / "cuda"
+        folder = self.folder / "cuda"
         folder.mkdir(exist_ok=True)
         command = ["g++", "-std=c++17", "-O1", f"-I{_cuda_headers()}", "-shared", "-fPIC", "-fvisibility=hidden"]
         command += ["-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1")]

@@ -94,6 +94,8 @@ def test_one_kernel(tmp_path: Path) -> None:
         (["kernel:w*k*0.5"], 750),  # by wildcards
         (["kernel*0"], 500),  # the wait begins at 200: no earlier end than this and the return
         (["kernel:work*0.5,kernel:work*0.5"], 625),
+        (["host*0"], 600),  # 100 before the launch, 300 after the wait
+        (["host:after clFinish*0.5"], 850),
     ],
 )
 def test_what_if(tmp_path: Path, changes: list[str], predicted: int) -> None:

@@ -315,8 +315,10 @@ class _Factors:
             if change.kind == "network":
                 self._network *= change.factor if change.factor is not None else 1.0
         self._weights: Floats | None = None
-        if self._unwaited or any(change.kind == "call" for change in self._changes):
+        hosts = any(change.kind == "host" for change in self._changes)
+        if self._unwaited or hosts or any(change.kind == "call" for change in self._changes):
             self._open_calls()
+        self._host_code = self._split_host() if hosts else {}
         for change in (*self._changes, *self._unwaited):
             if not any(change.matches(label) for label in run._labels.all):
                 raise whatif.unknown(change, run._labels.all)
@@ -332,6 +334,21 @@ class _Factors:
         run, g = self._run, self._run._known
         missing = [t for t in np.unique(g.thread[g.thread >= 0]).tolist() if t not in run._called]
         run._called |= labels.calls(run._store, run._labels, g.zero, missing)
+
+    def _split_host(self) -> dict[int, tuple[Ints, Ints, Ints]]:
+        """Of each thread the pieces of its own edges: the edge, the duration, the label. Host code has labels only now."""
+        run, g = self._run, self._run._known
+        edges = np.flatnonzero((g.kind == graph.HOST) & (g.call < 0) & (g.lag > 0))
+        edges = edges[np.lexsort((g.time[g.source[edges]], g.thread[g.source[edges]]))]
+        threads = g.thread[g.source[edges]]
+        out = {}
+        for thread in np.unique(threads).tolist():
+            own = edges[threads == thread]
+            begin, end = g.time[g.source[own]], g.time[g.target[own]]
+            layers = [s for s in (run._named.get(thread), run._called.get(thread)) if s is not None]
+            low, high, label = labels.split(run._labels, begin, end, layers)
+            out[thread] = own[np.searchsorted(begin, low, "right") - 1], high - low, label
+        return out
 
     def _of_label(self) -> Floats:
         """The factor of each label."""
@@ -389,6 +406,10 @@ class _Factors:
                     lag[rows] += (factor - 1.0) * (
                         layer.covered(end, of_label == factor) - layer.covered(begin, of_label == factor)
                     )
+            if thread in self._host_code:
+                edge, ns, label = self._host_code[thread]
+                host = np.array([one.kind == "host" for one in run._labels.all])[label]
+                np.add.at(lag, edge[host], ((of_label[label] - 1.0) * ns)[host])
             factor = self._of_rank.get(g.process_of.get(thread, -1), 1.0)
             lag[rows] = np.maximum(lag[rows], 0.0) * np.where(run.computing[rows], factor, 1.0)
         weights: Floats = lag + work

@@ -90,7 +90,7 @@ def of_work(store: Store, labels: Labels) -> Ints:
     store.con.execute(f"""
         CREATE OR REPLACE TEMP VIEW critical_work AS
         SELECT a.* REPLACE (coalesce(a.name, '') AS name), coalesce(a.kernel::BIGINT, -1) AS named_kernel,
-               CASE WHEN a.kind IN ({kinds}) THEN coalesce(l.source, '') ELSE '' END AS line
+               CASE WHEN a.kernel IS NULL OR a.kind IN ({kinds}) THEN coalesce(l.source, '') ELSE '' END AS line
         FROM activities a LEFT JOIN call_lines l ON l.thread = a.thread AND l.seq = a.seq""")
     store.con.execute("""
         CREATE OR REPLACE TABLE critical_labels AS
@@ -103,11 +103,11 @@ def of_work(store: Store, labels: Labels) -> Ints:
     for kind, name, kernel, source, line in rows:
         shown = naming.demangled(name)
         if kind == "kernel":
-            label = Label("kernel", kernel or shown or "(unknown kernel)", source or "", shown if kernel else name)
+            label = Label("kernel", kernel or shown or "(unknown kernel)", source or line, shown if kernel else name)
         elif kind in MEMORY_KINDS:
             label = Label("copy", kind, line)
         else:
-            label = Label("device work", shown or kind)
+            label = Label("device work", shown or kind, line)
         out.append(labels.number(label))
     return np.array(out, np.int64)
 
@@ -144,8 +144,10 @@ def special(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
     if "builds" in filled:
         add(
             1,
-            f"SELECT b.thread, b.start_ns::BIGINT, b.end_ns::BIGINT, coalesce(b.name, b.function), coalesce({_PLACE}, b.source, '')"
-            " FROM builds b LEFT JOIN kernels k ON k.kernel = b.kernel",
+            f"SELECT b.thread, b.start_ns::BIGINT, b.end_ns::BIGINT, coalesce(b.name, b.function), "
+            f" coalesce(nullif({_PLACE}, ''), nullif(b.source, ''), l.source, '')"
+            " FROM builds b LEFT JOIN kernels k ON k.kernel = b.kernel"
+            " LEFT JOIN call_lines l ON l.thread = b.thread AND l.seq = b.seq",
             lambda name, source: Label("build", name, source),
         )
     if "omp_threads" in filled:
@@ -279,4 +281,6 @@ def _host(labels: Labels, before: int, after: int) -> Label:
         words.append(f"after {labels.all[before].name}")
     if after >= 0:
         words.append(f"before {labels.all[after].name}")
-    return Label("host", ", ".join(words) or "no traced call")
+    # It begins at the line of the call before it, which is the only one that is known.
+    source = labels.all[before].source if before >= 0 and labels.all[before].kind == "call" else ""
+    return Label("host", ", ".join(words) or "no traced call", source)

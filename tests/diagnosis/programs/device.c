@@ -79,7 +79,7 @@ static void event_wait_each(void) {
 
 static void short_kernels(void) {
     arguments(tiny, x, 1);
-    for (int i = 0; i < 300 * steps; i++) LAUNCH(queue, tiny, 0, NULL, NULL); // launch
+    for (int i = 0; i < 600 * steps; i++) LAUNCH(queue, tiny, 0, NULL, NULL); // launch
     clFinish(queue);
 }
 
