@@ -64,13 +64,14 @@ DELAYS = (
     Delay("driver-false_dependency", "kernel", "lengthy", "LAUNCH(lengthy"),
 )
 TEAM, SLOW, CHAIN = "20 10 2 5 10", "20 20 2 5", "30 300000 150000 5 2"
+# Of the host's code what is between regions: not the start of the program, which is not in its steps.
 CHANGES = (
     Change("team", TEAM, "20 10 2 2.5 10", "function*0.5"),
     Change("team", TEAM, "20 10 2 1 10", "function*0.2"),
     Change("team", TEAM, "20 10 2 10 10", "function*2"),
-    Change("team", TEAM, "20 10 2 5 5", "host*0.5"),
-    Change("team", TEAM, "20 10 2 5 0", "host*0"),
-    Change("team", TEAM, "20 10 2 2.5 5", "function*0.5,host*0.5"),
+    Change("team", TEAM, "20 10 2 5 5", "host:after*before**0.5"),
+    Change("team", TEAM, "20 10 2 5 0", "host:after*before**0"),
+    Change("team", TEAM, "20 10 2 2.5 5", "function*0.5,host:after*before**0.5"),
     Change("ranks", SLOW, "20 20 2 2", "rank:2=mean"),
     Change("ranks", SLOW, "20 20 2 2.5", "rank:2*0.5"),
     Change("ranks", SLOW, "20 20 2 1", "rank:2*0.2"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from occatrace import reports
+from occatrace.reports import advice
 from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_rank, mpi, run_folder
 
@@ -252,3 +253,17 @@ def test_a_late_rank(tmp_path: Path) -> None:
     assert late[at_of["gain"]] == pytest.approx(29.0, abs=1.0)
     assert rows["kernel builds"][at_of["gain"]] == pytest.approx(58.0, abs=1.0)
     assert [row[at_of["name"]] for row in report.rows] == ["kernel builds", "late rank"]
+
+
+def test_a_large_run_gets_no_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signs of the query stay, without predictions; a line says why."""
+    p = Program()
+    builds(p, 30)
+    p.thread.record("exit", p.now, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=p.trace.open) as store:
+        at = [column.name for column in reports.make(store, "advice").columns].index("gain")
+        assert reports.make(store, "advice").rows[0][at] == pytest.approx(60.0, abs=1.0)
+        monkeypatch.setattr(advice, "_MOST", 1)
+        report = reports.make(store, "advice")
+    assert [row[at] for row in report.rows] == [None]
+    assert any("no gains are predicted" in note for note in report.notes)
