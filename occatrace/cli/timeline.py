@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from occatrace.cli.choice import add_names
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.core import progress
-from occatrace.core.units import Range, parse_range
+from occatrace.core.units import Range, nanoseconds, parse_range
 from occatrace.run.folder import result
 from occatrace.run.opening import open_run
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _SUFFIXES: Mapping[Format, str] = {"perfetto": ".pftrace", "csv": ".csv", "json": ".json"}
 LARGE = 1_000_000_000  # bytes from which a browser has work to do
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9}
 
 EPILOG = """\
 times: 1.5s, 200ms, 30us, 8ns, 2m; a bare number is seconds. They count from the first call, range or work of the
@@ -176,10 +175,10 @@ def write_timeline(run: Path, output: Path, options: Options | None = None, form
 
 def parse_time(text: str, option: str) -> int:
     """Nanoseconds."""
-    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([a-zµ]*)", text.strip())
-    if not match or match[2] not in _UNITS:
+    ns = nanoseconds(text)
+    if ns is None:
         raise UsageError(f"{option} {text}: not a time; write 1.5s, 200ms, 30us or 8ns")
-    return round(float(match[1]) * _UNITS[match[2]])
+    return ns
 
 
 def size(count: float) -> str:

@@ -15,7 +15,7 @@ SIZES: Mapping[str, int] = {
 }
 AUTO, BASE = "auto", "base"
 
-_INPUT = {**TIMES, "µs": 10**3, "": 10**9, "m": 60 * 10**9}
+_INPUT = {**TIMES, "µs": 10**3, "": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 
 
 class UnitError(RunError):
@@ -112,15 +112,12 @@ class Range:
 def parse_moment(text: str) -> Moment:
     """`1.5s`, `200ms`, `30us`, `8ns`, `2m`, `1.5` (seconds), `end-1s` (as `-1s`), `25%`, `2026-11-21T14:03:05.5`."""
     text = text.strip()
-    match = re.fullmatch(r"((?:end)?-)?(\d+\.?\d*|\.\d+)\s*([a-zµ]*|%)", text)
-    if match and match[3] == "%":
-        return Moment(float(match[2]) / 100, "part")
-    if match and match[3] in _INPUT:
-        # By parts: seconds with nine digits behind the point are more than a double holds.
-        whole, _, behind = match[2].partition(".")
-        scale = _INPUT[match[3]]
-        ns = int(whole or "0") * scale + (round(int(behind) * scale / 10 ** len(behind)) if behind else 0)
-        return Moment(ns, "end" if match[1] else "start")
+    if part := re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%", text):
+        return Moment(float(part[1]) / 100, "part")
+    from_end = re.match(r"(end)?-", text)
+    ns = nanoseconds(text[from_end.end() :] if from_end else text)
+    if ns is not None:
+        return Moment(ns, "end" if from_end else "start")
     from datetime import datetime
 
     try:
@@ -158,12 +155,20 @@ def parse_range(text: str, option: str = "--filter-time") -> Range:
     raise UnitError(f"{option} {text}: write BEGIN:END, as in 1.2s:1.4s, 500ms: or 25%:75%")
 
 
-_LENGTHS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
+def nanoseconds(text: str) -> int | None:
+    """A length of time as people write it (`1.5s`, `200ms`, `30us`, `2m`, `1.5` for seconds); None: it is none."""
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([a-zµ]*)", text.strip())
+    if not match or match[2] not in _INPUT:
+        return None
+    # By parts: seconds with nine digits behind the point are more than a double holds.
+    whole, _, behind = match[1].partition(".")
+    scale = _INPUT[match[2]]
+    return int(whole or "0") * scale + (round(int(behind) * scale / 10 ** len(behind)) if behind else 0)
 
 
 def seconds(option: str, text: str) -> float:
-    """A time as people write it."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)", text.strip())
-    if not match or match[2] not in _LENGTHS:
+    """A length of time of an option. Raises a ChoiceError for what is none."""
+    ns = nanoseconds(text)
+    if ns is None:
         raise ChoiceError(f"{option} {text}: write a time, as in 2, 0.5, 500ms or 3m")
-    return float(match[1]) * _LENGTHS[match[2]]
+    return ns / 10**9

@@ -371,13 +371,21 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("text", "ns"), [("1.5s", 1_500_000_000), ("200ms", 2 * 10**8), ("30us", 30_000), ("8ns", 8), (".5", 5 * 10**8)]
+    ("text", "ns"),
+    [
+        ("1.5s", 1_500_000_000),
+        ("200ms", 2 * 10**8),
+        ("30us", 30_000),
+        ("8ns", 8),
+        (".5", 5 * 10**8),
+        ("2h", 72 * 10**11),
+    ],
 )
 def test_times(text: str, ns: int) -> None:
     assert command.parse_time(text, "--x") == ns
 
 
-@pytest.mark.parametrize("text", ["", "x", "1h", "-3s", "1.2.3", "s"])
+@pytest.mark.parametrize("text", ["", "x", "1d", "-3s", "1.2.3", "s"])
 def test_bad_times(text: str) -> None:
     with pytest.raises(UsageError):
         command.parse_time(text, "--x")
