@@ -152,6 +152,7 @@ uint32_t occatrace_queue(uint32_t device, uint64_t handle, uint32_t flags, uint6
 void occatrace_announce_again(struct occatrace_thread *self) {
   pthread_mutex_lock(&lock);
   occatrace_forget_modules();
+  occatrace_forget_paths();
   for (uint32_t i = 1; i <= texts_used; i++) write_text(self, i);
 #define AGAIN(array, count, emit)             \
   for (uint32_t i = 0; i < count; i++) {      \

@@ -26,7 +26,6 @@
 #endif
 
 __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
-void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq);
 void (*occatrace_on_end)(struct occatrace_thread *self);
 void (*occatrace_on_use)(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory);
 uint32_t occatrace_pid;
@@ -402,6 +401,7 @@ int occatrace_start(void) {
     __atomic_store_n(&state, next, __ATOMIC_RELEASE);
     if (next == READY && was == NEW) {
       occatrace_choice_start();
+      occatrace_paths_start();
       occatrace_live_start(loaded_mono);
     }
     apply_switch();

@@ -82,6 +82,7 @@ static void free_thread(struct occatrace_thread *t) {
   free(t->occa);
   free(t->annotation);
   free(t->mpi);
+  occatrace_paths_free(t);
   munmap(t, sizeof *t);
 }
 

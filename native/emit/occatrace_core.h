@@ -49,6 +49,7 @@ struct occatrace_thread {
   void *annotation;      /* open ranges of this thread, from malloc */
   void *openmp;          /* state of the OpenMP backend for this thread, which keeps it */
   void *mpi;             /* likewise of the MPI backend */
+  void *paths;           /* of call paths, by mmap */
   uintptr_t call_frame;  /* where on the stack the outermost recorded call in flight begins; 0: there is none */
   uint64_t caller;       /* where in the program that call was made */
   uintptr_t module_begin, module_size; /* the module of the program that made the last one */
@@ -195,13 +196,20 @@ static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t s
   t->count++;
 }
 
-/* Wants to know of each call that launches, copies, allocates or builds, in its thread before it is made; NULL: nobody does. */
-extern OCCATRACE_EXPORT void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq);
+/* What a call does, as bits. */
+enum occatrace_call_kind {
+  OCCATRACE_LAUNCHES = 1, OCCATRACE_COPIES = 2, OCCATRACE_ALLOCATES = 4, OCCATRACE_BUILDS = 8, OCCATRACE_WAITS = 16, OCCATRACE_IS_MPI = 32,
+  OCCATRACE_IS_OCCA = 64
+};
+/* Wants to know of each call that does one of these, in its thread before it is made; NULL: nobody does. */
+extern OCCATRACE_EXPORT void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds);
+/* Sets it, besides what --call-paths wants. */
+OCCATRACE_EXPORT void occatrace_want_calls(void (*told)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds));
 /* Wants to know, in the thread that ends the process, that it ends, while events can still be written; NULL: nobody does. */
 extern OCCATRACE_EXPORT void (*occatrace_on_end)(struct occatrace_thread *self);
-static inline void occatrace_calling(struct occatrace_thread *self, uint32_t call_seq) {
-  void (*const told)(struct occatrace_thread *, uint32_t) = __atomic_load_n(&occatrace_on_call, __ATOMIC_RELAXED);
-  if (__builtin_expect(told != NULL, 0)) told(self, call_seq);
+static inline void occatrace_calling(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds) {
+  void (*const told)(struct occatrace_thread *, uint32_t, uint32_t) = __atomic_load_n(&occatrace_on_call, __ATOMIC_RELAXED);
+  if (__builtin_expect(told != NULL, 0)) told(self, call_seq, kinds);
 }
 
 /* Counters of PAPI (--papi); NULL: nobody wants them. A reading holds what the calling thread has counted so far, and the

@@ -120,7 +120,7 @@ static const struct module *announce(struct occatrace_thread *self, struct found
     if (again) result = m;
   }
   if (result == NULL && room_used < MODULES) {
-    if (!fresh.passes) {
+    if (!fresh.passes || occatrace_paths_wanted()) {
       const struct occatrace_process_module r = {
           .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .begin = found->begin, .size = found->end - found->begin,
           .base = found->base, .path = found->path, .build_id = found->build_id};
@@ -168,13 +168,11 @@ static const struct module *module_of(struct occatrace_thread *self, uintptr_t a
   return m;
 }
 
+int occatrace_in_module(struct occatrace_thread *self, uintptr_t address) { return module_of(self, address) != NULL; }
+
 /* ---- out of what passes calls on ---- */
 
-struct _Unwind_Context;
-typedef int (*unwind_trace)(struct _Unwind_Context *, void *);
-static int (*unwind_backtrace)(unwind_trace, void *);
-static uintptr_t (*unwind_ip)(struct _Unwind_Context *);
-static uintptr_t (*unwind_cfa)(struct _Unwind_Context *);
+static struct occatrace_unwinder unwind;
 static int unwinder; /* 1: there is one, -1: there is none; several threads find the same */
 
 static void find_unwinder(void) {
@@ -183,12 +181,18 @@ static void find_unwinder(void) {
   pthread_sigmask(SIG_SETMASK, &all, &signals);
   void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library != NULL) {
-    unwind_ip = (uintptr_t(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
-    unwind_cfa = (uintptr_t(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
-    unwind_backtrace = (int (*)(unwind_trace, void *))dlsym(library, "_Unwind_Backtrace");
+    unwind.ip = (uintptr_t(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
+    unwind.cfa = (uintptr_t(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
+    unwind.find_fde = (const void *(*)(void *, void *))dlsym(library, "_Unwind_Find_FDE");
+    unwind.backtrace = (int (*)(int (*)(struct _Unwind_Context *, void *), void *))dlsym(library, "_Unwind_Backtrace");
   }
-  __atomic_store_n(&unwinder, unwind_ip != NULL && unwind_cfa != NULL && unwind_backtrace != NULL ? 1 : -1, __ATOMIC_RELEASE);
+  __atomic_store_n(&unwinder, unwind.ip != NULL && unwind.cfa != NULL && unwind.backtrace != NULL ? 1 : -1, __ATOMIC_RELEASE);
   pthread_sigmask(SIG_SETMASK, &signals, NULL);
+}
+
+const struct occatrace_unwinder *occatrace_unwinder(void) {
+  if (__atomic_load_n(&unwinder, __ATOMIC_ACQUIRE) == 0) find_unwinder();
+  return unwinder > 0 ? &unwind : NULL;
 }
 
 struct step {
@@ -198,7 +202,7 @@ struct step {
 };
 static int unwound(struct _Unwind_Context *context, void *data) {
   struct step *s = data;
-  const uintptr_t ip = unwind_ip(context), slot = unwind_cfa(context) - sizeof(void *);
+  const uintptr_t ip = unwind.ip(context), slot = unwind.cfa(context) - sizeof(void *);
   if (s->state == 1) {
     s->caller = ip;
     s->caller_slot = slot;
@@ -237,10 +241,9 @@ static int leave(struct step *s) {
     s->caller = *(const uintptr_t *)s->caller_slot;
     if (is_pair(s->address, s->caller)) return 1;
   }
-  if (__atomic_load_n(&unwinder, __ATOMIC_ACQUIRE) == 0) find_unwinder();
-  if (unwinder < 0) return 0;
+  if (occatrace_unwinder() == NULL) return 0;
   s->state = s->frames = 0;
-  unwind_backtrace(unwound, s);
+  unwind.backtrace(unwound, s);
   if (s->state != 2) return 0;
   if (s->slot == 0) return 1;
   const uintptr_t true_distance = s->caller_slot - s->slot;

@@ -17,8 +17,9 @@ FILE.html opens in any browser, without internet: point, click to zoom, search. 
 https://www.speedscope.app (it stays on your machine); FILE.folded is for flamegraph.pl, inferno and similar tools.
 
 Frames are the program's ranges, in them OCCA calls, in them the backend's calls, with all threads of a process combined.
-Their weight is host time (ns), all memory that they allocated (bytes), or the part of it in use at the peak. Calls that
-were only counted (-m tally) are not included.
+Their weight is host time (ns), all memory that they allocated (bytes), the part of it in use at the peak, the device time
+of the work that they launched (ns), or the bytes that it moved. A run with --call-paths has the program's functions, from
+main on, around its calls. Calls that were only counted (-m tally) are not included.
 
 examples:
   occa_prof flamegraph RUN
@@ -39,7 +40,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=tuple(FORMATS), help="write this format (default: by the suffix of FILE)")
     parser.add_argument(
         "--weight",
-        choices=("time", "memory", "peak"),
+        choices=("time", "memory", "peak", "device-time", "bytes"),
         help="set the weight of folded stacks (default: time); the other formats have all weights",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")

@@ -43,6 +43,10 @@ def add_choosing(parser: argparse.ArgumentParser, wanted: Sequence[str] | None =
         text = option.help.replace("%", "%%")
         if option.metavar is None:
             groups[option.group].add_argument(f"--{option.name}", action="store_true", help=text)
+        elif option.alone is not None:
+            groups[option.group].add_argument(
+                f"--{option.name}", metavar=option.metavar, nargs="?", const=option.alone, help=text
+            )
         else:
             groups[option.group].add_argument(f"--{option.name}", metavar=option.metavar, help=text)
 

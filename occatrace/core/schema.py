@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
@@ -181,6 +181,31 @@ process      UINTEGER  id     process
 thread       UINTEGER  id     thread
 seq          UINTEGER  id     number of the call in its thread
 site         UINTEGER  id     place (call_sites.site)
+"""),
+    ),
+    Table(
+        "path_calls",
+        "single calls and the stacks in which the program made them (--call-paths)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread
+path         UINTEGER  id     its stack (call_paths.path)
+"""),
+    ),
+    Table(
+        "call_paths",
+        "stacks of the program at calls, a row for each frame, with those that were inlined",
+        _columns("""
+process      UINTEGER  id     process
+path         UINTEGER  id     number of the stack within the process
+depth        UINTEGER  number position of the frame: 0 is the outermost
+site         UINTEGER  id     place of the call that it makes (call_sites.site)
+inlined      BOOLEAN   bool   its function was inlined into that of the frame before
+function     VARCHAR   text   function; empty: not known
+file         VARCHAR   text   source file; empty: not known
+line         UINTEGER  line   line in it; 0: not known
+cut          VARCHAR   text   of the outermost frame: why there is none around it; empty: the thread begins there
 """),
     ),
     Table(

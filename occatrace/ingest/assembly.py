@@ -359,7 +359,7 @@ class Assembly:
         )
         self._con.execute("CREATE OR REPLACE TEMP TABLE slots AS SELECT * FROM batch")
         self._con.unregister("batch")
-        if any(gathered is callers.SUMS for gathered in self._given):
+        if any(gathered in (callers.SUMS, callers.PATH_FRAMES) for gathered in self._given):
             self._call_sites()
         for gathered in self._given:
             self._con.execute(gathered.insert(self._model))
@@ -377,12 +377,20 @@ class Assembly:
             process = self._process_of[r["slot"]]
             used = call_sites.Module(text_of(r["path"]), text_of(r["build_id"]), int(r["ts"]) + wall.get(process, 0))
             modules.setdefault(process, []).append((r["begin"], r["begin"] + r["size"], r["base"], used))
+        raw = {callers.SUMS: "caller", callers.PATH_FRAMES: "address"}
+        parts = [
+            f"SELECT slot, {column} AS address, {gathered is callers.PATH_FRAMES} AS on_path FROM {gathered.raw}"
+            for gathered, column in raw.items()
+            if gathered in self._given
+        ]
         asked = self._con.execute(
-            "SELECT DISTINCT s.process, r.caller FROM raw_callers r JOIN slots s USING (slot) ORDER BY ALL"
+            f"SELECT s.process, r.address, bool_or(on_path) FROM ({' UNION ALL '.join(parts)}) r JOIN slots s USING (slot)"
+            " GROUP BY ALL ORDER BY ALL"
         ).fetchall()
+        on_path = {(process, address) for process, address, wanted in asked if wanted}
         placed: list[tuple[int, int, int, call_sites.Module | None, str]] = []
         wanted: dict[tuple[str, str], tuple[call_sites.Module, set[int]]] = {}
-        for process, address in asked:
+        for process, address, _ in asked:
             found = {
                 (m.path, m.build_id, base): m
                 for begin, end, base, m in modules.get(process, ())
@@ -396,32 +404,56 @@ class Assembly:
             ((path, build, base), module) = next(iter(found.items()))
             placed.append((process, address, address - 1 - base, module, ""))
             wanted.setdefault((path, build), (module, set()))[1].add(address - 1 - base)
-        known: dict[tuple[str, str], tuple[dict[int, call_sites.Site], str]] = {}
+        known: dict[tuple[str, str], tuple[dict[int, list[call_sites.Site]], str]] = {}
         unusable: list[str] = []
         for key, (module, offsets) in wanted.items():
             why = call_sites.why_not(module)
-            known[key] = ({} if why else call_sites.callers(module, offsets, _OCCA_HEADERS), why)
+            known[key] = ({} if why else call_sites.chains(module, offsets), why)
             if why:
                 unusable.append(why)
         if unusable:
             more = f" (and {len(unusable) - 1} more files)" if len(unusable) > 1 else ""
             self._hosts[0].problems.append(f"calls have no lines where {unusable[0]}{more}")
         rows = []
+        frames: list[tuple[Any, ...]] = []
         numbers: dict[int, int] = {}
         for process, address, offset, place, why in placed:
             numbers[process] = numbers.get(process, 0) + 1
             head = (process, numbers[process], address)
             if place is None:
                 rows.append((*head, "", offset, "", "", "", 0, why))
+                if (process, address) in on_path:
+                    frames.append((*head, 0, False, "", "", 0))
                 continue
-            sites, why = known[place.path, place.build_id]
-            site = sites.get(offset, call_sites.Site(place.path, offset))
+            chains, why = known[place.path, place.build_id]
+            chain = chains.get(offset) or [call_sites.Site(place.path, offset)]
+            site = call_sites.caller(chain, _OCCA_HEADERS)
             if not why and not site.file:
                 why = "no debug information (compile with -g)"
             rows.append((*head, place.path, offset, place.build_id, site.function, site.file, site.line, why))
+            # Tracers' own frames are there where a vendor's callback recorded the call.
+            if (process, address) in on_path and not place.path.rpartition("/")[2].startswith("liboccatrace"):
+                for level, inner in enumerate(chain):
+                    inlined = level + 1 < len(chain)
+                    frames.append((*head, level, inlined, inner.function, inner.file, inner.line))
         self._fill("call_sites", rows)
+        self._con.execute(
+            "CREATE OR REPLACE TEMP TABLE path_sites (process UINTEGER, site UINTEGER, address UBIGINT, level UINTEGER,"
+            " inlined BOOLEAN, function VARCHAR, file VARCHAR, line UINTEGER)"
+        )
+        for at in range(0, len(frames), _FRAMES_AT_ONCE):
+            columns = zip(*frames[at : at + _FRAMES_AT_ONCE], strict=True)
+            names = ("process", "site", "address", "level", "inlined", "function", "file", "line")
+            types = (np.uint32, np.uint32, np.uint64, np.uint32, np.bool_, object, object, np.uint32)
+            batch: dict[str, npt.NDArray[Any]] = {
+                n: np.array(c, t) for n, c, t in zip(names, columns, types, strict=True)
+            }
+            self._con.register("batch", batch)
+            self._con.execute("INSERT INTO path_sites SELECT * FROM batch")
+            self._con.unregister("batch")
 
 
+_FRAMES_AT_ONCE = 1 << 17
 _NUMPY = {
     "UTINYINT": np.uint8,
     "UINTEGER": np.uint32,

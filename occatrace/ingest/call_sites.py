@@ -10,7 +10,7 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,20 +104,21 @@ def why_not(module: Module) -> str:
     return "" if tool() else "addr2line (binutils) is missing"
 
 
-def callers(module: Module, offsets: Iterable[int], headers: re.Pattern[str]) -> dict[int, Site]:
-    """What the debug information says of addresses in the file: function and line; of inlined code the innermost that is outside
-    of these headers. Addresses of which it says nothing are left out."""
-    chains = _chains(str(tool()), module.path, sorted(set(offsets)))
-    # Of inlined functions binutils often names the one around them; LLVM takes longer to start.
-    inlined = [offset for offset, chain in chains.items() if len(chain) > 1]
+def chains(module: Module, offsets: Iterable[int]) -> dict[int, list[Site]]:
+    """What the debug information says of addresses in the file: function and line, and those into which it was inlined, the
+    innermost first. Addresses of which it says nothing are left out."""
+    found = _chains(str(tool()), module.path, sorted(set(offsets)))
+    # Of inlined functions binutils often names the one around them, and no file after link-time optimization; LLVM takes longer
+    # to start.
+    inlined = [offset for offset, chain in found.items() if len(chain) > 1 or chain[0].file.endswith("<artificial>")]
     if inlined and (better := shutil.which("llvm-addr2line")):
-        chains |= _chains(better, module.path, inlined)
-    found: dict[int, Site] = {}
-    for offset, chain in chains.items():
-        best = _innermost(chain, headers) or chain[0]
-        if best.function or best.file:
-            found[offset] = best
-    return found
+        found |= _chains(better, module.path, inlined)
+    return {offset: chain for offset, chain in found.items() if chain[0].function or chain[0].file}
+
+
+def caller(chain: Sequence[Site], headers: re.Pattern[str]) -> Site:
+    """Of inlined code the innermost function that is outside of these headers."""
+    return _innermost(chain, headers) or chain[0]
 
 
 def _chains(program: str, module: str, offsets: list[int]) -> dict[int, list[Site]]:

@@ -31,6 +31,7 @@ class Option:
     help: str
     group: str
     native: bool = True
+    alone: str | None = None  # the value of an option that may stand without one; with one it is --NAME=VALUE
 
     @property
     def key(self) -> str:
@@ -43,6 +44,9 @@ class Option:
         return PREFIX + self.key.upper()
 
 
+# As in native/emit/paths.c.
+PATH_DEPTH, DEEPEST_PATH = 64, 256
+PATH_KINDS = ("launch", "copy", "alloc", "build", "wait", "mpi")
 WHEN, WHAT, HOW_MUCH, COUNTERS = "when", "what", "how much", "counters"
 OPTIONS: tuple[Option, ...] = (
     Option("start-paused", None, "start paused, until `occa_prof resume RUN` from another shell", WHEN, native=False),
@@ -109,6 +113,14 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("labels", "PATTERNS", 'record only OCCA objects with such a label: {"occatrace": {"label": "…"}}', WHAT),
     Option("level", "LIST", "set another mode for some APIs, as in opencl=full,mpi=tally", HOW_MUCH),
+    Option(
+        "call-paths",
+        "DEPTH",
+        "record the stack of the program at calls that launch, copy, allocate, build or wait and at calls of MPI, of at most"
+        f" DEPTH frames (default {PATH_DEPTH}); or at some of these: --call-paths=launch,alloc,16 (occa_prof help lines)",
+        HOW_MUCH,
+        alone=str(PATH_DEPTH),
+    ),
     Option(
         "max-size",
         "SIZE",
@@ -326,6 +338,16 @@ def _check_papi(text: str) -> None:
         )
 
 
+def _check_paths(text: str) -> None:
+    words = text.lower().split(",")
+    depths = [word for word in words if word not in PATH_KINDS]
+    if len(depths) > 1 or any(not re.fullmatch(r"\d{1,3}", d) or not 1 <= int(d) <= DEEPEST_PATH for d in depths):
+        raise ChoiceError(
+            f"--call-paths={text}: write a number of frames from 1 to {DEEPEST_PATH}, kinds of calls"
+            f" ({', '.join(PATH_KINDS)}), or both, as in --call-paths=launch,alloc,16"
+        )
+
+
 def _check_end(text: str) -> None:
     if not re.fullmatch(r"stop|repeat(:[1-9]\d*)?", text):
         raise ChoiceError(f"--capture-range-end {text}: there are stop, repeat and repeat:N")
@@ -345,4 +367,5 @@ _CHECKS = {
     "exclude_functions": _functions("--exclude-functions"),
     "level": _check_level,
     "papi": _check_papi,
+    "call_paths": _check_paths,
 }

@@ -8,6 +8,23 @@ CREATE OR REPLACE TEMP VIEW call_lines AS
     SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source
     FROM call_places p JOIN call_sites s USING (process, site);
 
+-- The frames of call paths as people know them: from main on, or where a thread has left the C library.
+CREATE OR REPLACE TEMP VIEW path_frames AS
+    WITH known AS (
+        SELECT p.*, s.module, s."offset", regexp_matches(s.module, '/(libc|libpthread|ld-linux)[^/]*$') AS of_libc
+        FROM call_paths p JOIN call_sites s USING (process, site)
+    ),
+    begins AS (
+        SELECT process, path, coalesce(max(depth) FILTER (function = 'main'), min(depth) FILTER (NOT of_libc), 0) AS first
+        FROM known GROUP BY ALL
+    )
+    SELECT k.process, k.path, k.depth - b.first AS depth, k.module,
+           CASE WHEN k.function != '' THEN k.function ELSE module_place(k.module, k."offset") END
+               || CASE WHEN k.file != '' THEN ' (' || regexp_extract(k.file, '[^/]*$') || ':' || k.line || ')' ELSE '' END AS name
+    FROM known k JOIN begins b USING (process, path) WHERE k.depth >= b.first;
+CREATE OR REPLACE TEMP VIEW path_texts AS
+    SELECT process, path, string_agg(name, ' → ' ORDER BY depth) AS text FROM path_frames GROUP BY ALL;
+
 -- Memory operations by kind and mode, with a number for each pair.
 CREATE OR REPLACE TEMP VIEW memory_groups AS
     SELECT name, mode, row_number() OVER (ORDER BY name, mode) AS key

@@ -1,5 +1,6 @@
-"""Where time and memory went, by nesting: ranges of the program, in them OCCA calls, in them the backend's calls; between them
-the lines of Python that made the calls, where they were recorded (--python lines).
+"""Where time and memory went, by nesting: ranges of the program, in them OCCA calls, in them the backend's calls, in them the work
+of devices; between ranges and calls the stacks of the program (--call-paths) and the lines of Python (--python lines) that made
+the calls, where they were recorded.
 
 Calls and ranges → trees of stacks, one per process, over all of its threads; trees → collapsed stacks and speedscope's JSON.
 """
@@ -7,6 +8,7 @@ Calls and ranges → trees of stacks, one per process, over all of its threads; 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,8 @@ from occatrace.views.plots import data
 FAILED = "✗ "  # before the names of calls that failed
 RANGE = "range"  # the category of ranges; that of calls is their API
 PYTHON = "python"  # of lines of Python
+PROGRAM = "program"  # of frames of the program
+DEVICE = "device"  # of work of devices
 _WINDOW_ROWS = 1 << 17
 
 
@@ -35,6 +39,8 @@ MEASURES: Mapping[str, Measure] = {
     "time": Measure("Host time", "ns", "time of the threads in calls and ranges"),
     "memory": Measure("Memory allocated", "bytes", "all memory that was allocated, freed or not"),
     "peak": Measure("Memory at the peak", "bytes", "memory in use at the peak"),
+    "device-time": Measure("Device time", "ns", "time of devices in the work that was launched there"),
+    "bytes": Measure("Bytes moved", "bytes", "bytes of copies, fills and maps"),
 }
 
 # An outer frame comes before the inner ones: it begins earlier, or ends later, or has the lower number.
@@ -43,18 +49,34 @@ WITH held AS (
     SELECT thread, seq, sum(bytes) AS memory, sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)) AS peak
     FROM held_memory GROUP BY ALL
 ),
+pieces AS (
+    SELECT thread, seq, CASE WHEN kind = 'kernel' THEN coalesce(name, kind) ELSE kind END AS work, span(start_ns, end_ns) AS ns,
+           bytes, kind = 'kernel' AS kernel
+    FROM activities
+    UNION ALL
+    SELECT r.thread, r.seq, NULL, span(r.start_ns, r.end_ns), 0, true
+    FROM kernel_runs r JOIN kernels USING (kernel) WHERE host_mode(mode)
+    UNION ALL
+    SELECT thread, seq, NULL, span(start_ns, end_ns), bytes, false FROM occa_copies WHERE host_mode(mode)
+),
+done AS (
+    SELECT thread, seq, max(work) AS work, sum(ns) AS device, coalesce(sum(bytes) FILTER (NOT kernel), 0) AS moved
+    FROM pieces GROUP BY ALL
+),
 frames AS (
-    SELECT c.thread, c.start_ns, c.end_ns, c.seq, c.api AS category, h.memory, h.peak, l.frame,
+    SELECT c.thread, c.start_ns, c.end_ns, c.seq, c.api AS category, h.memory, h.peak, l.frame, w.path, d.work, d.device, d.moved,
            CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.name, c.function) AS name
     FROM calls c LEFT JOIN held h USING (thread, seq) LEFT JOIN python_lines l USING (thread, seq)
+    LEFT JOIN path_calls w USING (thread, seq) LEFT JOIN done d USING (thread, seq)
     LEFT JOIN (SELECT r.thread, r.seq, k.name FROM kernel_runs r JOIN kernels k USING (kernel)) k
            ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
     UNION ALL
-    SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, u.api, NULL, NULL, NULL,
+    SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, u.api, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
            '{FAILED}' || u.function || ' (never returned)'
     FROM unfinished u JOIN processes p USING (process)
     UNION ALL
-    SELECT r.thread, r.start_ns, greatest(coalesce(r.end_ns, p.end_ns), r.start_ns), r.seq, '{RANGE}', NULL, NULL, NULL, r.name
+    SELECT r.thread, r.start_ns, greatest(coalesce(r.end_ns, p.end_ns), r.start_ns), r.seq, '{RANGE}',
+           NULL, NULL, NULL, NULL, NULL, NULL, NULL, r.name
     FROM ranges r JOIN processes p USING (process) WHERE r.kind = 'push'
 )
 """
@@ -110,13 +132,13 @@ def stacks(store: Store) -> list[Stacks]:
     )
     owners = dict(store.con.execute("SELECT thread, process FROM threads").fetchall())
     found: dict[int, Stacks] = {}
-    lines = _python_stacks(store)
-    # End and node of the frames that are open, and whether lines of Python are above.
-    current, tree, open_frames = -1, Stacks(""), list[tuple[int, int, bool]]()
+    lines, paths = _python_stacks(store), _paths(store)
+    # End and node of the frames that are open, and whether lines of Python or a call are above.
+    current, tree, open_frames = -1, Stacks(""), list[tuple[int, int, bool, bool]]()
     sorted_frames = store.scratch / "flamegraph.parquet"
     texts = _sort(store, sorted_frames)
     time: list[int] = []
-    for thread, start, end, text, memory, peak, frame in _windows(store, sorted_frames):
+    for thread, start, end, text, memory, peak, frame, path, work, device, moved in _windows(store, sorted_frames):
         if thread != current:
             current, open_frames = thread, []
             process = owners[thread]
@@ -124,11 +146,13 @@ def stacks(store: Store) -> list[Stacks]:
             time = tree.weights["time"]
         while open_frames and open_frames[-1][0] <= start:
             open_frames.pop()
-        parent, known = open_frames[-1][1:] if open_frames else (-1, False)
+        parent, known, called = open_frames[-1][1:] if open_frames else (-1, False, False)
         above = parent
-        if frame and not known:
-            for line in lines.get((owners[thread], frame), ()):
-                above = tree.node(above, line, PYTHON)
+        frames = [(line, PYTHON) for line in lines.get((owners[thread], frame), ())] if frame and not known else []
+        if path and not called:
+            frames = _joined(frames, paths.get((owners[thread], path), ()))
+        for outer in frames:
+            above = tree.node(above, *outer)
         node = tree.node(above, *texts[text])
         tree.calls[node] += 1
         time[node] += end - start
@@ -137,7 +161,13 @@ def stacks(store: Store) -> list[Stacks]:
         if memory:
             tree.weights["memory"][node] += memory
             tree.weights["peak"][node] += peak
-        open_frames.append((end, node, known or frame > 0))
+        if device or moved:
+            done = tree.node(node, work, DEVICE) if work else node
+            if done != node:
+                tree.calls[done] += 1
+            tree.weights["device-time"][done] += device
+            tree.weights["bytes"][done] += moved
+        open_frames.append((end, node, known or frame > 0, called or texts[text][1] != RANGE))
     sorted_frames.unlink()
     # Memory of which the allocating call is not there (it was only counted): it stands alone.
     for process, function, memory, peak in store.con.execute(
@@ -165,6 +195,24 @@ def _python_stacks(store: Store) -> dict[tuple[int, int], list[str]]:
     return found
 
 
+_INTERPRETER = re.compile(r"/(libpython|python)[0-9.]*[^/]*$")
+
+
+def _paths(store: Store) -> dict[tuple[int, int], list[tuple[str, str]]]:
+    """The frames of each call path, outermost first: name and file of code."""
+    found: dict[tuple[int, int], list[tuple[str, str]]] = {}
+    rows = store.con.execute("SELECT process, path, name, module FROM path_frames ORDER BY process, path, depth")
+    for process, path, name, module in rows.fetchall():
+        found.setdefault((process, path), []).append((name, module))
+    return found
+
+
+def _joined(lines: Sequence[tuple[str, str]], path: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Lines of Python, and of the program's stack what is below them: the interpreter's own frames stand for these lines."""
+    last = max((i for i, (_, module) in enumerate(path) if _INTERPRETER.search(module)), default=-1) if lines else -1
+    return [*lines, *((name, PROGRAM) for name, _ in path[last + 1 :])]
+
+
 def _peak(store: Store) -> int:
     """When most memory was in use, by the run's clock."""
     rows = store.con.execute("""
@@ -190,7 +238,8 @@ def _sort(store: Store, path: Path) -> list[tuple[str, str]]:
     con.execute(
         f"""COPY ({_FRAMES} SELECT row_number() OVER () - 1 AS rn, * FROM (
                 SELECT thread, start_ns, end_ns, text, coalesce(memory, 0)::BIGINT AS memory, coalesce(peak, 0)::BIGINT AS peak,
-                       coalesce(frame, 0)::BIGINT AS frame
+                       coalesce(frame, 0)::BIGINT AS frame, coalesce(path, 0)::BIGINT AS path, coalesce(work, '') AS work,
+                       coalesce(device, 0)::BIGINT AS device, coalesce(moved, 0)::BIGINT AS moved
                 FROM frames JOIN frame_texts USING (name, category) ORDER BY thread, start_ns, end_ns DESC, seq))
             TO {sql_text(str(path))} (FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {_WINDOW_ROWS})""",
         peak,
@@ -200,13 +249,13 @@ def _sort(store: Store, path: Path) -> list[tuple[str, str]]:
     return texts
 
 
-def _windows(store: Store, path: Path) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+def _windows(store: Store, path: Path) -> Iterator[tuple[int, int, int, int, int, int, int, int, str, int, int]]:
     """The rows of the sorted file, a window in memory at a time."""
     file = f"read_parquet({sql_text(str(path))})"
     count = store.con.execute(f"SELECT count(*) FROM {file}").fetchall()[0][0]
     for first in range(0, count, _WINDOW_ROWS):
         columns = store.con.execute(
-            f"SELECT thread, start_ns, end_ns, text, memory, peak, frame FROM {file} WHERE rn >= ? AND rn < ? ORDER BY rn",
+            f"SELECT * EXCLUDE (rn) FROM {file} WHERE rn >= ? AND rn < ? ORDER BY rn",
             [first, first + _WINDOW_ROWS],
         ).fetchnumpy()
         yield from zip(*(column.tolist() for column in columns.values()), strict=True)

@@ -193,6 +193,20 @@ class Function:
     extension: bool = False  # not in the dispatch table: programs ask a platform for its address by name
 
     @property
+    def call_kinds(self) -> tuple[str, ...]:
+        """What it does, as bits of occatrace_call_kind."""
+        made = self.activity.kind if self.activity else ""
+        launches = made in ("kernel", "native")
+        is_one = {
+            "OCCATRACE_LAUNCHES": launches,
+            "OCCATRACE_COPIES": made not in ("", "marker") and not launches,
+            "OCCATRACE_ALLOCATES": self.allocates is not None,
+            "OCCATRACE_BUILDS": self.compiles,
+            "OCCATRACE_WAITS": made == "marker" or (self.blocking != "" and not self.compiles),
+        }
+        return tuple(kind for kind, does in is_one.items() if does)
+
+    @property
     def loglevel(self) -> str:
         """LTTng's log level of its events."""
         written = dict(zip(MODES, self.levels, strict=True))

@@ -172,6 +172,7 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
   if (follow) prepare(f, args);
   if (level == OCCATRACE_EVENT) {
     f.seq = self->next_seq++;
+    occatrace_calling(self, f.seq, OCCATRACE_IS_MPI);
     f.begin = occatrace_now();
     if (c.blocking) {
       using Begin = void (*)(const occatrace_mpi_begin *);

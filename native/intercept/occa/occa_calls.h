@@ -11,6 +11,7 @@ namespace {
 struct Function {
   static constexpr Kind kind = Kind::Plain;
   static constexpr bool blocking = false;
+  static constexpr bool builds = false;
   static constexpr bool always = false; // has work to do also while nothing is recorded
   // Whether the work of a call is among what the person chose, and what it is left out for; asked only where there is a choice.
   static constexpr occatrace_reason reason = OCCATRACE_BY_TAG;
@@ -19,6 +20,10 @@ struct Function {
   template <class... A> static bool tagged(const A &...) { return false; }
   template <class... A> static void nested(State *, const A &...) {}
 };
+
+constexpr uint32_t call_kinds(Kind kind) {
+  return kind == Kind::Run ? OCCATRACE_LAUNCHES : kind == Kind::Copy ? OCCATRACE_COPIES : kind == Kind::Alloc ? OCCATRACE_ALLOCATES : 0;
+}
 
 template <class P> struct Call : Frame {
   occatrace_thread *self;
@@ -47,7 +52,7 @@ template <class P> struct Call : Frame {
       placed = occatrace_site_begin(self, from);
       event.caller = self->caller;
       event.seq = self->next_seq++;
-      occatrace_calling(self, event.seq);
+      occatrace_calling(self, event.seq, OCCATRACE_IS_OCCA | call_kinds(P::kind) | (P::builds ? OCCATRACE_BUILDS : P::blocking ? OCCATRACE_WAITS : 0));
       if (outermost) self->scope_seq = event.seq;
       if constexpr (P::kind == Kind::Run) {
         self->run_seq = event.seq;
@@ -348,7 +353,7 @@ bool older_than(const std::string &file, uint64_t ns) {
 
 template <class E, Source source> struct Build : Function {
   using Event = E;
-  static constexpr bool blocking = true, always = true;
+  static constexpr bool blocking = true, builds = true, always = true;
   template <class C> static void begin_build(C &call) {
     call.state->built_from = 0;
     const Children children = Children::now();

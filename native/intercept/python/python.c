@@ -375,7 +375,7 @@ static PyObject *native_stack(PyObject *self, PyObject *const *args, ptrdiff_t c
   return py.PyUnicode_FromString(python_stack_text(text, sizeof text) ? text : "");
 }
 static PyObject *native_lines(PyObject *self, PyObject *const *args, ptrdiff_t count) {
-  __atomic_store_n(&occatrace_on_call, python_line, __ATOMIC_RELEASE);
+  occatrace_want_calls(python_line);
   __atomic_store_n(&occatrace_on_use, python_use, __ATOMIC_RELEASE);
   return nothing();
 }

@@ -105,7 +105,7 @@ struct python_code {
 };
 __attribute__((visibility("hidden"))) struct python_code *python_code(const void *code);
 /* `on_call` of the core: notes where the calling thread is in Python. */
-__attribute__((visibility("hidden"))) void python_line(struct occatrace_thread *self, uint32_t call_seq);
+__attribute__((visibility("hidden"))) void python_line(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds);
 /* `on_use` of the core. */
 __attribute__((visibility("hidden"))) void python_use(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory);
 /* The places of the thread's own stack as "address:line ...", for the check of the layout. */

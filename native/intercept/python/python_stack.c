@@ -261,7 +261,8 @@ uint32_t python_here(struct occatrace_thread *self) {
   return id;
 }
 
-void python_line(struct occatrace_thread *self, uint32_t call_seq) {
+void python_line(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds) {
+  if (kinds == OCCATRACE_WAITS || kinds == OCCATRACE_IS_MPI) return;
   const uint32_t id = python_here(self);
   if (id == 0) return;
   const struct occatrace_python_line r = {self->tid, self->next_seq++, call_seq, id};

@@ -25,6 +25,8 @@ from occatrace.ingest.gathered.gathered import Gathered
 GATHERED: tuple[Gathered, ...] = (
     callers.SUMS,
     callers.PLACES,
+    callers.PATH_CALLS,
+    callers.PATH_FRAMES,
     kernel_runs.GATHERED,
     occa_copies.GATHERED,
     activities.GATHERED,

@@ -61,6 +61,50 @@ def _insert_places(model: Model) -> str:
         FROM raw_call_places r JOIN slots s USING (slot) JOIN call_sites c ON c.process = s.process AND c.address = r.caller"""
 
 
+def _is_path_frame(event: str, function: Function | None, columns: Columns) -> bool:
+    return event == "occatrace_process:path_frame"
+
+
+def _path_frames(threads: ThreadMap, columns: Columns) -> Columns:
+    return {name: columns[name] for name in ("id", "parent", "address", "end")}
+
+
+def _is_path(event: str, function: Function | None, columns: Columns) -> bool:
+    return event == "occatrace_process:call_path"
+
+
+def _paths(threads: ThreadMap, columns: Columns) -> Columns:
+    return {"seq": columns["call_seq"], "path": columns["path"]}
+
+
+def _insert_paths(model: Model) -> str:
+    return """
+        INSERT INTO path_calls BY NAME
+        SELECT s.process, r.slot + 1 AS thread, r.seq, r.path FROM raw_path_calls r JOIN slots s USING (slot)"""
+
+
+def _insert_path_frames(model: Model) -> str:
+    return """
+        INSERT INTO call_paths BY NAME
+        WITH RECURSIVE nodes AS (
+            SELECT DISTINCT s.process, r.id, r.parent, r.address, r."end" FROM raw_path_frames r JOIN slots s USING (slot)
+        ),
+        walk AS (
+            SELECT p.process, p.path, n.parent, n.address, n."end", 0 AS level
+            FROM (SELECT DISTINCT process, path FROM path_calls) p JOIN nodes n ON n.process = p.process AND n.id = p.path
+            UNION ALL
+            SELECT w.process, w.path, n.parent, n.address, n."end", w.level + 1
+            FROM walk w JOIN nodes n ON n.process = w.process AND n.id = w.parent
+        ),
+        frames AS (
+            SELECT w.process, w.path, w."end", c.site, c.inlined, c.function, c.file, c.line,
+                   row_number() OVER (PARTITION BY w.process, w.path ORDER BY w.level DESC, c.level DESC) - 1 AS depth
+            FROM walk w JOIN path_sites c ON c.process = w.process AND c.address = w.address
+        )
+        SELECT * EXCLUDE ("end"), CASE WHEN depth > 0 OR "end" = 0 THEN '' WHEN "end" = 1 THEN 'more frames than recorded'
+               ELSE 'no unwind table' END AS cut FROM frames"""
+
+
 SUMS = Gathered(
     "raw_callers",
     "slot INTEGER, api VARCHAR, function VARCHAR, caller UBIGINT, since UBIGINT, calls UBIGINT, failed UBIGINT,"
@@ -75,4 +119,13 @@ PLACES = Gathered(
     _is_referred_to,
     _places,
     _insert_places,
+)
+PATH_CALLS = Gathered("raw_path_calls", "slot INTEGER, seq UINTEGER, path UINTEGER", _is_path, _paths, _insert_paths)
+# After the calls, whose stacks are wanted only.
+PATH_FRAMES = Gathered(
+    "raw_path_frames",
+    'slot INTEGER, id UINTEGER, parent UINTEGER, address UBIGINT, "end" UTINYINT',
+    _is_path_frame,
+    _path_frames,
+    _insert_path_frames,
 )

@@ -425,6 +425,13 @@ class Sources:
             sql = f"SELECT c.*, l.called_from FROM ({sql}) c LEFT JOIN ({line}) l ON l.process = c.process AND l.address = c.caller"
             texts.append(f"SELECT called_from FROM ({line})")
             columns |= _of("called_from")
+        if self._some("path_calls"):
+            paths = (
+                "SELECT p.thread, p.seq, t.text AS call_path FROM path_calls p JOIN path_texts t USING (process, path)"
+            )
+            sql = f"SELECT c.*, w.call_path FROM ({sql}) c LEFT JOIN ({paths}) w ON w.thread = c.track AND w.seq = c.number"
+            texts.append("SELECT text FROM path_texts")
+            columns |= _of("call_path")
         return Source(THREAD, sql, columns, bare, texts, tied=True, calls=True)
 
     def _titles(self, functions: Sequence[str]) -> list[tuple[str, str, str]]:

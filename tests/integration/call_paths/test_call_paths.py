@@ -1,0 +1,138 @@
+"""The stack of the program at its calls (--call-paths): programs that tell their own stack, against the stacks in the run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled
+
+from ..mpi.conftest import MPIS, Mpi
+from ..occa.conftest import get_occa
+
+PROGRAMS = ROOT / "tests" / "programs" / "call_paths"
+# (Of code by link-time optimization binutils do not know the file.)
+STACKS = """
+    SELECT c.bytes, coalesce(string_agg(p.function || ':' || p.line, ' ' ORDER BY p.depth)
+               FILTER (p.file LIKE '%{source}' OR p.file LIKE '%<artificial>'), '') AS stack,
+           string_agg(DISTINCT p.cut, ', ') FILTER (p.cut != '') AS cut, count(DISTINCT w.path) AS paths
+    FROM calls c JOIN path_calls w USING (thread, seq) JOIN call_paths p ON p.process = w.process AND p.path = w.path
+    WHERE c.function IN ('{function}', 'clCreateBuffer') AND c.bytes < 2000 GROUP BY c.process, c.thread, c.seq, c.bytes"""
+COMPILERS = (
+    ("gcc", "-O0"),
+    ("gcc", "-O2", "-fomit-frame-pointer"),
+    ("gcc", "-O3", "-flto", "-fno-omit-frame-pointer"),
+    ("clang-15", "-O2"),
+)
+
+
+def _compile(*command: object) -> None:
+    subprocess.run([str(word) for word in command], check=True, timeout=300)
+
+
+def _told(run: Run) -> dict[int, str]:
+    lines = (line.split(" ", 2) for line in run.stderr.splitlines() if line.startswith("TRUE "))
+    return {int(words[1]): words[2] for words in lines}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
+def test_stacks_of_c(compiler: tuple[str, ...], tmp_path: Path) -> None:
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"{compiler[0]} is not there")
+    program = tmp_path / "paths"
+    _compile(*compiler, "-g", PROGRAMS / "paths.c", "-o", program, "-lOpenCL", "-pthread")
+    run = profiled(Run, tmp_path / "run", [program], "--call-paths")
+    assert run.status == 0, run.stderr
+    told = _told(run)
+    rows = run.sql(STACKS.format(source="paths.c", function="clEnqueueWriteBuffer"))
+    assert {n: stack for n, stack, _, _ in rows} == told and len(rows) == len(told) == 40
+    # Generated code has no table: there the stack ends, and says so.
+    assert [(n, cut) for n, _, cut, _ in rows if cut] == [(max(told) - 1, "no unwind table")]
+
+
+def test_depth_kinds_and_the_flame_graph(tmp_path: Path) -> None:
+    program = tmp_path / "paths"
+    _compile("gcc", "-O2", "-g", PROGRAMS / "paths.c", "-o", program, "-lOpenCL", "-pthread")
+    run = profiled(Run, tmp_path / "run", [program], "--call-paths=3,copy")
+    told = _told(run)
+    rows = run.sql(STACKS.format(source="paths.c", function="clEnqueueWriteBuffer"))
+    assert {n for n, *_ in rows} == set(told) - {max(told)}  # the last one is an allocation
+    # Three frames, and what was inlined into them.
+    assert all(told[n].endswith(stack) and len(stack.split()) <= 5 for n, stack, *_ in rows)
+    assert {cut for n, _, cut, _ in rows if len(told[n].split()) > 3} == {"more frames than recorded"}
+    assert run.sql("SELECT DISTINCT function FROM calls JOIN path_calls USING (thread, seq)") == [
+        ("clEnqueueWriteBuffer",)
+    ]
+
+    whole = profiled(Run, tmp_path / "whole", [program], "--call-paths")
+    folded = tmp_path / "out.folded"
+    made = execute([*OCCA_PROF, "flamegraph", whole.folder, "-o", folded, "--weight", "bytes"])
+    assert made.returncode == 0, made.stderr
+    found: dict[str, int] = {}
+    for line in folded.read_text(encoding="utf-8").splitlines():
+        stack, _, weight = line.rpartition(" ")
+        frames = [frame.partition(" (")[0] for frame in stack.split(";")[1:]]
+        if frames[0] == "main" and frames[1] == "recursive":
+            found[";".join(frames)] = found.get(";".join(frames), 0) + int(weight)
+    expected: dict[str, int] = {}
+    for n, stack in _told(whole).items():
+        names = [frame.partition(":")[0] for frame in stack.split()]
+        if names[:2] == ["main", "recursive"]:
+            key = ";".join([*names, "clEnqueueWriteBuffer", "HtoD"])
+            expected[key] = expected.get(key, 0) + n
+    assert found == expected
+
+
+def test_without_the_option_there_is_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "paths"
+    _compile("gcc", "-O2", "-g", PROGRAMS / "paths.c", "-o", program, "-lOpenCL", "-pthread")
+    run = profiled(Run, tmp_path / "run", [program])
+    assert run.sql("SELECT (SELECT count(*) FROM path_calls), (SELECT count(*) FROM call_paths)") == [(0, 0)]
+    refused = execute([*OCCA_PROF, "--call-paths=many", program])
+    assert refused.returncode != 0 and "--call-paths=many" in refused.stderr and "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("optimized", ["-O0", "-O2"])
+def test_stacks_through_occa(optimized: str, tmp_path: Path) -> None:
+    """Lambdas, templates, std::function and OpenMP above calls of OCCA."""
+    occa = get_occa()
+    program = tmp_path / "paths"
+    options = ("-I", occa / "include", "-L", occa / "lib", "-locca", f"-Wl,-rpath,{occa / 'lib'}")
+    _compile("g++", "-std=c++17", optimized, "-g", "-fopenmp", PROGRAMS / "paths.cpp", "-o", program, *options)
+    cache = {
+        "OCCA_DIR": str(occa),
+        "OCCA_CACHE_DIR": os.environ.get("OCCA_CACHE_DIR", str(ROOT / "build/tests/call_paths")),
+    }
+    run = profiled(Run, tmp_path / "run", [program], "--call-paths", **cache)
+    assert run.status == 0, run.stderr
+    told = _told(run)
+    rows = run.sql(
+        STACKS.replace("p.function || ':' || p.line", "p.line::VARCHAR").format(
+            source="paths.cpp", function="occa::device::malloc"
+        )
+    )
+    found = {n: stack for n, stack, *_ in rows}
+    last = max(told)  # by the thread that meets the region: main is above it, and OpenMP's runtime between them
+    assert found[last].endswith(f" {told[last]}") and len(found[last].split()) == len(told[last].split()) + 1
+    found[last] = told[last]
+    assert found == told and len(rows) == len(told) == 6
+
+
+@pytest.mark.parametrize("mpi", [mpi for mpi in MPIS if mpi.fortran], ids=lambda mpi: mpi.name)
+def test_stacks_of_fortran(mpi: Mpi, tmp_path: Path) -> None:
+    if shutil.which(mpi.fortran) is None:
+        pytest.skip(f"{mpi.fortran} is not there")
+    source, program = PROGRAMS / "paths.f90", tmp_path / "paths"
+    _compile(mpi.fortran, "-O2", "-g", source, "-o", program)
+    run = profiled(Run, tmp_path / "run", [program], "--call-paths=mpi")
+    text = source.read_text(encoding="utf-8").splitlines()
+    at = {line.rpartition("TRUE ")[2]: n for n, line in enumerate(text, 1) if "! TRUE" in line}
+    rows = run.sql(STACKS.format(source="paths.f90", function="MPI_Barrier"))
+    # Below the C function main, which gfortran makes.
+    stacks = sorted(stack.partition(" ")[2] for _, stack, *_ in rows)
+    outer, barrier = f"step:{at['outer']} ", f"step:{at['barrier']}"
+    assert stacks == sorted(f"paths:{at['main']} " + outer * n + barrier for n in range(3))
