@@ -53,6 +53,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "export": "write the tables of a run as Parquet, CSV, JSON or SQLite",
         "import": "make a run of the recording of another tool (nsys, rocprofv3, PyTorch)",
         "digest": "print the facts of a run within a number of tokens, for an assistant",
+        "mcp": "serve runs to an assistant by the Model Context Protocol",
         "doctor": "check the installation: print what is missing and which features need it",
         "paths": "print the paths of the installed libraries and plugins",
         "env": "print the environment of a profiled program, for a shell",

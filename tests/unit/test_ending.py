@@ -76,6 +76,7 @@ def words_of(run: Path, tmp: Path) -> dict[str, tuple[object, ...]]:
         "completion": ("bash",),
         "help": (),
         "digest": (run,),
+        "mcp": (run.parent,),
         "schema": ("report",),
         "start": ("a/name/that/is/none",),
         "stop": ("a/name/that/is/none",),
@@ -202,8 +203,8 @@ def test_the_script_of_a_clone(run: Path, tmp_path: Path) -> None:
     assert done.stdout.split() == ["SigBlk:", f"{0:016x}"], done.stderr
 
 
-# What goes to standard output: everything but what is for a file or a running program.
-SPEAKING = sorted(set(COMMANDS) - {"top", "view", "start", "stop", "pause", "resume"})
+# What goes to standard output: everything but what is for a file, a running program, or asked for by a client.
+SPEAKING = sorted(set(COMMANDS) - {"top", "view", "mcp", "start", "stop", "pause", "resume"})
 
 
 @pytest.mark.parametrize("name", SPEAKING)
