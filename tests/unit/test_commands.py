@@ -15,7 +15,7 @@ import occatrace
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"
 LIB = Path(occatrace.__file__).parent / "lib"
-APIS = ("cuda", "hip", "opencl")
+APIS = ("cuda", "hip", "opencl", "ze")
 # Hooks that are written by hand, of all APIs together: each has its reason in the model.
 MOST_BY_HAND = 30
 

@@ -74,7 +74,8 @@ def flow(value: object) -> str:
         return "[" + ", ".join(map(flow, value)) + "]"
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if re.fullmatch(r"\w+", str(value)) else json.dumps(value)
+    plain = re.fullmatch(r"\w+", str(value)) and value not in ("true", "false", "null")
+    return str(value) if plain else json.dumps(value)
 
 
 def allocation(handle: str, size: str, kind: str, flags: tuple[str, str] | None, mapped: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ HEAD = """\
 # facts of the headers; structures are declared by their size only.
 #
 # anchor     a symbol that only the loader has: our functions are found where it is loaded
+# activity   the device work; its expressions are C++ over the arguments (tools/generator/model.py: Activity)
 # failed     `except`: a code other than 0 that is an answer and no failure (ZE_RESULT_NOT_READY)
 # array      the argument with the length of a list that the call is given
 """
@@ -128,6 +129,51 @@ def _flags(headers: Headers) -> Iterator[tuple[str, str, str]]:
                 yield f.name, p.name, enum
 
 
+_LAUNCHES = {
+    "LaunchKernel": "pLaunchFuncArgs",
+    "LaunchCooperativeKernel": "pLaunchFuncArgs",
+    "LaunchKernelWithParameters": "pGroupCounts",
+    "LaunchKernelWithArguments": "groupCounts",
+}
+
+
+def _activity(f: Declaration) -> dict[str, object] | None:
+    """The device work: expressions in the terms of native/intercept/ze/ze_device_work.h."""
+    base = re.sub("^ze(CommandListAppend|RTASBuilderCommandListAppend(?=Copy))", "", f.name)
+    names = {p.name for p in f.parameters}
+    if base == "MemoryPrefetch":
+        return {"kind": "migrate", "untimed": "the call names no event that it could signal"}
+    if base == f.name or "hSignalEvent" not in names:
+        return None
+    out = {"queue": "hCommandList", "event": "hSignalEvent"}
+
+    def side(address: str, context: str = "hCommandList") -> str:
+        return f"place({context}, {address})" if address in names else "true"
+
+    if base in _LAUNCHES:
+        block = "extents(groupSizes)" if "groupSizes" in names else "group_of(hKernel)"
+        grid = {"blocks": [f"extents({_LAUNCHES[base]})"], "block": [block]}
+        return {"kind": "kernel", **out, "kernel": "kernel_name(hKernel)", **grid}
+    if base == "LaunchKernelIndirect":
+        return {"kind": "kernel", **out, "kernel": "kernel_name(hKernel)"}
+    if base == "LaunchMultipleKernelsIndirect":
+        return {
+            "kind": "kernel",
+            "kernel": "0",
+            "untimed": "several kernels share one event, and only the device knows how many",
+        }
+    if base.startswith("MemoryFill"):
+        return {"kind": "fill", **out, "bytes": "size"}
+    if re.match("(Memory|Image)?Copy", base):
+        context = "hContextSrc" if "hContextSrc" in names else "hCommandList"
+        sides = {"from": side("srcptr", context), "to": side("dstptr")}
+        amount = "size" if "size" in names else "volume(srcRegion)" if "srcRegion" in names else None
+        return {"kind": "copy", **out, **sides, **({"bytes": amount} if amount else {})}
+    if base == "GraphExt":
+        return {"kind": "other", **out, "name": "graph"}
+    return None
+
+
 def _memory(f: Declaration) -> list[str]:
     lines, extra = [], list(_DESCRIBED.get(f.name, ()))
     if f.name in _FREES:
@@ -177,7 +223,7 @@ def load(includes: Sequence[Path]) -> tuple[Headers, Rules]:
         level=lambda name: ("event" if _EVENTS.match(name) else "tally", "tally"),
         blocking=lambda name: bool(_BLOCKING.match(name)),
         bytes=lambda f: "size" if _MOVES.match(f.name) and "size" in {p.name for p in f.parameters} else None,
-        activity=lambda f: None,
+        activity=_activity,
         memory=_memory,
         not_failed=lambda name: _NOT_READY if _ASKS.match(name) else None,
         outputs=lambda name, p: p.spelled == "void **" and of(name, p).out and of(name, p).length is None,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine.h"
 #include "ze_dispatch.h"
 
 namespace occatrace::ze {
@@ -28,6 +29,49 @@ struct PhysicalMemoryDescriptor : Descriptor {
   uint32_t flags;
   size_t size;
 };
+
+struct EventPoolDescriptor : Descriptor {
+  uint32_t flags, count;
+};
+struct EventDescriptor : Descriptor {
+  uint32_t index, signal, wait;
+};
+struct QueueDescriptor : Descriptor {
+  uint32_t ordinal, index, flags;
+  int mode, priority;
+};
+struct DeviceProperties {
+  int type;
+  void *next;
+  int kind;
+  uint32_t vendor, device, flags, subdevice, clock_rate;
+  uint64_t most_memory;
+  uint32_t contexts, priorities, threads, width, units, subslices, slices;
+  uint64_t timer;
+  uint32_t bits, kernel_bits;
+  uint8_t uuid[16];
+  char name[256];
+  char room[64];  // for what newer versions add
+};
+struct MemoryProperties {
+  int type;
+  void *next;
+  int kind;
+  uint64_t id, page;
+};
+struct Timestamps {
+  struct {
+    uint64_t start, end;
+  } global, context;
+};
+struct Region {
+  uint32_t x, y, z, width, height, depth;
+};
+// ZE_STRUCTURE_TYPE_…
+constexpr int kEventPoolDescriptor = 0x10, kEventDescriptor = 0x11, kMemoryProperties = 0x17, kDevicePropertiesByFrequency = 0x20006;
+constexpr uint32_t kHostVisible = 1, kInterprocess = 2, kTimestamps = 4, kMappedTimestamps = 8, kScopeHost = 4;
+constexpr int kSynchronousMode = 1;
+constexpr int kMemoryOfDevice = 2, kMemoryShared = 3;
 
 template <class Structure, class Given>
 const Structure &as(const Given *given) {

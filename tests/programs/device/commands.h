@@ -56,6 +56,11 @@ auto give_queue(Args &a, int) -> decltype(a.stream, true) {
   return true;
 }
 template <class Args>
+auto give_queue(Args &a, int) -> decltype(a.hCommandList, true) {
+  a.hCommandList = static_cast<decltype(a.hCommandList)>(kQueue);
+  return true;
+}
+template <class Args>
 bool give_queue(Args &, long) {
   return false;
 }

@@ -144,10 +144,137 @@ static void calls() {
   std::printf("%d failed, pitch %zu\n", failures, pitch);
 }
 
+static ze_command_list_handle_t immediate(ze_command_queue_mode_t mode) {
+  auto desc = made<ze_command_queue_desc_t>(ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC);
+  desc.mode = mode;
+  ze_command_list_handle_t found = nullptr;
+  CHECK(zeCommandListCreateImmediate(context, device, &desc, &found));
+  return found;
+}
+struct Pool {
+  ze_event_pool_handle_t handle = nullptr;
+  std::vector<ze_event_handle_t> events;
+  explicit Pool(uint32_t count, ze_event_pool_flags_t flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE) {
+    auto desc = made<ze_event_pool_desc_t>(ZE_STRUCTURE_TYPE_EVENT_POOL_DESC);
+    desc.flags = flags;
+    desc.count = count;
+    CHECK(zeEventPoolCreate(context, &desc, 1, &device, &handle));
+    if (desc.flags != flags) std::exit(3);
+    for (uint32_t i = 0; i < count; i++) {
+      auto event = made<ze_event_desc_t>(ZE_STRUCTURE_TYPE_EVENT_DESC);
+      event.index = i;
+      ze_event_handle_t found;
+      CHECK(zeEventCreate(handle, &event, &found));
+      events.push_back(found);
+    }
+  }
+  ~Pool() {
+    for (ze_event_handle_t event : events) CHECK(zeEventDestroy(event));
+    CHECK(zeEventPoolDestroy(handle));
+  }
+};
+static const ze_group_count_t groups = {4, 2, 1};
+
+// Kernels and copies of every direction in an immediate list; the program waits only at the end.
+static void work(int count) {
+  ze_command_list_handle_t list = immediate(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+  ze_kernel_handle_t tick = kernel("tick", 20000), tock = kernel("tock", 50000);
+  char *on_device = allocate(0, 4096), *host = allocate(1, 4096), *shared = allocate(2, 4096);
+  std::vector<char> own(4096, 'x');
+  for (int i = 0; i < count; i++) {
+    CHECK(zeCommandListAppendMemoryCopy(list, on_device, own.data(), 1001, nullptr, 0, nullptr));
+    CHECK(zeCommandListAppendLaunchKernel(list, tick, &groups, nullptr, 0, nullptr));
+    CHECK(zeCommandListAppendMemoryCopy(list, shared, on_device, 1002, nullptr, 0, nullptr));
+    CHECK(zeCommandListAppendLaunchKernel(list, tock, &groups, nullptr, 0, nullptr));
+    CHECK(zeCommandListAppendMemoryCopy(list, host, shared, 1003, nullptr, 0, nullptr));
+    CHECK(zeCommandListAppendMemoryFill(list, on_device, "z", 1, 1004, nullptr, 0, nullptr));
+    CHECK(zeCommandListAppendBarrier(list, nullptr, 0, nullptr));
+  }
+  Pool pool(1);
+  CHECK(zeCommandListAppendSignalEvent(list, pool.events[0]));
+  CHECK(zeEventHostSynchronize(pool.events[0], UINT64_MAX));
+  CHECK(zeCommandListDestroy(list));
+  for (char *each : {on_device, host, shared}) CHECK(zeMemFree(context, each));
+  CHECK(zeKernelDestroy(tick));
+  CHECK(zeKernelDestroy(tock));
+  std::printf("%c\n", own[0]);
+}
+
+// A regular list that is recorded once and executed many times, each time waited for; with one event of the program's, which it
+// resets and reads itself, and one command without.
+static void again(int count) {
+  ze_command_queue_handle_t q = queue();
+  ze_command_list_handle_t l = list();
+  ze_kernel_handle_t tick = kernel("tick", 20000), tock = kernel("tock", 30000);
+  Pool pool(1, ZE_EVENT_POOL_FLAG_HOST_VISIBLE | ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP);
+  CHECK(zeCommandListAppendLaunchKernel(l, tick, &groups, pool.events[0], 0, nullptr));
+  CHECK(zeCommandListAppendLaunchKernel(l, tock, &groups, nullptr, 1, &pool.events[0]));
+  CHECK(zeCommandListClose(l));
+  int right = 0;
+  for (int i = 0; i < count; i++) {
+    CHECK(zeCommandQueueExecuteCommandLists(q, 1, &l, nullptr));
+    CHECK(zeCommandQueueSynchronize(q, UINT64_MAX));
+    ze_kernel_timestamp_result_t times;
+    CHECK(zeEventQueryKernelTimestamp(pool.events[0], &times));
+    const uint64_t cycles = (times.global.kernelEnd - times.global.kernelStart) & UINT32_MAX;
+    right += cycles * 1e9 / 19.2e6 >= 19900;
+    CHECK(zeEventHostReset(pool.events[0]));
+  }
+  // Other commands in the same list.
+  CHECK(zeCommandListReset(l));
+  CHECK(zeCommandListAppendLaunchKernel(l, tock, &groups, nullptr, 0, nullptr));
+  CHECK(zeCommandListClose(l));
+  CHECK(zeCommandQueueExecuteCommandLists(q, 1, &l, nullptr));
+  CHECK(zeCommandQueueSynchronize(q, UINT64_MAX));
+  CHECK(zeCommandListDestroy(l));
+  CHECK(zeCommandQueueDestroy(q));
+  std::printf("%d right\n", right);
+}
+
+// A list that is executed again before it has ended; an event that a list resets itself; and work after these.
+static void overlapping() {
+  ze_command_queue_handle_t q = queue();
+  ze_command_list_handle_t l = list();
+  ze_kernel_handle_t tick = kernel("tick", 50000000);
+  CHECK(zeCommandListAppendLaunchKernel(l, tick, &groups, nullptr, 0, nullptr));
+  CHECK(zeCommandListClose(l));
+  for (int i = 0; i < 2; i++) CHECK(zeCommandQueueExecuteCommandLists(q, 1, &l, nullptr));
+  CHECK(zeCommandQueueSynchronize(q, UINT64_MAX));
+  Pool pool(1);
+  ze_command_list_handle_t resets = list();
+  ze_kernel_handle_t tock = kernel("tock", 1000);
+  CHECK(zeCommandListAppendLaunchKernel(resets, tock, &groups, pool.events[0], 0, nullptr));
+  CHECK(zeCommandListAppendEventReset(resets, pool.events[0]));
+  CHECK(zeCommandListAppendLaunchKernel(resets, tock, &groups, nullptr, 0, nullptr));
+  CHECK(zeCommandListClose(resets));
+  CHECK(zeCommandQueueExecuteCommandLists(q, 1, &resets, nullptr));
+  CHECK(zeCommandQueueSynchronize(q, UINT64_MAX));
+  CHECK(zeCommandListDestroy(resets));
+  CHECK(zeCommandListDestroy(l));
+  CHECK(zeCommandQueueDestroy(q));
+}
+
+// One event of the program's for many commands of a synchronous list.
+static void reused(int count) {
+  ze_command_list_handle_t list = immediate(ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+  ze_kernel_handle_t tick = kernel("tick", 5000);
+  Pool pool(1);
+  for (int i = 0; i < count; i++) {
+    CHECK(zeCommandListAppendLaunchKernel(list, tick, &groups, pool.events[0], 0, nullptr));
+    CHECK(zeEventHostReset(pool.events[0]));
+  }
+  CHECK(zeCommandListDestroy(list));
+}
+
 int main(int count, char **arguments) {
   const char *which = count > 1 ? arguments[1] : "";
   start();
+  const int times = count > 2 ? std::atoi(arguments[2]) : 1;
   if (std::strcmp(which, "calls") == 0) calls();
+  if (std::strcmp(which, "work") == 0) work(times);
+  if (std::strcmp(which, "again") == 0) again(times);
+  if (std::strcmp(which, "overlapping") == 0) overlapping();
+  if (std::strcmp(which, "reused") == 0) reused(times);
   CHECK(zeModuleDestroy(module_));
   CHECK(zeContextDestroy(context));
   return 0;
