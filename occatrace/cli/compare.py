@@ -92,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("no runs to compare: give two or more folders")
     if args.filter_name is not None:
         regex(args.filter_name)
-    variants = _variants(args.runs)
-    collected, remarks = _collect(variants, args.names)
+    variants = variants_of(args.runs)
+    collected, remarks = collect_runs(variants, args.names)
     with progress.phase("comparing"):
         report, worst = compare(collected, args.only or KINDS)
     for remark in remarks:
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _variants(words: Sequence[str]) -> dict[str, list[Path]]:
+def variants_of(words: Sequence[str]) -> dict[str, list[Path]]:
     """The folders of each variant, by the name it is called."""
     named: list[tuple[str, list[Path]]] = []
     for word in words:
@@ -152,7 +152,7 @@ def _variants(words: Sequence[str]) -> dict[str, list[Path]]:
     return out
 
 
-def _collect(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[str, list[Run]], list[str]]:
+def collect_runs(variants: Mapping[str, Sequence[Path]], names: str) -> tuple[dict[str, list[Run]], list[str]]:
     """What is compared of each run, and what must be said of them."""
     from occatrace.reports.compare import collect, has_occa_kernels
     from occatrace.store.tables import open_store

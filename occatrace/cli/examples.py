@@ -47,6 +47,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("occa_prof view RUN --no-browser --port 9123", "serve it on this port, as for an SSH tunnel"),
         ),
         "digest": (("occa_prof digest RUN --tokens 1000", "print the most important facts in at most 1000 tokens"),),
+        "ci": (("occa_prof ci runs/* -o site", "write the history of the runs in a folder, oldest first"),),
         "mcp": (("occa_prof mcp runs", "serve the runs below a folder to the assistant that starts this"),),
         "doctor": (
             ("occa_prof doctor", "list what is installed and what is missing"),

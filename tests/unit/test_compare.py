@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from occatrace.cli.compare import _variants
+from occatrace.cli.compare import variants_of
 from occatrace.errors import RunError
 from occatrace.reports.compare import (
     NOISE,
@@ -254,12 +254,12 @@ def test_how_runs_are_named(tmp_path: Path) -> None:
         (folder / "run.json").write_text('{"schema": 1, "program": ["p"]}', encoding="utf-8")
         folders.append(folder)
     x, y, c, odd = map(str, folders)
-    assert list(_variants([x, c])) == ["x", "c"]
-    assert list(_variants([x, y])) == ["A", "B"], "folders of one name"
-    assert _variants([f"{x},{c}", f"OpenCL={y}", odd]) == {
+    assert list(variants_of([x, c])) == ["x", "c"]
+    assert list(variants_of([x, y])) == ["A", "B"], "folders of one name"
+    assert variants_of([f"{x},{c}", f"OpenCL={y}", odd]) == {
         "x": [folders[0], folders[2]],
         "OpenCL": [folders[1]],
         "d,e": [folders[3]],
     }
     with pytest.raises(RunError, match="does not exist"):
-        _variants([x, "nowhere"])
+        variants_of([x, "nowhere"])

@@ -66,6 +66,7 @@ def words_of(run: Path, tmp: Path) -> dict[str, tuple[object, ...]]:
         "export": (run, "-o", tmp / "export", "--force"),
         "import": (nsys(tmp / f"{os.urandom(4).hex()}.sqlite"), "-o", tmp / "imported", "--force"),
         "compare": (run, run),
+        "ci": (run, run, "-o", tmp / "site"),
         "why": (run,),
         "efficiency": (run,),
         "timeline": (run, "-o", tmp / "timeline", "--force"),
