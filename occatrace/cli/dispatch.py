@@ -236,7 +236,7 @@ def overview() -> str:
         "usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]\n"
         "       occa_prof SUBCOMMAND ...\n\n"
         "Run a program and report where its time went: OCCA kernels, device work, API calls.\n\n"
-        "\n".join(lines).lstrip("\n")
+        + "\n".join(lines).lstrip("\n")
         + "\n\n"
         "`occa_prof run --help` lists the options of a recording, `occa_prof SUBCOMMAND --help` those of a subcommand.\n"
         "`occa_prof help` lists the topics that `occa_prof help TOPIC` explains.\n"

@@ -99,6 +99,16 @@ def test_words_that_lead_to_pages_do() -> None:
     assert "docs/" not in text
 
 
+def test_help_names_each_subcommand_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        lines[0] == "usage: occa_prof [OPTIONS] PROGRAM [ARGUMENTS...]" and sum("usage:" in line for line in lines) == 1
+    )
+    first = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert [word for word in first if word in COMMANDS] == list(COMMANDS)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_examples_and_defaults(name: str) -> None:
     parser, _ = of_command(name)
