@@ -64,7 +64,7 @@ def test_the_names_of_what_became_slower(
 ) -> None:
     before, after = [run_of(seed) for seed in (1, 2, 3)], [run_of(seed, slower={3: 2.0}) for seed in (4, 5, 6)]
     monkeypatch.setattr(command, "collect_runs", lambda *_: ({"A": before, "B": after}, []))
-    monkeypatch.setattr(command, "_variants", lambda _: {"A": [], "B": []})
+    monkeypatch.setattr(command, "variants_of", lambda _: {"A": [], "B": []})
     words = ["compare", str(run), str(run), "--fail-above", "5%"]
     assert main([*words, "-o", str(tmp_path / "x.txt")]) == 1
     err = capsys.readouterr().err.splitlines()
