@@ -22,8 +22,8 @@ from occatrace.ingest.reading import Columns, Reader, Slots, text_of, texts_of
 from occatrace.ingest.threads import ThreadMap
 
 _THREAD = "occatrace_process:thread"
-# Ranges and messages of the program begin when they are written.
-_MOMENTS = frozenset(("occatrace_annotation:range_begin", "occatrace_python:message"))
+# Ranges, values and messages of the program begin when they are written.
+_MOMENTS = frozenset(("occatrace_annotation:range_begin", "occatrace_annotation:counter", "occatrace_python:message"))
 _SMALL_RECORDS = (
     "process",
     "thread",

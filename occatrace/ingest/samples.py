@@ -56,3 +56,11 @@ def read(con: duckdb.DuckDBPyConnection, run: Path, host: str) -> None:
         FROM samples s LEFT JOIN seen d ON d.name = s.device WHERE s.pid = 0 AND (SELECT count(*) FROM own) > 0""",
         {"host": host},
     )
+    # The first sample may be the first thing that is known of the run.
+    con.execute(
+        """
+        UPDATE processes SET first_ns = least(coalesce(first_ns, start_ns), (
+            SELECT min(c.time_ns) FROM counters c JOIN processes p USING (process) WHERE p.trace = $host
+        )) WHERE trace = $host""",
+        {"host": host},
+    )

@@ -658,20 +658,6 @@ def test_files_of_ranks_have_no_arrows_between_them(tmp_path: Path) -> None:
     assert all(check(file).problems == [] and not perfetto(file, FLOWS) for file in files)
 
 
-def test_counters_begin_with_the_run(tmp_path: Path) -> None:
-    """What was sampled before the first call would move the zero of the picture away from that of reports."""
-    rows = [
-        {"process": 1, "name": "RSS", "unit": "bytes", "time_ns": at, "value": float(at)} for at in (500, 1200, 1500)
-    ]
-    path = write(tmp_path, two_calls(), prepare=fill("counters", *rows))
-    (bounds,) = perfetto(path, "SELECT start_ts FROM trace_bounds")
-    assert bounds.start_ts - REALTIME == 1000
-    assert [(r.ts - REALTIME, r.value) for r in perfetto(path, VALUES) if r.name == "RSS"] == [
-        (1200, 1200),
-        (1500, 1500),
-    ]
-
-
 def test_order_of_rows(tmp_path: Path) -> None:
     """As the interface orders them: problems, annotations, devices, counters."""
     common = {"process": 1, "thread": 1, "api": "nvtx", "domain": "", "depth": 0}

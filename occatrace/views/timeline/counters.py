@@ -161,7 +161,7 @@ class Counters:
         samples = f"""
             SELECT {SAMPLED} AS kind, process, coalesce(device, 0) AS device, name AS label, coalesce(unit, '') AS unit,
                    time_ns AS t, value AS d
-            FROM counters WHERE time_ns >= {max(begin or 0, self._selection.origin)}"""
+            FROM counters WHERE time_ns >= {begin or 0}"""
         named = f"{_ALLOCATED} UNION ALL BY NAME {_POOLED} UNION ALL BY NAME {_COUNTED} UNION ALL BY NAME {samples}"
         self._con.execute(f"""
             CREATE OR REPLACE TEMP TABLE labels AS SELECT *, (row_number() OVER (ORDER BY label, unit))::UINTEGER AS n

@@ -19,6 +19,7 @@ Flows = tuple[Array, Array] | None
 Argument = tuple[int, str, Array, Array | None]
 Values = Callable[[Any], Any]
 
+COUNTERS = "counters"  # the group of the counters of a process
 _FIRST_TRACK = 1 << 30  # numbers of tracks that are no threads, beyond all thread ids
 
 
@@ -253,7 +254,8 @@ class ChromeTimeline(_Text):
 
     def counter(self, uuid: int, parent: int, name: str, order: int, unit: str) -> Series:
         """A counter."""
-        name = f"{self.names[parent]}: {name}" if parent in self.parents else name
+        known = parent in self.parents and self.names[parent] != COUNTERS
+        name = f"{self.names[parent]}: {name}" if known else name
         return _ChromeSeries(self, self._pids[self.root(parent)], name, unit)
 
     def close(self) -> None:

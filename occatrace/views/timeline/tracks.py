@@ -9,6 +9,7 @@ from typing import Any
 
 from occatrace.views.timeline.counters import ALLOCATED, COUNTED, SAMPLED, Series
 from occatrace.views.timeline.sources import MANAGED, MEMORY, PROBLEMS, PROJECTED, QUEUE, RANGES, THREAD, UNKNOWN, WAITS
+from occatrace.views.timeline.text import COUNTERS
 
 _PROCESS, _DEVICE, _COUNTER = 5, 6, 7  # further kinds of things with a number, after those of slices
 _LAST = 1 << 20  # order of what stands below the queues
@@ -137,7 +138,7 @@ class Tracks:
         parent = self.process(process)
         uuid = self._uuid(_PROCESS, process + (1 << 40))
         if self._describe(uuid):
-            self._timeline.group(uuid, parent, "counters", _LAST)
+            self._timeline.group(uuid, parent, COUNTERS, _LAST)
         return uuid
 
     def _device(self, device: int, process: int) -> int:

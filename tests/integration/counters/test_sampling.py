@@ -118,10 +118,13 @@ def test_memory_and_cpu_of_a_program_that_forks(tmp_path: Path) -> None:
         " JOIN ranges r USING (process) GROUP BY process"
     )
     assert rows[0][1] and rows[1][1] and len(rows) == 2
+    # What was sampled before the first call is in the timeline, which has the zero of the reports.
+    ((earliest,),) = Run(run, 0, "", "").sql("SELECT min(time_ns)::BIGINT - run_zero()::BIGINT FROM counters")
     shown = tmp_path / "timeline.json"
     done = execute([*OCCA_PROF, "timeline", run, "--format", "json", "-o", shown])
     assert done.returncode == 0, done.stderr
     events = [e for e in json.loads(shown.read_text())["traceEvents"] if e["ph"] == "C"]
+    assert earliest >= 0 and min(e["ts"] for e in events) == pytest.approx(earliest / 1000)
     assert {e["name"].partition(" ")[0] for e in events} == {"CPU", "RSS"}
     assert len(events) == sum(row["samples"] for row in found.values())
 

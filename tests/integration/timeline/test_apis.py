@@ -87,8 +87,19 @@ def test_time_steps(hybrid: Path, tmp_path: Path) -> None:
         hybrid,
         "SELECT r.start_ns, r.end_ns - r.start_ns, t.tid FROM ranges r JOIN threads t USING (thread) WHERE kind <> 'start'",
     )
-    expected = Counter((start + offset, duration, tid) for start, duration, tid in calls + ranges)
-    assert Counter((r.ts, r.dur, r.tid) for r in found if r.tid is not None) == expected
+    waits = rows(
+        hybrid,
+        "SELECT o.end_ns, o.join_ns + o.late_ns, t.tid FROM omp_threads o JOIN threads t USING (thread)"
+        " WHERE o.join_ns + o.late_ns > 0",
+    )
+    expected = Counter((start + offset, duration, tid) for start, duration, tid in calls + ranges + waits)
+    # Each of the two receives three messages; at three reductions, and where MPI starts and ends, one is the last.
+    moments = Counter(r.name for r in found if r.dur == 0 and ("message from" in r.name or r.name.endswith("arrived")))
+    assert {name: n for name, n in moments.items() if "message" in name} == {
+        f"message from rank {n}": 3 for n in (0, 1)
+    }
+    assert sum(n for name, n in moments.items() if "arrived" in name) == 5
+    assert Counter((r.ts, r.dur, r.tid) for r in found if r.tid is not None and r.name not in moments) == expected
     arguments = next(dict(s.arguments) for s in check(path).slices if s.name == "MPI_Sendrecv")
     assert arguments["partner rank"] in (0, 1)
     region = next(dict(s.arguments) for s in check(path).slices if s.name == "parallel in main")
