@@ -27,6 +27,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("occa_prof top", "watch the newest run in this folder"),
             ("occa_prof top RUN --once", "print one screen"),
         ),
+        "annotate": (
+            ("occa_prof annotate RUN", "list the source files of recorded calls"),
+            ("occa_prof annotate RUN solver.cpp", "print the lines around them with device time and calls"),
+        ),
         "trace": (
             ("occa_prof trace RUN | less", "read the calls in time order"),
             ("occa_prof trace RUN --absolute -o calls.txt", "write them with absolute times"),

@@ -61,6 +61,7 @@ def words_of(run: Path, tmp: Path) -> dict[str, tuple[object, ...]]:
         "run": ("--show-config",),
         "report": (run,),
         "top": (run,),
+        "annotate": (run,),
         "trace": (run,),
         "query": (run, "FROM kernels"),
         "export": (run, "-o", tmp / "export", "--force"),

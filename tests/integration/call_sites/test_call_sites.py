@@ -81,6 +81,34 @@ def test_reports_show_the_line(opencl: tuple[Path, Run]) -> None:
     assert sum(f"calls.c:{with_line[0]}" in line for line in listed.stdout.splitlines()) == 3
 
 
+def test_annotate_shows_what_a_line_caused(opencl: tuple[Path, Run], tmp_path: Path) -> None:
+    _, run = opencl
+    (number,) = (line for function, line in _told(run) if function == "clEnqueueWriteBuffer")
+    source = (PROGRAMS / "calls.c").read_text(encoding="utf-8").splitlines()
+    shown = execute([*OCCA_PROF, "annotate", run.folder, "calls.c", "--all"])
+    assert shown.returncode == 0, shown.stderr
+    head, *lines = shown.stdout.splitlines()
+    assert head.split() == ["Device", "Host", "Calls", "Moved", "Line", "Source"] and len(lines) == len(source)
+    assert [line[45:].split()[0] for line in lines] == [str(n + 1) for n in range(len(source))]
+    margin, text = lines[number - 1][:45], lines[number - 1][45:]
+    assert margin.split()[-3:] == ["3", "12.00", "KiB"] and text.endswith(source[number - 1].strip())
+    calls = sum(
+        int(line[:45].split()[-2 if line[:45].split()[-1] == "-" else -3]) for line in lines if line[:45].strip()
+    )
+    assert calls == sum(_told(run).values())
+    # Not below the folder of the run, and nobody's file: the lines alone.
+    other = tmp_path / "run"
+    shutil.copytree(run.folder, other, symlinks=True)
+    listed = execute([*OCCA_PROF, "annotate", other])
+    assert listed.stdout.splitlines()[1].endswith(str(PROGRAMS / "calls.c"))
+    wrong = execute([*OCCA_PROF, "annotate", other, "other.c"])
+    assert (
+        wrong.returncode == 2
+        and wrong.stderr.count("\n") == 1
+        and "no recorded call was made in other.c" in wrong.stderr
+    )
+
+
 def test_a_program_that_was_built_again_has_no_lines(opencl: tuple[Path, Run], tmp_path: Path) -> None:
     folder, run = opencl
     again = tmp_path / "run"
