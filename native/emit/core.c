@@ -294,6 +294,7 @@ static struct occatrace_thread *new_thread(int ready) {
 
 struct occatrace_thread *occatrace_thread_start(void) {
   if (occatrace_tls != NULL) return occatrace_tls;
+  const int before = errno; /* the program's */
   const int ready = occatrace_start();
   /* A handler that comes here meanwhile would make a second one. */
   sigset_t all, signals;
@@ -301,6 +302,7 @@ struct occatrace_thread *occatrace_thread_start(void) {
   pthread_sigmask(SIG_SETMASK, &all, &signals);
   struct occatrace_thread *self = occatrace_tls != NULL ? occatrace_tls : new_thread(ready);
   pthread_sigmask(SIG_SETMASK, &signals, NULL);
+  errno = before;
   return self;
 }
 
@@ -389,6 +391,7 @@ static void hold_signals(sigset_t *before) {
 int occatrace_start(void) {
   const int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
   if (now == READY || now == REFUSED) return now == READY;
+  const int before = errno;
   sigset_t signals;
   hold_signals(&signals);
   pthread_mutex_lock(&start_lock);
@@ -408,6 +411,7 @@ int occatrace_start(void) {
   }
   pthread_mutex_unlock(&start_lock);
   pthread_sigmask(SIG_SETMASK, &signals, NULL);
+  errno = before;
   return state == READY;
 }
 

@@ -2,6 +2,7 @@
  * calls on (OCCA's own code, loaders, language bindings), and the modules (program, libraries) in which such places are. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <limits.h>
 #include <pthread.h>
@@ -145,6 +146,7 @@ void occatrace_forget_modules(void) {
 
 /* Its large frame is for the first call from a module only. */
 __attribute__((noinline)) static const struct module *find_module(struct occatrace_thread *self, uintptr_t address) {
+  const int before = errno; /* the program's */
   /* A handler of the program that makes calls would wait for itself. */
   sigset_t all, signals;
   sigfillset(&all);
@@ -154,6 +156,7 @@ __attribute__((noinline)) static const struct module *find_module(struct occatra
   found.path[0] = found.build_id[0] = '\0';
   const struct module *m = dl_iterate_phdr(look, &found) ? announce(self, &found) : NULL;
   pthread_sigmask(SIG_SETMASK, &signals, NULL);
+  errno = before;
   return m;
 }
 
@@ -176,6 +179,7 @@ static struct occatrace_unwinder unwind;
 static int unwinder; /* 1: there is one, -1: there is none; several threads find the same */
 
 static void find_unwinder(void) {
+  const int before = errno;
   sigset_t all, signals;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &signals);
@@ -188,6 +192,7 @@ static void find_unwinder(void) {
   }
   __atomic_store_n(&unwinder, unwind.ip != NULL && unwind.cfa != NULL && unwind.backtrace != NULL ? 1 : -1, __ATOMIC_RELEASE);
   pthread_sigmask(SIG_SETMASK, &signals, NULL);
+  errno = before;
 }
 
 const struct occatrace_unwinder *occatrace_unwinder(void) {
