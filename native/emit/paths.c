@@ -6,6 +6,7 @@
  * Nothing here allocates by malloc: a traced call may be made by a handler that interrupted it. */
 #define _GNU_SOURCE
 #include <ctype.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -279,6 +280,21 @@ __attribute__((noinline)) static void walk_slowly(struct stack *s) {
   unwinder->backtrace(unwound, s);
 }
 
+#if defined(__x86_64__)
+/* Whether a place further out on the stack can be read. Tables that do not fit the code (of assembly) lead anywhere; from the
+ * neighbourhood of a frame, which is on the stack, no system call is needed. */
+enum { NEAR = 64 << 10 };
+static int is_there(uintptr_t place, uintptr_t rsp) {
+  unsigned char resident;
+  if (place < rsp || place - rsp > (UINT64_C(1) << 30) || place % sizeof(void *) != 0) return 0;
+  if (place - rsp < NEAR) return 1;
+  const int before = errno; /* the program's */
+  const int there = mincore((void *)(place & ~(uintptr_t)4095), 1, &resident) == 0;
+  errno = before;
+  return there;
+}
+#endif
+
 /* Where the caller of this function is, and what is around it. */
 __attribute__((noinline)) static void walk(struct occatrace_thread *self, struct state *state, struct stack *s) {
   s->count = 0;
@@ -294,22 +310,25 @@ __attribute__((noinline)) static void walk(struct occatrace_thread *self, struct
       s->at[s->count++] = address;
     }
     const struct rule rule = rule_of(self, state, address);
-    uintptr_t cfa;
+    uintptr_t cfa = 0;
+    const uintptr_t cfa_at = rbp + (uintptr_t)(intptr_t)rule.cfa_offset, at_rbp = rbp + (uintptr_t)(intptr_t)rule.rbp_offset;
     switch (rule.cfa) {
       case CFA_RSP: cfa = rsp + (uintptr_t)(intptr_t)rule.cfa_offset; break;
       case CFA_RBP: cfa = rbp + (uintptr_t)(intptr_t)rule.cfa_offset; break;
-      case CFA_AT_RBP: cfa = *(const uintptr_t *)(rbp + (uintptr_t)(intptr_t)rule.cfa_offset); break;
+      case CFA_AT_RBP:
+        if (is_there(cfa_at, rsp)) cfa = *(const uintptr_t *)cfa_at;
+        break;
       case CFA_END: s->end = WHOLE; return;
       case CFA_NONE: s->end = NO_TABLE; return;
       default: walk_slowly(s); return;
     }
-    /* Outwards, and not into other memory: else the tables do not fit the code. */
-    if (cfa <= rsp || cfa - rsp > (UINT64_C(1) << 30) || cfa % sizeof(void *) != 0) {
+    const uintptr_t returns = cfa - sizeof(void *), kept_rbp = rule.rbp == RBP_AT_CFA ? cfa + (uintptr_t)(intptr_t)rule.rbp_offset : at_rbp;
+    if (cfa <= rsp || !is_there(returns, rsp) || (rule.rbp != RBP_SAME && !is_there(kept_rbp, rsp))) {
       s->end = NO_TABLE;
       return;
     }
-    address = ((const uintptr_t *)cfa)[-1];
-    if (rule.rbp != RBP_SAME) rbp = *(const uintptr_t *)((rule.rbp == RBP_AT_CFA ? cfa : rbp) + (uintptr_t)(intptr_t)rule.rbp_offset);
+    address = *(const uintptr_t *)returns;
+    if (rule.rbp != RBP_SAME) rbp = *(const uintptr_t *)kept_rbp;
     rsp = cfa;
     if (address == 0) {
       s->end = WHOLE;

@@ -54,6 +54,16 @@ def test_stacks_of_c(compiler: tuple[str, ...], tmp_path: Path) -> None:
     assert [(n, cut) for n, _, cut, _ in rows if cut] == [(max(told) - 1, "no unwind table")]
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is x86-64 assembly")
+def test_a_table_that_leads_out_of_memory_ends_the_stack(tmp_path: Path) -> None:
+    program = tmp_path / "astray"
+    _compile("gcc", "-O1", "-g", PROGRAMS / "astray.c", "-o", program, "-lOpenCL")
+    run = profiled(Run, tmp_path / "run", [program], "--call-paths=alloc")
+    assert run.status == 0 and run.stdout == execute([program]).stdout, run.stderr
+    frames = set(run.sql("SELECT p.function, p.cut FROM call_paths p JOIN path_calls USING (process, path)"))
+    assert frames == {("allocate", ""), ("astray", "no unwind table")}
+
+
 def test_depth_kinds_and_the_flame_graph(tmp_path: Path) -> None:
     program = tmp_path / "paths"
     _compile("gcc", "-O2", "-g", PROGRAMS / "paths.c", "-o", program, "-lOpenCL", "-pthread")
