@@ -180,7 +180,7 @@ class Node:
         if self.run is None:
             self._drain()
             return
-        if self.session and not self.args.quiet:
+        if self.session and not self.args.quiet and not self.args.choosing.plan.timed:
             from occatrace.cli.recording import start_loading
 
             start_loading()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import mmap
 import os
 import re
@@ -53,22 +54,26 @@ class Plan:
         """Whether the clock has it off at the begin."""
         return bool(self.delay or (self.collect and self.collect[0]))
 
+    @property
+    def end(self) -> float:
+        """When recording ends, in seconds from the begin; infinity: with the program."""
+        return math.inf if self.duration is None else self.delay + self.duration
+
     def turns(self) -> list[tuple[float, bool]]:
         """When the clock turns it, in seconds from the begin, to on or off; a cycle without end is a million long."""
-        end = None if self.duration is None else self.delay + self.duration
         out: list[tuple[float, bool]] = []
         if self.collect:
             wait, length, repeat = self.collect
             at = self.delay
             for _ in range(repeat or 1_000_000):
-                if end is not None and at >= end:
+                if at >= self.end:
                     break
                 out += [(at + wait, True), (at + wait + length, False)]
                 at += wait + length
         elif self.delay:
             out.append((self.delay, True))
-        if end is not None:
-            out = [*((t, on) for t, on in out if t < end), (end, False)]
+        if self.duration is not None:
+            out = [*((t, on) for t, on in out if t < self.end), (self.end, False)]
         return out
 
 
@@ -134,11 +139,18 @@ class Switch:
 
     def _follow_clock(self) -> None:
         begin = time.monotonic()
+        end = begin + self._plan.end
         for at, on in self._plan.turns():
-            if self._stop.wait(max(0.0, begin + at - time.monotonic())):
+            if self._stop.wait(max(0.0, min(begin + at, end) - time.monotonic())):
                 return
+            now = time.monotonic()
+            on = on and now < end
             if self._page:
                 _set(self._folder, self._host, self._page, TIMED, on)
+            if now >= end:
+                return
+            # This thread may get its turn late. A period, or the pause before it, is no shorter for that.
+            begin = max(begin, now - at)
 
     def _watch_size(self) -> None:
         assert self._plan.max_size is not None
