@@ -20,7 +20,7 @@ LOCAL = {
     "parent",
     "pool",
     "frame",
-    *("pid", "ppid", "tid", "id", "site", "thread_num", "device_num"),
+    *("pid", "ppid", "tid", "id", "site", "path", "thread_num", "device_num"),
 }
 
 
