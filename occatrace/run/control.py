@@ -149,8 +149,8 @@ class Switch:
                 _set(self._folder, self._host, self._page, TIMED, on)
             if now >= end:
                 return
-            # This thread may get its turn late. A period, or the pause before it, is no shorter for that.
-            begin = max(begin, now - at)
+            # From the moment at which it was turned: this thread may get its turn late, and the next part is no shorter for that.
+            begin = max(begin, time.monotonic() - at)
 
     def _watch_size(self) -> None:
         assert self._plan.max_size is not None
