@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import stat
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from occatrace.cli.report import add_output, output
+from occatrace.core import files
 from occatrace.core.checked import printable
-from occatrace.run.folder import run_facts
+from occatrace.run.folder import moment, run_facts
 from occatrace.run.opening import open_run
 
 LARGEST = 64 << 20  # bytes of a source file
@@ -59,25 +60,13 @@ def _source(paths: list[Path], facts: Mapping[str, Any]) -> tuple[list[str] | No
     """The text of the first of the files that can be read, and what a reader should know of it."""
     for path in paths:
         try:
-            status = path.stat()
-            # The path comes with the run, which may be a stranger's: a pipe would never be read to its end.
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-                continue
-            text = path.read_text(encoding="utf-8", errors="replace")
+            # The path comes with the run, which may be a stranger's: what is no file is not read.
+            text = files.read_file(path, LARGEST).decode("utf-8", "replace")
+            changed = path.stat().st_mtime > (moment(str(facts.get("started"))) or math.inf) + 1
         except OSError:
             continue
-        changed = _changed(status.st_mtime, facts)
         return (
             text.splitlines(),
             f"{printable(str(path))} was changed after the run: lines may not fit" if changed else "",
         )
     return None, f"{printable(str(paths[-1]))} cannot be read here: the lines without their text"
-
-
-def _changed(modified: float, facts: Mapping[str, Any]) -> bool:
-    from datetime import datetime
-
-    try:
-        return modified > datetime.strptime(str(facts.get("started")), "%Y-%m-%dT%H:%M:%S%z").timestamp() + 1
-    except ValueError:
-        return False

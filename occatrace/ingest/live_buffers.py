@@ -15,7 +15,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,7 +23,7 @@ import numpy as np
 from occatrace.core import files
 from occatrace.lttng.chunks import pieces
 from occatrace.run import control
-from occatrace.run.folder import RunInfo
+from occatrace.run.folder import RunInfo, moment
 
 if TYPE_CHECKING:
     from occatrace.ingest import Reader
@@ -418,13 +417,6 @@ def age(info: RunInfo, at: float | None = None) -> float:
     """The seconds from a run's begin to a moment of the wall clock, or to now."""
     begin = moment(info.started)
     return 0.0 if begin is None else max(0.0, (time.time() if at is None else at) - begin)
-
-
-def moment(text: str) -> float | None:
-    """A moment of run.json by the wall clock; None: it is not there."""
-    with contextlib.suppress(ValueError):
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
-    return None
 
 
 def _tail(trace: Path) -> Path:

@@ -5,6 +5,7 @@ This module makes such folders, and reads and writes run.json. It opens what old
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -128,6 +130,13 @@ class Run:
 def now() -> str:
     """This moment, for run.json."""
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def moment(text: str) -> float | None:
+    """A moment of run.json by the wall clock; None: it is not there."""
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    return None
 
 
 def new_id() -> str:

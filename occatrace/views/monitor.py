@@ -25,7 +25,7 @@ from occatrace.ingest.gathered import allocations, kernel_runs, occa_copies
 from occatrace.ingest.reading import Columns, Reader, text_of
 from occatrace.ingest.threads import ThreadMap
 from occatrace.run import control
-from occatrace.run.folder import RunInfo
+from occatrace.run.folder import RunInfo, moment
 from occatrace.run.liveness import is_recorded, is_running
 from occatrace.run.nodes import read_nodes
 from occatrace.run.opening import open_run
@@ -520,7 +520,7 @@ class Monitor:
 
     def _elapsed(self) -> float:
         ended = self.info.ended
-        return live_buffers.age(self.info, live_buffers.moment(ended) if ended else None)
+        return live_buffers.age(self.info, moment(ended) if ended else None)
 
     def _missing(self, host: _Host) -> Iterable[int]:
         """Events of each thread that were lost, as in the tables, but for those that may be on their way."""
