@@ -462,7 +462,7 @@ def _summary(store: Store, scoped: Scoped | None) -> list[Report]:
     made = [make(store, name, scoped) for name in SUMMARY]
     if not made[0].rows:
         made[0] = make(store, WITHOUT_OCCA, scoped)
-    ranks = store.con.execute("SELECT count(DISTINCT rank) FROM processes").fetchall()[0][0]
+    ranks = store.ranks
     if ranks > 1:
         if ranks <= RANKS_SHOWN:
             made.append(make(store, "rank_sum", scoped))

@@ -48,7 +48,7 @@ def summary(run: Path, names: Sequence[str] = (), scheduler: str | None = None) 
         numbers = [
             row[0] for row in store.con.execute("SELECT process FROM processes ORDER BY rank, process").fetchall()
         ]
-        ranks = store.con.execute("SELECT count(DISTINCT rank) FROM processes").fetchall()[0][0]
+        ranks = store.ranks
         path, scratch = str(store.path), str(store.scratch)
         with _client(scheduler, scratch) as client, duckdb.connect() as con:
             workers = max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)

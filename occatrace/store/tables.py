@@ -146,6 +146,11 @@ class Store:
             self._shut = True
 
     @cached_property
+    def ranks(self) -> int:
+        """How many ranks were recorded; 0: the run is no job."""
+        return int(self.con.execute("SELECT count(DISTINCT rank) FROM processes").fetchall()[0][0])
+
+    @cached_property
     def filled(self) -> frozenset[str]:
         """The tables that have rows."""
         query = "SELECT parse_filename(file_name, true) FROM parquet_file_metadata({}) WHERE num_rows > 0"

@@ -90,6 +90,6 @@ def _cut(text: str) -> str:
 
 def _made(store: Store, names: str) -> list[Report]:
     scoped = Scoped(store, Scope(None, None, names))
-    ranks = store.con.execute("SELECT count(DISTINCT rank) FROM processes").fetchall()[0][0]
+    ranks = store.ranks
     there: Sequence[str] = [name for name in REPORTS if ranks > 1 or name not in _OF_PARALLEL]
     return [report for report in (reports.make(store, name, scoped) for name in there) if report.rows]
