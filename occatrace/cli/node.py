@@ -180,10 +180,10 @@ class Node:
         if self.run is None:
             self._drain()
             return
-        if self.session and not self.args.quiet and not self.args.choosing.plan.timed:
+        if self.session and not self.args.quiet:
             from occatrace.cli.recording import start_loading
 
-            start_loading()
+            start_loading(self.args.choosing.plan)
         if self.session and self.args.choosing.sampling:
             from occatrace.cli.recording import start_sampling
 

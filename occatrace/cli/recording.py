@@ -15,6 +15,7 @@ from occatrace.run import folder as runs
 if TYPE_CHECKING:
     from occatrace.record.sampling import Sampler
     from occatrace.record.session import Outcome, Session
+    from occatrace.run.control import Plan
 
 
 def start_sampling(
@@ -58,9 +59,13 @@ def describe(outcome: Outcome) -> runs.SessionFacts:
     return out
 
 
-def start_loading() -> None:
+def start_loading(plan: Plan) -> None:
     """Import the modules of the analysis while the program runs: that takes a sixth of a second. The interpreter waits for
-    this thread before it ends (no daemon thread): native modules that are still being initialized then crash it."""
+    this thread before it ends (no daemon thread): native modules that are still being initialized then crash it.
+
+    Not where recording goes by the clock: imports hold the interpreter, and its turns would be late by 0.1 s and more."""
+    if plan.timed:
+        return
     threading.Thread(target=_load_analysis, name="load").start()
 
 

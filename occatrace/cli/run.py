@@ -188,9 +188,8 @@ class Recording:
             return error.status
         if self.session and self.args.choosing.sampling:
             self.sampler = start_sampling(self.run, self.run.info.host, self.args, self.session, lambda: [pid])
-        # Imports hold the interpreter, and what turns by the clock would be late by 0.1 s and more.
-        if self.session and not self.args.quiet and not self.args.choosing.plan.timed:
-            start_loading()
+        if self.session and not self.args.quiet:
+            start_loading(self.args.choosing.plan)
         self.status = program.wait(pid)
         guard.restore()
         ending.watch()

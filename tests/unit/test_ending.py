@@ -233,7 +233,8 @@ def test_the_interpreter_waits_for_what_is_being_imported() -> None:
 import atexit, sys
 atexit.register(lambda: print({"_duckdb", "duckdb"} & set(sys.modules) != set()))
 from occatrace.cli import recording
-recording.start_loading()
+from occatrace.run.control import Plan
+recording.start_loading(Plan())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
