@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from occatrace.errors import StoreError
+from occatrace.views.timeline.lanes import Lanes
 from occatrace.views.timeline.text import Argument, Array, Flows, Series, Texts, Track
 
 
@@ -78,8 +79,8 @@ class _Otf2Track:
 
     def __init__(self, timeline: Otf2Timeline, process: int, name: str, kind: Any, nested: bool) -> None:
         self._timeline, self._process, self._name = timeline, process, name
-        self._kind, self._nested = kind, nested
-        self._lanes: list[tuple[Any, list[tuple[int, Any]]]] = []  # writer, what is open: end and region
+        self._kind = kind
+        self._lanes: Lanes[Any, Any] = Lanes(nested, self._row, self._leave)
 
     def add(
         self,
@@ -94,30 +95,20 @@ class _Otf2Track:
         """Events. What the format has no place for, arguments and arrows, is left out."""
         timeline = self._timeline
         for begin, until, text, of in zip(*(a.tolist() for a in (start, end, name, category)), strict=True):
-            writer, opened = self._lane(begin, until)
             region = timeline.region(text, of)
-            writer.enter(timeline.at(begin), region)
-            opened.append((until, region))
+            self._lanes.place(begin, until, region).enter(timeline.at(begin), region)
         timeline.slices += len(start)
 
-    def _lane(self, start: int, end: int) -> tuple[Any, list[tuple[int, Any]]]:
-        for lane in self._lanes:
-            writer, opened = lane
-            while opened and opened[-1][0] <= start:
-                until, region = opened.pop()
-                writer.leave(self._timeline.at(until), region)
-            if not opened or (self._nested and end <= opened[-1][0]):
-                return lane
-        name = self._name + (f" ({len(self._lanes) + 1})" if self._lanes else "")
-        self._lanes.append((self._timeline.location(self._process, name, self._kind), []))
-        return self._lanes[-1]
+    def _row(self, count: int) -> Any:
+        name = self._name + (f" ({count + 1})" if count else "")
+        return self._timeline.location(self._process, name, self._kind)
+
+    def _leave(self, writer: Any, until: int, region: Any) -> None:
+        writer.leave(self._timeline.at(until), region)
 
     def finish(self) -> None:
         """Leave what is open."""
-        for writer, opened in self._lanes:
-            while opened:
-                until, region = opened.pop()
-                writer.leave(self._timeline.at(until), region)
+        self._lanes.finish()
 
 
 class _NoSeries:

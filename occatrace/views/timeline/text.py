@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace.render.csv import rows_to
+from occatrace.views.timeline.lanes import Lanes
 from occatrace.views.timeline.sources import ARGUMENTS
 
 Array = npt.NDArray[Any]
@@ -269,8 +270,8 @@ class _ChromeTrack:
 
     def __init__(self, timeline: ChromeTimeline, pid: int, first: int, name: str, nested: bool) -> None:
         self._timeline = timeline
-        self._pid, self._name, self._nested = pid, name, nested
-        self._lanes: list[tuple[int, list[int]]] = [(first, [])]  # number, ends of what is open
+        self._pid, self._nested = pid, nested
+        self._lanes: Lanes[int, None] = Lanes(nested, lambda count: timeline.track(pid, name) if count else first)
 
     def add(
         self,
@@ -296,7 +297,7 @@ class _ChromeTrack:
         moments = [False] * len(starts) if instant is None else instant.tolist()
         offsets, ids = (flows[0].tolist(), flows[1].tolist()) if flows else ([0] * (len(starts) + 1), [])
         for row, (s, e) in enumerate(zip(starts, ends, strict=True)):
-            tid = self._lane(s, e)
+            tid = self._lanes.place(s, e, None)
             at = f'"pid":{self._pid},"tid":{tid},"ts":{_microseconds(s - timeline.origin)}'
             present = {k: v[row] for k, v in given.items() if v[row] is not None}
             more = f',"args":{json.dumps(present, ensure_ascii=False)}' if present else ""
@@ -307,17 +308,6 @@ class _ChromeTrack:
             for flow in ids[offsets[row] : offsets[row + 1]]:
                 timeline.raw(f'"ph":{kind},"id":"{flow:x}",{at},"cat":"launch","name":"launch"')
         timeline.slices += len(starts)
-
-    def _lane(self, start: int, end: int) -> int:
-        for number, ends in self._lanes:
-            while ends and ends[-1] <= start:
-                ends.pop()
-            if not ends or (self._nested and end <= ends[-1]):
-                ends.append(end)
-                return number
-        number = self._timeline.track(self._pid, self._name)
-        self._lanes.append((number, [end]))
-        return number
 
     def finish(self) -> None:
         """Events are complete."""
