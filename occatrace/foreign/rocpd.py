@@ -12,6 +12,7 @@ from occatrace.errors import RunError
 from occatrace.foreign import staging as of
 from occatrace.foreign.sqlite import Column, Database, columns
 from occatrace.foreign.staging import NULL, Device, Process, Source, Staging
+from occatrace.run import ranks
 
 NAME = "rocpd"
 _TABLE = re.compile(r"(rocpd_[a-z]+(?:_[a-z]+)*?)((?:_[0-9a-f]{4,}[0-9a-f_]*)?)")
@@ -50,12 +51,6 @@ _COPY = columns("pid! start:time! end:time! name_id! dst_agent_id src_agent_id s
 _ALLOCATE = columns("pid! agent_id type:text level:text start:time! end:time! address size:size! event_id")
 _EVENT = columns("id! category_id stack_id")
 _MESSAGE = columns("id! extdata:text")
-_RANKS = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
 
 
 def is_one(tables: frozenset[str]) -> bool:
@@ -312,11 +307,5 @@ def _message(raw: str | None) -> str | None:
 
 def _rank(environment: str | None) -> tuple[int | None, int | None]:
     """Rank and size by the variables of the launcher."""
-    variables = _object(environment)
-    for rank, size in _RANKS:
-        values = [str(variables.get(name, "")) for name in (rank, size)]
-        if values[0].isascii() and values[0].isdigit() and len(values[0]) < 10:
-            return int(values[0]), int(values[1]) if values[1].isascii() and values[1].isdigit() and len(
-                values[1]
-            ) < 10 else None
-    return None, None
+    place = ranks.place({name: str(value) for name, value in _object(environment).items()})
+    return place.rank, place.size
