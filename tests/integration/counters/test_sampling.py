@@ -90,6 +90,7 @@ def test_memory_and_cpu_of_a_program_that_forks(tmp_path: Path) -> None:
         until(
             lambda: all(cpu_of(pid) >= burnt[who] * 1e9 for who, pid in pids.items()), "what they computed is sampled"
         )
+        counted = {who: cpu_of(pid) for who, pid in pids.items()}
         Path(f"{gate}.4").touch()
         used = said()
         stderr = process.communicate(timeout=PATIENCE)[1]
@@ -106,11 +107,12 @@ def test_memory_and_cpu_of_a_program_that_forks(tmp_path: Path) -> None:
         assert base[who] + size[who] <= memory["max"] * MIB <= base[who] + size[who] + 64 * MIB
         assert 0 < memory["min"] < memory["avg"] < memory["max"] and memory["last"] * MIB < held[who] - size[who] / 2
         assert memory["samples"] == len(sampled("RSS", pid)) >= 4 and cpu["samples"] == memory["samples"]
-        # The mean over the time between the first and the last sample is what was used in it: the whole computation, and not
-        # more than the process used in all its life.
-        total = cpu["avg"] / 100 * cpu["span_ns"] / 1e9
+        # The mean over the time between the first and the last sample is what was used in it. Until the last step that is the
+        # whole computation, and not more than the process had used when it was told so; its end comes after that.
+        total = cpu["avg"] / 100 * cpu["span_ns"]
         assert burnt[who] >= (BUSY if who == "parent" else BUSY / 2)
-        assert burnt[who] * 0.999999 <= total <= used[who]
+        assert burnt[who] * 1e9 <= counted[who] <= used[who] * 1e9
+        assert total == pytest.approx(cpu_of(pid), rel=1e-6)
     assert "Counters by process and device (counters)" in stderr and re.search(r"MiB +load \d+ +RSS", stderr)
     # Times are those of the calls: the mark of each process lies between its samples.
     rows = Run(run, 0, "", "").sql(
