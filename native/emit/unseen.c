@@ -3,13 +3,17 @@
  * our layer. Of the others it is not known whether they were called. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -20,7 +24,7 @@ enum { MOST_LIBRARIES = 1024, PATIENCE_MS = 10000 };
 static const struct rule { const char *file, *api; } rules[] = {
     {"libOpenCL", "opencl"},      {"libcuda.so", "cuda"},  {"libamdhip64.so", "hip"}, {"libocca.so", "occa"},
     {"libmpi.so", "mpi"},         {"libmpich.so", "mpi"},  {"libomp.so", "openmp"},   {"libiomp5.so", "openmp"},
-    {"libze_loader.so", "ze"},
+    {"libze_loader.so", "ze"},    {"libsycl.so", "sycl"},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 static int served[RULES];
@@ -28,6 +32,12 @@ static int served[RULES];
 void occatrace_served(const char *api) {
   for (int at = 0; at < RULES; at++)
     if (strcmp(api, rules[at].api) == 0) served[at] = 1;
+}
+
+static int is_served(const char *api) {
+  int found = 0;
+  for (int at = 0; at < RULES; at++) found |= strcmp(api, rules[at].api) == 0 && served[at];
+  return found;
 }
 
 static const char *file_of(const char *path) {
@@ -93,20 +103,96 @@ static void tell_opencl(const struct libraries *all, const char *loader) {
   if (drivers > 0) tell("opencl", named ? "layer" : "variable", loader);
 }
 
-/* A runtime of OpenMP asks for tools as it starts, at its first use, unless the user does not want any. In a process that has
- * recorded something else a library that nobody calls is nothing unusual, but for OCCA: what it is used for was recorded. */
+static int leaving; /* by _exit, perhaps out of a handler of a signal: nothing that allocates */
+
+/* A runtime of OpenMP asks for tools as it starts, at its first use, unless the user does not want any; likewise SYCL's. In a
+ * process that has recorded something else a library that nobody calls is nothing unusual, but for OCCA: what it is used for was
+ * recorded. */
 static void tell_of(const struct libraries *all, const struct rule *rule, const char *path) {
-  const char *tool = getenv("OMP_TOOL");
-  if (strcmp(rule->api, "opencl") == 0) tell_opencl(all, path);
-  else if (strcmp(rule->api, "openmp") == 0) {
+  const char *tool = getenv("OMP_TOOL"), *subscriber = getenv("XPTI_SUBSCRIBERS");
+  if (strcmp(rule->api, "opencl") == 0) {
+    if (!leaving) tell_opencl(all, path);
+  } else if (strcmp(rule->api, "openmp") == 0) {
     if (tool != NULL && strcmp(tool, "disabled") == 0) tell(rule->api, "disabled", path);
+  } else if (strcmp(rule->api, "sycl") == 0) {
+    if (subscriber == NULL || strstr(subscriber, "liboccatrace_sycl") == NULL) tell(rule->api, "xpti", path);
   } else if ((strcmp(rule->api, "occa") == 0 || !occatrace_is_recorded()) && !is_ours(path)) tell(rule->api, "silent", path);
 }
 
-__attribute__((destructor)) static void tell_unseen(void) {
+/* ---- libraries inside the program ---- */
+
+/* What only the library itself defines: its shared form is a reference, or nothing. */
+static const struct inside { const char *symbol, *api; } insides[] = {
+    {"MPI_Init", "mpi"}, {"MPI_Init_thread", "mpi"}, {"mpi_init_", "mpi"}, {"_ZNK4occa6kernel3runEv", "occa"},
+};
+
+/* A program's own symbols, where they were not stripped. `image` is its file, whose numbers are not to be trusted. */
+static void tell_defined(const char *image, size_t size, const char *path) {
+  const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)image;
+  if (size < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_shentsize != sizeof(ElfW(Shdr))) return;
+  if (head->e_shoff > size || (size - head->e_shoff) / sizeof(ElfW(Shdr)) < head->e_shnum) return;
+  const ElfW(Shdr) *sections = (const ElfW(Shdr) *)(image + head->e_shoff);
+  for (unsigned at = 0; at < head->e_shnum; at++) {
+    const ElfW(Shdr) *table = &sections[at];
+    if (table->sh_type != SHT_SYMTAB || table->sh_link >= head->e_shnum) continue;
+    const ElfW(Shdr) *texts = &sections[table->sh_link];
+    if (table->sh_offset > size || table->sh_size > size - table->sh_offset) return;
+    if (texts->sh_offset > size || texts->sh_size > size - texts->sh_offset || texts->sh_size == 0) return;
+    const char *names = image + texts->sh_offset;
+    if (names[texts->sh_size - 1] != '\0') return;
+    const ElfW(Sym) *symbols = (const ElfW(Sym) *)(image + table->sh_offset);
+    for (size_t s = 0; s < table->sh_size / sizeof *symbols; s++) {
+      if (symbols[s].st_shndx == SHN_UNDEF || symbols[s].st_name >= texts->sh_size) continue;
+      const char *name = names + symbols[s].st_name;
+      if (*name != 'M' && *name != 'm' && *name != '_') continue;
+      for (unsigned i = 0; i < sizeof insides / sizeof *insides; i++) {
+        if (strcmp(name, insides[i].symbol) != 0 || is_served(insides[i].api) || !occatrace_chosen(insides[i].api)) continue;
+        tell(insides[i].api, "static", path);
+        occatrace_served(insides[i].api);
+      }
+    }
+  }
+}
+
+static void tell_inside(void) {
+  char path[512];
+  struct stat about;
+  if (is_served("mpi") && is_served("occa")) return;
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0) return;
+  path[n] = '\0';
+  /* The tools of the system are none of these, and many. */
+  if (strncmp(path, "/usr/bin/", 9) == 0 || strncmp(path, "/bin/", 5) == 0) return;
+  const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (fstat(fd, &about) == 0 && about.st_size > 0) {
+    void *image = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (image != MAP_FAILED) {
+      tell_defined(image, (size_t)about.st_size, path);
+      munmap(image, (size_t)about.st_size);
+    }
+  }
+  close(fd);
+}
+
+/* ---- the end ---- */
+
+static pid_t started; /* the process whose end it is: children of fork do not know what their parent has yet to call */
+static int told;
+
+__attribute__((constructor)) static void note_process(void) { started = getpid(); }
+
+__attribute__((destructor)) static void tell_unseen(void);
+void occatrace_tell_unseen_at_exit(void) {
+  if (getpid() != started) return;
+  leaving = 1;
+  tell_unseen();
+}
+
+static void tell_unseen(void) {
   const int saved = errno;
   static struct libraries all; /* too large for a small stack */
-  if (!occatrace_capture_wanted()) return;
+  if (told++ || !occatrace_capture_wanted()) return;
   dl_iterate_phdr(list, &all);
   for (unsigned at = 0; at < all.count; at++) {
     const char *name = file_of(all.paths[at]);
@@ -117,5 +203,6 @@ __attribute__((destructor)) static void tell_unseen(void) {
       occatrace_served(rules[r].api); /* once */
     }
   }
+  tell_inside();
   errno = saved;
 }

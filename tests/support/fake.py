@@ -204,6 +204,11 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
         "max": "u64", "ticks_hz": "u64", "buckets": "seq<u16>", "counts": "seq<u32>",
     },
     "occatrace_process:progress": {"pid": "u32", "owner": "u32", "next_seq": "u32"},
+    "occatrace_process:path_frame": {"pid": "u32", "id": "u32", "parent": "u32", "address": "u64", "end": "u8"},
+    "occatrace_process:stack_sample": {"pid": "u32", "owner": "u32", "time": "u64", "path": "u32", "cpu": "u64"},
+    "occatrace_process:sampled_thread": {
+        "pid": "u32", "owner": "u32", "name": "str", "cpu": "u64", "taken": "u64", "lost": "u64",
+    },
     "occatrace_process:exit": {"pid": "u32", "reason": "u8"},
     "occatrace_process:failure": {"pid": "u32", "function": "u32", "call_seq": "u32", "code": "i64", "text": "u32"},
     "occatrace_device:device": {

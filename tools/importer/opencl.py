@@ -82,6 +82,8 @@ BLOCKING = {
     "clEnqueueSVMMemcpy": "blocking_copy",
     "clEnqueueMemcpyINTEL": "blocking",
     "clMemBlockingFreeINTEL": "true",
+    **dict.fromkeys(("clEnqueueReadGlobalVariableINTEL", "clEnqueueReadHostPipeINTEL"), "blocking_read"),
+    **dict.fromkeys(("clEnqueueWriteGlobalVariableINTEL", "clEnqueueWriteHostPipeINTEL"), "blocking_write"),
 }
 BYTES = {
     **dict.fromkeys(
@@ -104,6 +106,13 @@ BYTES = {
             "clEnqueueMemFillINTEL",
             "clEnqueueMemcpyINTEL",
             "clEnqueueMigrateMemINTEL",
+            "clEnqueueReadGlobalVariableINTEL",
+            "clEnqueueWriteGlobalVariableINTEL",
+            "clEnqueueReadHostPipeINTEL",
+            "clEnqueueWriteHostPipeINTEL",
+            "clCreateBufferWithPropertiesINTEL",
+            "clImportMemoryARM",
+            "clSVMAllocWithPropertiesKHR",
         ),
         "size",
     ),
@@ -122,7 +131,126 @@ EXTENSIONS = (
     "clEnqueueMemcpyINTEL",
     "clEnqueueMigrateMemINTEL",
     "clEnqueueMemAdviseINTEL",
+    "clCreateCommandBufferKHR",
+    "clRetainCommandBufferKHR",
+    "clReleaseCommandBufferKHR",
+    "clFinalizeCommandBufferKHR",
+    "clEnqueueCommandBufferKHR",
+    "clCommandNDRangeKernelKHR",
+    "clCommandCopyBufferKHR",
+    "clCommandCopyBufferRectKHR",
+    "clCommandCopyBufferToImageKHR",
+    "clCommandCopyImageKHR",
+    "clCommandCopyImageToBufferKHR",
+    "clCommandFillBufferKHR",
+    "clCommandFillImageKHR",
+    "clCommandSVMMemcpyKHR",
+    "clCommandSVMMemFillKHR",
+    "clCommandBarrierWithWaitListKHR",
+    "clGetCommandBufferInfoKHR",
+    "clUpdateMutableCommandsKHR",
+    "clGetMutableCommandInfoKHR",
+    "clCreateSemaphoreWithPropertiesKHR",
+    "clRetainSemaphoreKHR",
+    "clReleaseSemaphoreKHR",
+    "clEnqueueWaitSemaphoresKHR",
+    "clEnqueueSignalSemaphoresKHR",
+    "clGetSemaphoreInfoKHR",
+    "clGetSemaphoreHandleForTypeKHR",
+    "clEnqueueAcquireExternalMemObjectsKHR",
+    "clEnqueueReleaseExternalMemObjectsKHR",
+    "clCreateProgramWithILKHR",
+    "clGetKernelSuggestedLocalWorkSizeKHR",
+    "clSVMAllocWithPropertiesKHR",
+    "clSVMFreeWithPropertiesKHR",
+    "clGetSVMPointerInfoKHR",
+    "clSetKernelArgDevicePointerEXT",
+    "clImportMemoryARM",
+    "clCreateBufferWithPropertiesINTEL",
+    "clEnqueueReadGlobalVariableINTEL",
+    "clEnqueueWriteGlobalVariableINTEL",
+    "clEnqueueReadHostPipeINTEL",
+    "clEnqueueWriteHostPipeINTEL",
 )
+# Of these the headers of Debian 12 have none, or an older signature. Types that they lack stand as what they are made of.
+_RECORDED = """const cl_sync_point_khr *sync_point_wait_list, cl_sync_point_khr *sync_point, cl_mutable_command_khr *mutable_handle"""
+_INTO = "cl_command_buffer_khr command_buffer, cl_command_queue command_queue, const cl_properties *properties"
+_QUEUED = "cl_uint num_events_in_wait_list, const cl_event *event_wait_list, cl_event *event"
+_RECT = (
+    "const size_t *src_origin, const size_t *dst_origin, const size_t *region, size_t src_row_pitch, size_t src_slice_pitch,"
+    " size_t dst_row_pitch, size_t dst_slice_pitch"
+)
+_PATTERN = "const void *pattern, size_t pattern_size"
+_INFO = "size_t param_value_size, void *param_value, size_t *param_value_size_ret"
+_PIPE_OF = "cl_command_queue command_queue, cl_program program, const char *pipe_symbol"
+_VARIABLE_OF = "cl_command_queue command_queue, cl_program program, const char *variable_name"
+LATER: Mapping[str, tuple[str, str]] = {
+    **{
+        f"clCommand{what}KHR": ("cl_int", f"{_INTO}{arguments}, cl_uint num_sync_points_in_wait_list, {_RECORDED}")
+        for what, arguments in (
+            (
+                "NDRangeKernel",
+                ", cl_kernel kernel, cl_uint work_dim, const size_t *global_work_offset, const size_t *global_work_size,"
+                " const size_t *local_work_size",
+            ),
+            ("CopyBuffer", ", cl_mem src_buffer, cl_mem dst_buffer, size_t src_offset, size_t dst_offset, size_t size"),
+            ("CopyBufferRect", f", cl_mem src_buffer, cl_mem dst_buffer, {_RECT}"),
+            (
+                "CopyBufferToImage",
+                ", cl_mem src_buffer, cl_mem dst_image, size_t src_offset, const size_t *dst_origin, const size_t *region",
+            ),
+            (
+                "CopyImage",
+                ", cl_mem src_image, cl_mem dst_image, const size_t *src_origin, const size_t *dst_origin,"
+                " const size_t *region",
+            ),
+            (
+                "CopyImageToBuffer",
+                ", cl_mem src_image, cl_mem dst_buffer, const size_t *src_origin, const size_t *region, size_t dst_offset",
+            ),
+            ("FillBuffer", f", cl_mem buffer, {_PATTERN}, size_t offset, size_t size"),
+            ("FillImage", ", cl_mem image, const void *fill_color, const size_t *origin, const size_t *region"),
+            ("SVMMemcpy", ", void *dst_ptr, const void *src_ptr, size_t size"),
+            ("SVMMemFill", f", void *svm_ptr, {_PATTERN}, size_t size"),
+            ("BarrierWithWaitList", ""),
+        )
+    },
+    "clUpdateMutableCommandsKHR": (
+        "cl_int",
+        "cl_command_buffer_khr command_buffer, cl_uint num_configs, const cl_uint *config_types, const void **configs",
+    ),
+    "clCreateSemaphoreWithPropertiesKHR": (
+        "cl_semaphore_khr",
+        "cl_context context, const cl_properties *sema_props, cl_int *errcode_ret",
+    ),
+    "clSVMAllocWithPropertiesKHR": (
+        "void *",
+        "cl_context context, const cl_properties *properties, cl_uint svm_type_index, size_t size, cl_int *errcode_ret",
+    ),
+    "clSVMFreeWithPropertiesKHR": (
+        "cl_int",
+        "cl_context context, const cl_properties *properties, cl_bitfield flags, void *ptr",
+    ),
+    "clGetSVMPointerInfoKHR": (
+        "cl_int",
+        f"cl_context context, cl_device_id device, const void *ptr, cl_uint param_name, {_INFO}",
+    ),
+    "clSetKernelArgDevicePointerEXT": ("cl_int", "cl_kernel kernel, cl_uint arg_index, cl_ulong arg_value"),
+    **{
+        f"clEnqueue{verb}GlobalVariableINTEL": (
+            "cl_int",
+            f"{_VARIABLE_OF}, cl_bool blocking_{verb.lower()}, size_t size, size_t offset, {memory} *ptr, {_QUEUED}",
+        )
+        for verb, memory in (("Read", "void"), ("Write", "const void"))
+    },
+    **{
+        f"clEnqueue{verb}HostPipeINTEL": (
+            "cl_int",
+            f"{_PIPE_OF}, cl_bool blocking_{verb.lower()}, {memory} *ptr, size_t size, {_QUEUED}",
+        )
+        for verb, memory in (("Read", "void"), ("Write", "const void"))
+    },
+}
 _SCOPE = ("scope", "uint32_t", "c.self->scope_seq", {"doc": "number of the OCCA call around it, 4294967295: none"})
 _IMAGE = ("bytes", "size_t", "0", {"doc": "what the image takes, as the driver says", "unit": "bytes"})
 _PIPE = (
@@ -136,13 +264,17 @@ _IN_FLAGS = {"field": "flags", "bits": {**_WRAPPED, "CL_MEM_ALLOC_HOST_PTR": "ho
 _OF_IMAGE = {"field": "flags", "bits": _WRAPPED, "otherwise": "image"}
 # What a call allocates: the field of its bytes and the kind of memory.
 ALLOCATES: Mapping[str, tuple[str, object]] = {
-    **dict.fromkeys(("clCreateBuffer", "clCreateBufferWithProperties"), ("size", _IN_FLAGS)),
+    **dict.fromkeys(
+        ("clCreateBuffer", "clCreateBufferWithProperties", "clCreateBufferWithPropertiesINTEL"), ("size", _IN_FLAGS)
+    ),
     **dict.fromkeys(
         ("clCreateImage", "clCreateImageWithProperties", "clCreateImage2D", "clCreateImage3D"), ("bytes", _OF_IMAGE)
     ),
     "clCreateSubBuffer": ("size", "slice"),
     "clCreatePipe": ("bytes", "pipe"),
     "clSVMAlloc": ("size", "svm"),
+    "clImportMemoryARM": ("size", "wrapped"),
+    "clSVMAllocWithPropertiesKHR": ("size", "svm"),
     "clHostMemAllocINTEL": ("size", "host"),
     "clDeviceMemAllocINTEL": ("size", "device"),
     "clSharedMemAllocINTEL": ("size", "managed"),
@@ -150,6 +282,7 @@ ALLOCATES: Mapping[str, tuple[str, object]] = {
 FREES = {
     "clSVMFree": {"handle": "svm_pointer"},
     "clEnqueueSVMFree": {"handle": "svm_pointers", "unless": "pfn_free_func"},
+    "clSVMFreeWithPropertiesKHR": {"handle": "ptr"},
     "clMemFreeINTEL": {"handle": "ptr"},
     "clMemBlockingFreeINTEL": {"handle": "ptr"},
 }
@@ -160,6 +293,8 @@ COPIES = {
     **dict.fromkeys(("clEnqueueWriteBuffer", "clEnqueueWriteBufferRect"), ("ptr", "device")),
     "clEnqueueReadImage": ("array", "ptr"),
     "clEnqueueWriteImage": ("ptr", "array"),
+    **dict.fromkeys(("clEnqueueReadGlobalVariableINTEL", "clEnqueueReadHostPipeINTEL"), ("device", "ptr")),
+    **dict.fromkeys(("clEnqueueWriteGlobalVariableINTEL", "clEnqueueWriteHostPipeINTEL"), ("ptr", "device")),
     **dict.fromkeys(("clEnqueueSVMMemcpy", "clEnqueueMemcpyINTEL"), ("src_ptr", "dst_ptr")),
 }
 MAPS = {"clEnqueueMapBuffer": {"memory": "buffer", "address": "ret", "bytes": "size"}}
@@ -167,6 +302,8 @@ MAPS = {"clEnqueueMapBuffer": {"memory": "buffer", "address": "ret", "bytes": "s
 COMMENTS = {
     "clHostMemAllocINTEL": "# Intel's unified memory (cl_intel_unified_shared_memory), as far as it is in wide use: what SYCL on"
     " OpenCL works with.",
+    "clCreateCommandBufferKHR": "# Command buffers (cl_khr_command_buffer 0.9.5 and later; before it most clCommand… had no"
+    " properties).",
     "frees: clEnqueueSVMFree": "  # With a function of its own the program frees in it, by whatever it calls there.",
 }
 RELEASING = """\
@@ -229,6 +366,15 @@ ACTIVITY = {
     "clEnqueueMemcpyINTEL": "copy",
     "clEnqueueMigrateMemINTEL": "migrate",
     "clEnqueueMemAdviseINTEL": "other",
+    "clEnqueueCommandBufferKHR": "other",
+    "clEnqueueWaitSemaphoresKHR": "marker",
+    "clEnqueueSignalSemaphoresKHR": "marker",
+    "clEnqueueAcquireExternalMemObjectsKHR": "other",
+    "clEnqueueReleaseExternalMemObjectsKHR": "other",
+    "clEnqueueReadGlobalVariableINTEL": "DtoH",
+    "clEnqueueWriteGlobalVariableINTEL": "HtoD",
+    "clEnqueueReadHostPipeINTEL": "DtoH",
+    "clEnqueueWriteHostPipeINTEL": "HtoD",
 }
 # Arguments that name the memory a command uses.
 MEMORY = (
@@ -259,6 +405,10 @@ ACTIVITY_OF: Mapping[str, Mapping[str, object]] = {
     "clEnqueueUnmapMemObject": {"mapping": "mapped_ptr"},
     "clEnqueueSVMMap": {"mapping": "svm_ptr"},
     "clEnqueueSVMUnmap": {"mapping": "svm_ptr"},
+    "clEnqueueCommandBufferKHR": {
+        "queue": "queue_of_buffer(command_buffer, queues, num_queues)",
+        "name": "command buffer",
+    },
     "clEnqueueSVMFree": {"by_hand": "what it frees is shared memory no longer"},
 }
 # Arguments whose meaning the signature does not tell: length of an array, enumeration of a plain integer, raw bytes.
@@ -279,9 +429,16 @@ ARRAYS = {
     "global_work_offset": "work_dim",
     "global_work_size": "work_dim",
     "local_work_size": "work_dim",
+    "suggested_local_work_size": "work_dim",
     "properties": "zero_terminated_pairs",
     "partition_properties": "zero_terminated",
     "sampler_properties": "zero_terminated_pairs",
+    "sema_props": "zero_terminated_pairs",
+    "queues": "num_queues",
+    "sync_point_wait_list": "num_sync_points_in_wait_list",
+    "sema_objects": "num_sema_objects",
+    "sema_payload_list": "num_sema_objects",
+    "config_types": "num_configs",
     **dict.fromkeys(
         ("buffer_origin", "host_origin", "src_origin", "dst_origin", "origin", "region"),
         "3",
@@ -300,6 +457,7 @@ ARRAYS_OF = {
         for verb in ("Acquire", "Release")
         for api, suffix in (("GL", ""), ("EGL", "KHR"))
     },
+    **{(f"clEnqueue{verb}ExternalMemObjectsKHR", "mem_objects"): "num_mem_objects" for verb in ("Acquire", "Release")},
 }
 ENUMS_OF = {
     "errcode_ret": "cl_error",
@@ -312,11 +470,24 @@ BLOBS = {
     ("clEnqueueFillBuffer", "pattern"): "pattern_size",
     ("clEnqueueSVMMemFill", "pattern"): "pattern_size",
     ("clEnqueueMemFillINTEL", "pattern"): "pattern_size",
+    ("clCommandFillBufferKHR", "pattern"): "pattern_size",
+    ("clCommandSVMMemFillKHR", "pattern"): "pattern_size",
     ("clSetProgramSpecializationConstant", "spec_value"): "spec_size",
 }
-STRINGS = {"kernel_name", "kernel_names", "options", "function_name", "func_name"}
+STRINGS = {"kernel_name", "kernel_names", "options", "function_name", "func_name", "pipe_symbol", "variable_name"}
 # Memory that the program gets back or hands over: an address, never read through.
-OPAQUE = {"host_ptr", "ptr", "param_value", "param_value_size_ret", "mapped_ptr", "svm_pointer", "svm_ptr", "user_data"}
+OPAQUE = {
+    "host_ptr",
+    "ptr",
+    "param_value",
+    "param_value_size_ret",
+    "mapped_ptr",
+    "svm_pointer",
+    "svm_ptr",
+    "user_data",
+    "memory",
+    "handle_ptr",
+}
 EXTRA = {
     "clCreateSubBuffer": [
         ("origin", "size_t", "static_cast<const cl_buffer_region *>(buffer_create_info)->origin", "buffer_create_info"),
@@ -524,7 +695,7 @@ def arg_entry(function: str, arg: Arg) -> str:
         opaque = base_of(arg.type) in ("void", "cl_image_format", "cl_image_desc") and not length
         if length and base_of(arg.type) != "cl_image_format":
             parts.append(f"array: {length}")
-        written = not arg.type.startswith("const") and not opaque and arg.name not in ("svm_pointers", "args")
+        written = not arg.type.startswith("const") and not opaque and arg.name not in ("svm_pointers", "args", "queues")
         if written and base_of(arg.type) not in ("void", "cl_image_format", "char"):
             parts.append("out: true")
     if arg.name == "param_value_size_ret" or (arg.name, arg.type) == ("image_slice_pitch", "size_t *"):
@@ -642,7 +813,10 @@ def enum_entry(name: str, enum: Enum) -> Iterator[str]:
 
 def model(texts: Mapping[str, str]) -> Iterable[str]:
     table = dispatch_table(texts["cl_icd.h"])
-    known: dict[str, Function] = {}
+    known = {
+        name: Function(name, returns, tuple(parse_arg(name, arg) for arg in split_args(args)))
+        for name, (returns, args) in LATER.items()
+    }
     for header in HEADERS[:-1]:
         for prototype in prototypes(texts[header], {*table, *EXTENSIONS}):
             known.setdefault(prototype.name, prototype)

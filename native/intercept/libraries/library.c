@@ -126,7 +126,7 @@ __attribute__((visibility("hidden"), used)) void *library_before(uint32_t index,
   if (f->level == OCCATRACE_OFF) return real;
   f->index = index;
   if (f->level == OCCATRACE_EVENT) {
-    f->seq = occatrace_self()->next_seq++;
+    f->seq = occatrace_next_seq(occatrace_self());
     f->start = occatrace_now();
   } else {
     f->start = occatrace_ticks();

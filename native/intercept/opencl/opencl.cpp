@@ -1,5 +1,6 @@
 // The OpenCL layer: the loader hands us its dispatch table and calls ours. The wrappers are generated from the model;
 // here is what they cannot know: device time for every command, and that the program sees nothing of how we get it.
+#include "opencl_older.h"
 #include "opencl_queues.h"
 #include "opencl_work.h"
 
@@ -61,7 +62,7 @@ struct Release : UsedObject {
 void CL_CALLBACK memory_ends(cl_mem memory, void *) {
   // Also while nothing is recorded: the allocation is in the trace, and would seem to be there for good.
   occatrace_thread *self = occatrace_self();
-  const occatrace_opencl_memory_released event{self->tid, self->next_seq++, reinterpret_cast<uint64_t>(memory), releasing};
+  const occatrace_opencl_memory_released event{self->tid, occatrace_next_seq(self), reinterpret_cast<uint64_t>(memory), releasing};
   events->memory_released(&event);
 }
 
@@ -251,6 +252,43 @@ struct Hook<OCCATRACE_OPENCL_clSetKernelArgMemPointerINTEL> : NoHook {
   }
 };
 
+// ---- other memory of extensions ----
+
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateBufferWithPropertiesINTEL> : MemoryObject {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clImportMemoryARM> : MemoryObject {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clSVMAllocWithPropertiesKHR> : OnDevice {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clSVMFreeWithPropertiesKHR> : FreesUnified {};
+template <>
+struct Hook<OCCATRACE_OPENCL_clSetKernelArgDevicePointerEXT> : NoHook {
+  template <int I>
+  static void after(Call &, Args_clSetKernelArgDevicePointerEXT &a) {
+    if (occatrace_uses_wanted() && a.ret == CL_SUCCESS) Arguments::instance().set(a.kernel, a.arg_index, a.arg_value);
+  }
+};
+
+// ---- command buffers ----
+
+template <>
+struct Hook<OCCATRACE_OPENCL_clCreateCommandBufferKHR> : Always {
+  template <int I>
+  static void after(Call &, Args_clCreateCommandBufferKHR &a) {
+    if (a.num_queues == 0 || a.queues == nullptr) return;
+    if (a.ret != nullptr) buffer_queues.set(a.ret, reinterpret_cast<uint64_t>(a.queues[0]));
+    constexpr cl_int kIncompatibleQueue = -1138;
+    if (*a.errcode_ret != kIncompatibleQueue) return;
+    const Queue *queue = Engine::instance().queue(a.queues[0]);
+    if (queue == nullptr || queue->profiling_asked()) return;
+    static std::atomic<bool> said{false};
+    if (said.exchange(true)) return;
+    occatrace_say("this OpenCL refuses command buffers for a queue with profiling, which device times need; "
+                  "--device-time off leaves queues as they are");
+  }
+};
+
 // ---- functions asked for by name ----
 
 namespace {
@@ -289,7 +327,7 @@ void *wrap_khr(void *address, std::index_sequence<Which...>) {
 }
 
 template <int I>
-void *wrapped(const char *name, void *address) {
+void *wrapped(const char *name, void *address, cl_platform_id platform) {
   if (address == nullptr || name == nullptr) return address;
   if (std::strcmp(name, "clCreateCommandQueueWithPropertiesKHR") == 0) {
     return wrap_khr<I>(address, std::make_index_sequence<kKhrPlatforms>());
@@ -300,10 +338,12 @@ void *wrapped(const char *name, void *address) {
     std::memcpy(&ours, reinterpret_cast<const char *>(&tables[I]) + place.offset, sizeof ours);
     return ours != nullptr ? ours : address;
   }
+  const bool older = is_older<I>(name, platform);
   void *ours = nullptr;
   {
     const std::lock_guard<std::mutex> guard(asked_mutex);
-    ours = wrapped_extension(name, address, std::make_integer_sequence<int, kPlatforms>());
+    constexpr std::make_integer_sequence<int, kPlatforms> all;
+    ours = older ? wrapped_older(name, address, all) : wrapped_extension(name, address, all);
   }
   static std::atomic<bool> said{false};
   if (ours == nullptr && !said.exchange(true)) {
@@ -318,7 +358,7 @@ template <>
 struct Hook<OCCATRACE_OPENCL_clGetExtensionFunctionAddress> : Always {
   template <int I>
   static void result(Call &, Args_clGetExtensionFunctionAddress &a) {
-    a.ret = wrapped<I>(a.func_name, a.ret);
+    a.ret = wrapped<I>(a.func_name, a.ret, nullptr);
   }
 };
 
@@ -326,7 +366,7 @@ template <>
 struct Hook<OCCATRACE_OPENCL_clGetExtensionFunctionAddressForPlatform> : Always {
   template <int I>
   static void result(Call &, Args_clGetExtensionFunctionAddressForPlatform &a) {
-    a.ret = wrapped<I>(a.func_name, a.ret);
+    a.ret = wrapped<I>(a.func_name, a.ret, a.platform);
   }
 };
 
@@ -340,6 +380,7 @@ void after_fork_child() {
   Engine::instance().after_fork_child();
   kernel_names.unlock_after_fork();
   mapped_bytes.unlock_after_fork();
+  buffer_queues.unlock_after_fork();
   shared_memory().unlock_after_fork();
   new (&asked_mutex) std::mutex;
 }

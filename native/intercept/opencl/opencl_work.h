@@ -60,6 +60,7 @@ bool device_time = false;
 
 HandleMap kernel_names;  // cl_kernel → interned name
 HandleMap mapped_bytes;  // address of a mapping → its bytes
+HandleMap buffer_queues; // cl_command_buffer_khr → its first queue
 
 // Shared virtual memory, by address: a copy's kind follows from what its two ends are.
 class SharedMemory {
@@ -216,6 +217,12 @@ size_t bytes_of_objects(const cl_mem *objects, cl_uint count) {
     sum += size;
   }
   return sum;
+}
+
+// An enqueue that names no queue runs on those of the command buffer.
+cl_command_queue queue_of_buffer(cl_command_buffer_khr buffer, const cl_command_queue *queues, cl_uint count) {
+  if (queues != nullptr && count != 0) return queues[0];
+  return reinterpret_cast<cl_command_queue>(buffer_queues.get(buffer));
 }
 
 // Of a copy whose addresses decide.

@@ -19,6 +19,7 @@ from occatrace.ingest.gathered import (
     pools,
     python,
     ranges,
+    sycl,
 )
 from occatrace.ingest.gathered.gathered import Gathered
 
@@ -26,6 +27,7 @@ GATHERED: tuple[Gathered, ...] = (
     callers.SUMS,
     callers.PLACES,
     callers.PATH_CALLS,
+    callers.SAMPLES,
     callers.PATH_FRAMES,
     kernel_runs.GATHERED,
     occa_copies.GATHERED,
@@ -41,6 +43,8 @@ GATHERED: tuple[Gathered, ...] = (
     omp_regions.GATHERED,
     omp_threads.GATHERED,
     omp_targets.GATHERED,
+    sycl.CALLS,
+    sycl.DEPENDENCIES,
     communicators.RANKS,
     communicators.COMMUNICATORS,
     messages.GATHERED,

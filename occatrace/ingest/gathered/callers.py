@@ -91,7 +91,8 @@ def _insert_path_frames(model: Model) -> str:
         ),
         walk AS (
             SELECT p.process, p.path, n.parent, n.address, n."end", 0 AS level
-            FROM (SELECT DISTINCT process, path FROM path_calls) p JOIN nodes n ON n.process = p.process AND n.id = p.path
+            FROM (SELECT process, path FROM path_calls UNION SELECT process, path FROM stack_samples) p
+            JOIN nodes n ON n.process = p.process AND n.id = p.path
             UNION ALL
             SELECT w.process, w.path, n.parent, n.address, n."end", w.level + 1
             FROM walk w JOIN nodes n ON n.process = w.process AND n.id = w.parent
@@ -103,6 +104,24 @@ def _insert_path_frames(model: Model) -> str:
         )
         SELECT * EXCLUDE ("end"), CASE WHEN depth > 0 OR "end" = 0 THEN '' WHEN "end" = 1 THEN 'more frames than recorded'
                ELSE 'no unwind table' END AS cut FROM frames"""
+
+
+def _is_sample(event: str, function: Function | None, columns: Columns) -> bool:
+    return event == "occatrace_process:stack_sample"
+
+
+def _samples(threads: ThreadMap, columns: Columns) -> Columns:
+    return {
+        "owner": threads.of(columns["owner"], columns["time"]),
+        **{name: columns[name] for name in ("time", "path", "cpu")},
+    }
+
+
+def _insert_samples(model: Model) -> str:
+    return """
+        INSERT INTO stack_samples BY NAME
+        SELECT s.process, r.owner + 1 AS thread, r.time AS time_ns, r.cpu AS cpu_ns, r.path
+        FROM raw_stack_samples r JOIN slots s USING (slot)"""
 
 
 SUMS = Gathered(
@@ -121,7 +140,14 @@ PLACES = Gathered(
     _insert_places,
 )
 PATH_CALLS = Gathered("raw_path_calls", "slot INTEGER, seq UINTEGER, path UINTEGER", _is_path, _paths, _insert_paths)
-# After the calls, whose stacks are wanted only.
+SAMPLES = Gathered(
+    "raw_stack_samples",
+    'slot INTEGER, owner INTEGER, "time" UBIGINT, path UINTEGER, cpu UBIGINT',
+    _is_sample,
+    _samples,
+    _insert_samples,
+)
+# After the calls and samples, whose stacks are wanted only.
 PATH_FRAMES = Gathered(
     "raw_path_frames",
     'slot INTEGER, id UINTEGER, parent UINTEGER, address UBIGINT, "end" UTINYINT',

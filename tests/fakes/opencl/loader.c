@@ -1,6 +1,7 @@
-/* What Khronos' OpenCL loader does with layers since v2026.05.29, and a platform with Intel's unified memory: a layer of the
- * old kind for a loader of the old kind, which takes the layers of OPENCL_LAYERS below itself if, and only if, they have
- * clInitLayerWithProperties, and calls their clDeinitLayer at the end. The unified memory is the platform's SVM. */
+/* What Khronos' OpenCL loader does with layers since v2026.05.29, and a platform with Intel's unified memory and command
+ * buffers: a layer of the old kind for a loader of the old kind, which takes the layers of OPENCL_LAYERS below itself if, and
+ * only if, they have clInitLayerWithProperties, and calls their clDeinitLayer at the end. The unified memory is the platform's
+ * SVM. A command buffer keeps what was recorded and enqueues it; the extension has version 0.9.5 (PoCL's own has 0.9.0). */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_layer.h>
 #include <dlfcn.h>
@@ -47,20 +48,98 @@ static cl_int migrate(cl_command_queue q, const void *ptr, size_t size, cl_mem_m
   return driver.clEnqueueMarkerWithWaitList(q, n, list, event);
 }
 
+/* ---- command buffers ---- */
+
+struct command {
+  enum { LAUNCH, FILL, COPY } what;
+  cl_kernel kernel;
+  cl_mem from, to;
+  size_t size, width;
+  char pattern[16];
+};
+struct buffer {
+  cl_command_queue queue;
+  int final;
+  unsigned count;
+  struct command commands[16];
+};
+
+static void *create_buffer(cl_uint n, const cl_command_queue *queues, const cl_properties *p, cl_int *code) {
+  (void)p;
+  struct buffer *made = n == 1 ? calloc(1, sizeof *made) : NULL;
+  if (made != NULL) made->queue = queues[0];
+  if (code != NULL) *code = made != NULL ? CL_SUCCESS : CL_INVALID_VALUE;
+  return made;
+}
+static cl_int release_buffer(struct buffer *b) { return free(b), CL_SUCCESS; }
+static cl_int finalize(struct buffer *b) { return b->final++ ? CL_INVALID_OPERATION : CL_SUCCESS; }
+static cl_int record(struct buffer *b, struct command c, cl_uint *point) {
+  if (b->final || b->count == 16) return CL_INVALID_OPERATION;
+  b->commands[b->count++] = c;
+  if (point != NULL) *point = b->count;
+  return CL_SUCCESS;
+}
+static cl_int record_launch(struct buffer *b, cl_command_queue q, const cl_properties *p, cl_kernel kernel, cl_uint dim, const size_t *offset, const size_t *global, const size_t *local, cl_uint n, const cl_uint *list, cl_uint *point, void **handle) {
+  (void)q, (void)p, (void)dim, (void)offset, (void)local, (void)n, (void)list, (void)handle;
+  return record(b, (struct command){.what = LAUNCH, .kernel = kernel, .size = *global}, point);
+}
+static cl_int record_copy(struct buffer *b, cl_command_queue q, const cl_properties *p, cl_mem from, cl_mem to, size_t so, size_t to_offset, size_t size, cl_uint n, const cl_uint *list, cl_uint *point, void **handle) {
+  (void)q, (void)p, (void)so, (void)to_offset, (void)n, (void)list, (void)handle;
+  return record(b, (struct command){.what = COPY, .from = from, .to = to, .size = size}, point);
+}
+static cl_int record_fill(struct buffer *b, cl_command_queue q, const cl_properties *p, cl_mem to, const void *pattern, size_t width, size_t offset, size_t size, cl_uint n, const cl_uint *list, cl_uint *point, void **handle) {
+  (void)q, (void)p, (void)offset, (void)n, (void)list, (void)handle;
+  struct command c = {.what = FILL, .to = to, .size = size, .width = width};
+  memcpy(c.pattern, pattern, width < sizeof c.pattern ? width : sizeof c.pattern);
+  return record(b, c, point);
+}
+static cl_int record_barrier(struct buffer *b, cl_command_queue q, const cl_properties *p, cl_uint n, const cl_uint *list, cl_uint *point, void **handle) {
+  (void)q, (void)p, (void)n, (void)list, (void)handle;
+  if (point != NULL) *point = b->count;
+  return b->final ? CL_INVALID_OPERATION : CL_SUCCESS;
+}
+static cl_int enqueue_buffer(cl_uint n, cl_command_queue *queues, struct buffer *b, cl_uint waits, const cl_event *list, cl_event *event) {
+  const cl_command_queue queue = n != 0 ? queues[0] : b->queue;
+  cl_int code = b->final ? CL_SUCCESS : CL_INVALID_OPERATION;
+  for (unsigned at = 0; at < b->count && code == CL_SUCCESS; at++) {
+    const struct command *c = &b->commands[at];
+    if (c->what == LAUNCH) code = driver.clEnqueueNDRangeKernel(queue, c->kernel, 1, NULL, &c->size, NULL, 0, NULL, NULL);
+    else if (c->what == FILL) code = driver.clEnqueueFillBuffer(queue, c->to, c->pattern, c->width, 0, c->size, 0, NULL, NULL);
+    else code = driver.clEnqueueCopyBuffer(queue, c->from, c->to, 0, 0, c->size, 0, NULL, NULL);
+  }
+  return code == CL_SUCCESS ? driver.clEnqueueMarkerWithWaitList(queue, waits, list, event) : code;
+}
+
+/* The device's own extensions, but of this one the version of here. */
+static cl_int CL_API_CALL device_info(cl_device_id device, cl_device_info what, size_t size, void *value, size_t *needed) {
+  size_t own = 0;
+  const cl_int code = driver.clGetDeviceInfo(device, what, size, value, &own);
+  if (needed != NULL) *needed = own;
+  if (what != CL_DEVICE_EXTENSIONS_WITH_VERSION || value == NULL || code != CL_SUCCESS) return code;
+  cl_name_version *entry = value;
+  for (; own >= sizeof *entry; own -= sizeof *entry, entry++)
+    if (strcmp(entry->name, "cl_khr_command_buffer") == 0) entry->version = CL_MAKE_VERSION(0, 9, 5);
+  return code;
+}
+
 static const struct {
   const char *name;
   void *function;
-} unified[] = {
+} asked[] = {
     {"clHostMemAllocINTEL", (void *)host_alloc},    {"clDeviceMemAllocINTEL", (void *)device_alloc},
     {"clSharedMemAllocINTEL", (void *)device_alloc}, {"clMemFreeINTEL", (void *)memory_free},
     {"clMemBlockingFreeINTEL", (void *)memory_free}, {"clSetKernelArgMemPointerINTEL", (void *)set_argument},
     {"clEnqueueMemFillINTEL", (void *)fill},         {"clEnqueueMemcpyINTEL", (void *)copy},
-    {"clEnqueueMigrateMemINTEL", (void *)migrate},
+    {"clEnqueueMigrateMemINTEL", (void *)migrate},   {"clCreateCommandBufferKHR", (void *)create_buffer},
+    {"clReleaseCommandBufferKHR", (void *)release_buffer}, {"clFinalizeCommandBufferKHR", (void *)finalize},
+    {"clEnqueueCommandBufferKHR", (void *)enqueue_buffer}, {"clCommandNDRangeKernelKHR", (void *)record_launch},
+    {"clCommandCopyBufferKHR", (void *)record_copy}, {"clCommandFillBufferKHR", (void *)record_fill},
+    {"clCommandBarrierWithWaitListKHR", (void *)record_barrier},
 };
 
 static void *CL_API_CALL address_for(cl_platform_id platform, const char *name) {
-  for (size_t at = 0; at < sizeof unified / sizeof *unified; ++at)
-    if (strcmp(unified[at].name, name) == 0) return unified[at].function;
+  for (size_t at = 0; at < sizeof asked / sizeof *asked; ++at)
+    if (strcmp(asked[at].name, name) == 0) return asked[at].function;
   return driver.clGetExtensionFunctionAddressForPlatform(platform, name);
 }
 
@@ -96,6 +175,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispat
   if (entries < sizeof driver / sizeof(void *)) return CL_INVALID_VALUE;
   driver = top = *target;
   top.clGetExtensionFunctionAddressForPlatform = address_for;
+  top.clGetDeviceInfo = device_info;
   char *paths = getenv("OPENCL_LAYERS") == NULL ? NULL : strdup(getenv("OPENCL_LAYERS")), *rest = NULL;
   for (char *path = paths == NULL ? NULL : strtok_r(paths, ":", &rest); path != NULL && layers < 8; path = strtok_r(NULL, ":", &rest)) add(path);
   *entries_ret = sizeof top / sizeof(void *);

@@ -59,3 +59,58 @@ def test_nothing_else_is_named(library: str, words: tuple[str, ...], folder: Pat
     lines = said(folder, tmp_path / "run", library, *words)
     assert any("it made no call of an API that is traced" in line for line in lines)
     assert not any("no call of it was seen" in line or "is not recorded" in line for line in lines), lines
+
+
+def test_a_program_that_ends_by__exit(folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "leaves.c"
+    source.write_text(
+        "#include <dlfcn.h>\n#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {"
+        " if (n < 2 || !dlopen(v[1], RTLD_NOW)) return 1;"
+        # A child of fork has loaded the library, too, and is not the one that could have used it.
+        " if (fork() == 0) _exit(0); wait(0); _exit(3); }"
+    )
+    program = tmp_path / "leaves"
+    subprocess.run(["gcc", "-o", program, source, "-ldl"], check=True)
+    command = [*OCCA_PROF, "-o", str(tmp_path / "run"), str(program), str(folder / "libmpi.so.40")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 3
+    (line,) = (line for line in done.stderr.splitlines() if "no call of it was seen" in line)
+    assert "MPI: process " in line and "," not in line.partition(" loaded ")[0]
+
+
+STATIC = {
+    "mpi": ("MPI", "c", "int MPI_Init(int *n, char ***v) { return !n || !v; }", "MPI_Init(&n, &v)"),
+    "fortran": ("MPI", "c", "void mpi_init_(int *e) { *e = 0; }", "(mpi_init_(&n), 0)"),
+    "occa": (
+        "OCCA",
+        "c++",
+        "namespace occa { struct kernel { void run() const; }; void kernel::run() const {} }",
+        "(occa::kernel().run(), 0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STATIC)
+@pytest.mark.parametrize("stripped", [False, True])
+def test_a_library_inside_the_program(case: str, stripped: bool, tmp_path: Path) -> None:
+    title, language, library, call = STATIC[case]
+    end = "c" if language == "c" else "cpp"
+    declared = (
+        library.partition("{")[0] + ";"
+        if language == "c"
+        else "namespace occa { struct kernel { void run() const; }; }"
+    )
+    (tmp_path / f"library.{end}").write_text(library)
+    (tmp_path / f"main.{end}").write_text(f"{declared}\nint main(int n, char **v) {{ (void)v; return {call}; }}")
+    compiler = "gcc" if language == "c" else "g++"
+    subprocess.run([compiler, "-c", f"library.{end}"], cwd=tmp_path, check=True)
+    subprocess.run(["ar", "rc", "liblibrary.a", "library.o"], cwd=tmp_path, check=True)
+    options = ["-s"] if stripped else []
+    subprocess.run([compiler, *options, "-o", "main", f"main.{end}", "-L.", "-llibrary"], cwd=tmp_path, check=True)
+    command = [*OCCA_PROF, "-o", str(tmp_path / "run"), str(tmp_path / "main")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    lines = [line for line in done.stderr.splitlines() if "its calls are not recorded" in line]
+    # A stripped program does not say what it has.
+    assert len(lines) == (0 if stripped else 1)
+    if lines:
+        assert f"{title}: process " in lines[0] and f"linked into {tmp_path / 'main'}" in lines[0]

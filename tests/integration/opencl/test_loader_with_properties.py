@@ -13,7 +13,7 @@ import pytest
 from occatrace.cli import doctor
 from occatrace.run import install
 
-from .conftest import PROGRAMS, ROOT, Profile, native
+from .conftest import PROGRAMS, ROOT, Profile, Run, native
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,21 @@ def new_loader(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     return {"LD_LIBRARY_PATH": str(folder), "OPENCL_LAYER2": str(layer)}
 
 
+def built(folder: Path, name: str) -> Path:
+    program = folder / name
+    options = ["-std=c++17", "-O1", "-o", str(program)]
+    subprocess.run(["g++", *options, str(PROGRAMS / f"{name}.cpp"), "-lOpenCL"], check=True)
+    return program
+
+
 @pytest.fixture(scope="module")
 def unified(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("unified") / "unified"
-    options = ["-std=c++17", "-O1", "-o", str(program)]
-    subprocess.run(["g++", *options, str(PROGRAMS / "unified.cpp"), "-lOpenCL"], check=True)
-    return program
+    return built(tmp_path_factory.mktemp("unified"), "unified")
+
+
+@pytest.fixture(scope="module")
+def command_buffers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("command_buffers"), "command_buffers")
 
 
 @pytest.mark.parametrize("case", ["copies", "threads"])
@@ -73,6 +82,50 @@ def test_unified_memory(unified: Path, profile: Profile, new_loader: Mapping[str
     }
     allocated = run.sql("select kind, bytes, free_call_ns is null from allocations where api = 'opencl' order by bytes")
     assert allocated == [("host", 4096, False), ("device", 8192, False), ("managed", 12288, True)]
+
+
+def check_commands(run: Run) -> None:
+    recorded = Counter(name for name, rows in run.events.items() if name.startswith("opencl:clCommand") for _ in rows)
+    assert recorded == {
+        "opencl:clCommandNDRangeKernelKHR": 2,
+        "opencl:clCommandFillBufferKHR": 2,
+        "opencl:clCommandCopyBufferKHR": 1,
+        "opencl:clCommandBarrierWithWaitListKHR": 1,
+    }
+    assert [row["ret"] for row in run.calls("clCommandFillBufferKHR")] == [0, -59]
+    assert [(row["pattern_size"], row["pattern"]) for row in run.calls("clCommandFillBufferKHR")] == [
+        (4, [3, 0, 0, 0])
+    ] * 2
+    assert [row["size"] for row in run.calls("clCommandCopyBufferKHR")] == [4096]
+    first, second = run.calls("clCommandNDRangeKernelKHR")
+    assert second["sync_point_wait_list"] == [first["sync_point"]] and second["global_work_size"] == [1024]
+    # Each enqueue is device work of the queue, also that which leaves the queue to the buffer.
+    assert len(run.calls("clEnqueueCommandBufferKHR")) == len(run.work(kind="other", name="command buffer")) == 4
+    assert len(run.events["device:queue"]) == 1
+    assert run.sql("select name, count(*) from activities group by name order by 2 desc") == [
+        ("command buffer", 4),
+        ("DtoH", 1),
+    ]
+
+
+def test_command_buffers(command_buffers: Path, profile: Profile, new_loader: Mapping[str, str]) -> None:
+    run = profile(command_buffers, **new_loader)
+    assert run.truth == native(command_buffers, **new_loader).truth == {"first": 12, "refused": 1}
+    assert run.lost == 0
+    run.check_times()
+    check_commands(run)
+
+
+def test_command_buffers_without_properties(command_buffers: Path, profile: Profile) -> None:
+    """Before 0.9.5, as in PoCL 3.1, most commands had an argument less: all that follow would be shifted."""
+    alone = native(command_buffers, "before_0_9_5")
+    if alone.status == 3:
+        pytest.skip("this PoCL has no command buffers")
+    run = profile(command_buffers, "before_0_9_5")
+    assert run.truth == alone.truth == {"first": 12, "refused": 1}
+    assert run.lost == 0
+    run.check_times()
+    check_commands(run)
 
 
 def unseen(stderr: str) -> list[str]:

@@ -77,6 +77,16 @@ static void checks() {
   CHECK(clEnqueueReleaseGLObjects, returns, OCCATRACE_OTHER, 0, )
   CHECK(clEnqueueAcquireEGLObjectsKHR, returns, OCCATRACE_OTHER, 0, )
   CHECK(clEnqueueReleaseEGLObjectsKHR, returns, OCCATRACE_OTHER, 0, )
+
+  CHECK(clEnqueueReadGlobalVariableINTEL, waits, OCCATRACE_DTOH, 9, a.size = 9, a.blocking_read = CL_TRUE)
+  CHECK(clEnqueueWriteGlobalVariableINTEL, returns, OCCATRACE_HTOD, 9, a.size = 9)
+  CHECK(clEnqueueReadHostPipeINTEL, waits, OCCATRACE_DTOH, 9, a.size = 9, a.blocking_read = CL_TRUE)
+  CHECK(clEnqueueWriteHostPipeINTEL, returns, OCCATRACE_HTOD, 9, a.size = 9)
+  CHECK(clEnqueueWaitSemaphoresKHR, returns, OCCATRACE_MARKER, 0, )
+  CHECK(clEnqueueSignalSemaphoresKHR, returns, OCCATRACE_MARKER, 0, )
+  CHECK(clEnqueueAcquireExternalMemObjectsKHR, returns, OCCATRACE_OTHER, 0, )
+  CHECK(clEnqueueReleaseExternalMemObjectsKHR, returns, OCCATRACE_OTHER, 0, )
+  CHECK(clEnqueueCommandBufferKHR, returns, OCCATRACE_OTHER, 0, )
 }
 
 }  // namespace occatrace::opencl

@@ -1,56 +1,16 @@
 // Intel's unified memory through functions asked for by name: `unified [count]`. Prints what it did, as a JSON object.
-#define CL_TARGET_OPENCL_VERSION 300
-#include <CL/cl.h>
-#include <CL/cl_ext.h>
+#include "asked.h"
 
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-
-namespace {
-
-void check(cl_int code, const char *what) {
-  if (code == CL_SUCCESS) return;
-  std::fprintf(stderr, "unified: %s gave %d\n", what, code);
-  std::exit(2);
-}
-#define CHECK(call) check((call), #call)
-
-template <class Function>
-Function ask(cl_platform_id platform, const char *name) {
-  void *address = clGetExtensionFunctionAddressForPlatform(platform, name);
-  if (address == nullptr) {
-    std::fprintf(stderr, "unified: no %s\n", name);
-    std::exit(3);
-  }
-  return reinterpret_cast<Function>(address);
-}
 #define ASK(name) ask<name##_fn>(platform, #name)
 
-}  // namespace
-
 int main() {
-  cl_platform_id platforms[8], platform = nullptr;
-  cl_uint count = 0;
-  CHECK(clGetPlatformIDs(8, platforms, &count));
-  const char *wanted = std::getenv("CASES_PLATFORM");
-  for (cl_uint at = 0; at < count; ++at) {
-    char name[256] = "";
-    clGetPlatformInfo(platforms[at], CL_PLATFORM_NAME, sizeof name, name, nullptr);
-    if (std::strstr(name, wanted != nullptr ? wanted : "Portable") != nullptr) platform = platforms[at];
-  }
-  cl_device_id device = nullptr;
-  CHECK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr));
+  Device one;
+  const cl_platform_id platform = one.platform;
+  const cl_device_id device = one.device;
+  const cl_context context = one.context;
+  const cl_command_queue queue = one.queue;
+  const cl_kernel kernel = one.kernel;
   cl_int code = 0;
-  cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
-  check(code, "clCreateContext");
-  cl_command_queue queue = clCreateCommandQueueWithProperties(context, device, nullptr, &code);
-  check(code, "clCreateCommandQueueWithProperties");
-  const char *source = "kernel void twice(global int *x) { x[get_global_id(0)] *= 2; }";
-  cl_program program = clCreateProgramWithSource(context, 1, &source, nullptr, &code);
-  CHECK(clBuildProgram(program, 1, &device, "", nullptr, nullptr));
-  cl_kernel kernel = clCreateKernel(program, "twice", &code);
-  check(code, "clCreateKernel");
 
   const auto host_alloc = ASK(clHostMemAllocINTEL);
   const auto device_alloc = ASK(clDeviceMemAllocINTEL);
@@ -86,10 +46,7 @@ int main() {
   CHECK(release(context, host));
   CHECK(blocking_release(context, on_device));
   // `shared` is never freed.
-  clReleaseKernel(kernel);
-  clReleaseProgram(program);
-  clReleaseCommandQueue(queue);
-  clReleaseContext(context);
+  one.release();
   std::printf("{\"first\": %d, \"same\": %d, \"failed\": %d}\n", first, same, failed);
   return 0;
 }
