@@ -45,7 +45,7 @@ static void write_text(struct occatrace_thread *self, uint32_t id) {
     const uint32_t n = t->length - offset < PIECE ? t->length - offset : PIECE;
     memcpy(piece, t->bytes + offset, n);
     piece[n] = '\0';
-    const struct occatrace_process_name r = {self->tid, self->next_seq++, occatrace_pid, id, offset, t->length, piece};
+    const struct occatrace_process_name r = {self->tid, occatrace_next_seq(self), occatrace_pid, id, offset, t->length, piece};
     occatrace_process->name(&r);
     offset += n;
   } while (offset < t->length);
@@ -120,7 +120,7 @@ uint32_t occatrace_intern(const char *text) { return text == NULL ? 0 : occatrac
     array[count].pid = occatrace_pid;                                       \
     array[count].id = id;                                                   \
     array[count].tid = self->tid;                                           \
-    array[count].seq = self->next_seq++;                                    \
+    array[count].seq = occatrace_next_seq(self);                            \
     emit(&array[count]);                                                    \
     count++;                                                                \
   }                                                                         \
@@ -158,7 +158,7 @@ void occatrace_announce_again(struct occatrace_thread *self) {
   for (uint32_t i = 0; i < count; i++) {      \
     array[i].pid = occatrace_pid;             \
     array[i].tid = self->tid;                 \
-    array[i].seq = self->next_seq++;          \
+    array[i].seq = occatrace_next_seq(self);  \
     emit(&array[i]);                          \
   }
   AGAIN(kernels, kernels_used, occatrace_process->kernel)
@@ -171,7 +171,7 @@ void occatrace_activity(const struct occatrace_activity *a) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();
   const struct occatrace_device_activity r = {
-      .tid = self->tid, .seq = self->next_seq++, .kind = a->kind, .status = a->status, .corr_tid = a->corr_tid,
+      .tid = self->tid, .seq = occatrace_next_seq(self), .kind = a->kind, .status = a->status, .corr_tid = a->corr_tid,
       .corr_seq = a->corr_seq, .run_seq = a->run_seq, .queue = a->queue, .queued = a->queued, .submitted = a->submitted,
       .start = a->start, .end = a->end, .bytes = a->bytes, .name = a->name, .gx = a->grid[0], .gy = a->grid[1],
       .gz = a->grid[2], .lx = a->block[0], .ly = a->block[1], .lz = a->block[2]};
@@ -182,7 +182,7 @@ void occatrace_activity(const struct occatrace_activity *a) {
 void occatrace_write_managed(const struct occatrace_managed *m) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();
-  const struct occatrace_device_managed r = {.tid = self->tid, .seq = self->next_seq++, .device = m->device, .kind = m->kind,
+  const struct occatrace_device_managed r = {.tid = self->tid, .seq = occatrace_next_seq(self), .device = m->device, .kind = m->kind,
                                              .start = m->start, .end = m->end, .value = m->value, .address = m->address};
   occatrace_devices->managed(&r);
 }
@@ -190,7 +190,7 @@ void occatrace_write_managed(const struct occatrace_managed *m) {
 void occatrace_write_wait(const struct occatrace_wait *w) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();
-  const struct occatrace_device_wait r = {.tid = self->tid, .seq = self->next_seq++, .kind = w->kind, .corr_tid = w->corr_tid,
+  const struct occatrace_device_wait r = {.tid = self->tid, .seq = occatrace_next_seq(self), .kind = w->kind, .corr_tid = w->corr_tid,
                                           .corr_seq = w->corr_seq, .queue = w->queue, .waiting = w->waiting,
                                           .start = w->start, .end = w->end};
   occatrace_devices->wait(&r);
@@ -199,13 +199,13 @@ void occatrace_write_wait(const struct occatrace_wait *w) {
 void occatrace_clock(uint32_t device, uint64_t host, uint64_t device_time, uint64_t uncertainty) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();
-  const struct occatrace_device_clock r = {self->tid, self->next_seq++, device, host, device_time, uncertainty};
+  const struct occatrace_device_clock r = {self->tid, occatrace_next_seq(self), device, host, device_time, uncertainty};
   occatrace_devices->clock(&r);
 }
 
 void occatrace_clock_warning(uint32_t device, uint64_t clamped, uint64_t worst) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();
-  const struct occatrace_device_clock_warning r = {self->tid, self->next_seq++, device, clamped, worst};
+  const struct occatrace_device_clock_warning r = {self->tid, occatrace_next_seq(self), device, clamped, worst};
   occatrace_devices->clock_warning(&r);
 }

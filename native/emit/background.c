@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "internal.h"
+#include "samples.h"
 
 #define HARVEST_NS 100000000u /* 0.1 s */
 #define FLUSH_EVERY 10u       /* harvests */
@@ -67,6 +67,7 @@ static void *work(void *unused) {
     pthread_mutex_unlock(&lock);
     pthread_mutex_lock(&working);
     if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
+      occatrace_samples_drain(0);
       occatrace_harvest_now();
       if (turn % FLUSH_EVERY == 0) occatrace_flush();
     }
@@ -91,7 +92,9 @@ void occatrace_background_start(void) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
+    occatrace_makes_own_threads++;
     if (pthread_create(&thread, NULL, work, NULL) == 0) pthread_detach(thread);
+    occatrace_makes_own_threads--;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     __atomic_store_n(&running, 1, __ATOMIC_RELEASE);
   }

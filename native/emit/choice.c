@@ -252,7 +252,7 @@ void occatrace_excluded_of(struct occatrace_thread *ended) {
 }
 
 static void write_excluded(struct occatrace_thread *self, uint8_t reason, uint32_t name, uint64_t count) {
-  const struct occatrace_process_excluded r = {self->tid, self->next_seq++, occatrace_pid, reason, name, count};
+  const struct occatrace_process_excluded r = {self->tid, occatrace_next_seq(self), occatrace_pid, reason, name, count};
   occatrace_process->excluded(&r);
 }
 
@@ -282,4 +282,17 @@ void occatrace_choice_after_fork(void) {
       struct kernel *k = &kernels[c][i];
       k->launches = k->excluded = k->flushed = 0;
     }
+}
+
+/* ---- device time ---- */
+
+enum occatrace_device_time occatrace_device_time(void) {
+  const char *how = getenv("OCCATRACE_DEVICE_TIME");
+  if (how == NULL) return OCCATRACE_TIME_AUTO;
+  if (strcmp(how, "off") == 0) return OCCATRACE_TIME_OFF;
+  if (strcmp(how, "events") == 0) return OCCATRACE_TIME_EVENTS;
+  if (strcmp(how, "cupti") == 0) return OCCATRACE_TIME_CUPTI;
+  if (strcmp(how, "roctracer") == 0) return OCCATRACE_TIME_ROCTRACER;
+  if (strcmp(how, "rocprofiler") == 0) return OCCATRACE_TIME_ROCPROFILER;
+  return OCCATRACE_TIME_AUTO;
 }

@@ -20,6 +20,7 @@
 
 #include "internal.h"
 #include "rank.h"
+#include "samples.h"
 
 #ifndef OCCATRACE_VERSION
 #define OCCATRACE_VERSION "unknown"
@@ -103,17 +104,6 @@ enum occatrace_mode occatrace_mode_named(const char *name, size_t length) {
   return OCCATRACE_DEFAULT;
 }
 
-enum occatrace_device_time occatrace_device_time(void) {
-  const char *how = getenv("OCCATRACE_DEVICE_TIME");
-  if (how == NULL) return OCCATRACE_TIME_AUTO;
-  if (strcmp(how, "off") == 0) return OCCATRACE_TIME_OFF;
-  if (strcmp(how, "events") == 0) return OCCATRACE_TIME_EVENTS;
-  if (strcmp(how, "cupti") == 0) return OCCATRACE_TIME_CUPTI;
-  if (strcmp(how, "roctracer") == 0) return OCCATRACE_TIME_ROCTRACER;
-  if (strcmp(how, "rocprofiler") == 0) return OCCATRACE_TIME_ROCPROFILER;
-  return OCCATRACE_TIME_AUTO;
-}
-
 /* ---- the process's own part of the switch ---- */
 
 static int own_on(void) { return !capture_stopped && (range_kind == OCCATRACE_RANGE_NONE || range_open > 0); }
@@ -134,7 +124,7 @@ void occatrace_start_choosing(void) {
 
 /* 0: off, 1: on, 2: off from the begin. */
 static void write_capture(struct occatrace_thread *self, int state_now) {
-  const struct occatrace_process_capture r = {self->tid, self->next_seq++, occatrace_pid, (uint8_t)state_now};
+  const struct occatrace_process_capture r = {self->tid, occatrace_next_seq(self), occatrace_pid, (uint8_t)state_now};
   occatrace_process->capture(&r);
 }
 
@@ -228,7 +218,7 @@ static void thread_ended(void *data) {
 static void announce_thread(struct occatrace_thread *self) {
   char name[17] = "";
   prctl(PR_GET_NAME, name);
-  const struct occatrace_process_thread r = {self->tid, self->next_seq++, occatrace_pid, name};
+  const struct occatrace_process_thread r = {self->tid, occatrace_next_seq(self), occatrace_pid, name};
   occatrace_process->thread(&r);
   if (occatrace_choosing) occatrace_choose_thread(self, name);
 }
@@ -255,7 +245,7 @@ static void announce_process(struct occatrace_thread *self) {
   clock_gettime(CLOCK_REALTIME, &real);
   const uint64_t ticks = occatrace_ticks(), after = occatrace_now();
   const struct occatrace_process_process r = {
-      .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .ppid = (uint32_t)getppid(), .host = host,
+      .tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .ppid = (uint32_t)getppid(), .host = host,
       .exe = exe, .cmdline = cmdline, .run = run, .start = loaded_mono, .mono = before + (after - before) / 2,
       .realtime = (uint64_t)real.tv_sec * UINT64_C(1000000000) + (uint64_t)real.tv_nsec, .ticks = ticks,
       .ticks_hz = occatrace_ticks_hz(), .version = OCCATRACE_VERSION, .mode = modes[occatrace_mode()],
@@ -397,9 +387,9 @@ int occatrace_start(void) {
   pthread_mutex_lock(&start_lock);
   if (state == NEW || state == FORKED) {
     const int was = state;
-    inside_lttng = 1;
+    inside_lttng = occatrace_makes_own_threads = 1;
     const int next = (was == NEW ? start_new() : start_forked()) ? READY : REFUSED;
-    inside_lttng = 0;
+    inside_lttng = occatrace_makes_own_threads = 0;
     if (next == READY) process_owed = 1;
     __atomic_store_n(&state, next, __ATOMIC_RELEASE);
     if (next == READY && was == NEW) {
@@ -408,6 +398,8 @@ int occatrace_start(void) {
       occatrace_live_start(loaded_mono);
     }
     apply_switch();
+    if (next == READY) occatrace_samples_begin();
+    else occatrace_samples_refused();
   }
   pthread_mutex_unlock(&start_lock);
   pthread_sigmask(SIG_SETMASK, &signals, NULL);
@@ -465,6 +457,7 @@ static void after_fork_child(void) {
   if (inside_lttng) return;
   const int was = state;
   occatrace_pid = (uint32_t)getpid();
+  occatrace_samples_after_fork();
   pthread_mutex_init(&flush_lock, NULL);
   if (!start_held) {
     pthread_mutex_init(&start_lock, NULL);
@@ -520,83 +513,15 @@ void occatrace_finish(enum occatrace_exit_reason reason) {
   if (state != READY || finished || (uint32_t)getpid() != occatrace_pid) return; /* a vfork child shares our memory */
   finished = 1;
   occatrace_background_stop();
+  occatrace_samples_drain(reason == OCCATRACE_EXEC ? 1 : 2);
   if (reason != OCCATRACE_EXEC && occatrace_on_end != NULL && occatrace_tls != NULL) occatrace_on_end(occatrace_tls);
   occatrace_harvest(1);
   occatrace_flush();
   struct occatrace_thread *self = occatrace_self();
-  const struct occatrace_process_exit r = {self->tid, self->next_seq++, occatrace_pid, (uint8_t)reason};
+  const struct occatrace_process_exit r = {self->tid, occatrace_next_seq(self), occatrace_pid, (uint8_t)reason};
   occatrace_process->exit(&r);
   if (reason == OCCATRACE_EXEC) finished = 0; /* exec may fail */
 }
 
 /* Runs from the destructors of the provider library: after all destructors of the program, before LTTng's own. */
 void occatrace_unloading(void) { occatrace_finish(OCCATRACE_EXIT); }
-
-static void call_real_exit(const char *name, int status) __attribute__((noreturn));
-static void call_real_exit(const char *name, int status) {
-  occatrace_finish(OCCATRACE__EXIT);
-  void (*real)(int) = (void (*)(int))dlsym(RTLD_NEXT, name);
-  if (real != NULL) real(status);
-  for (;;) syscall(SYS_exit_group, status);
-}
-
-OCCATRACE_EXPORT void _exit(int status) { call_real_exit("_exit", status); }
-OCCATRACE_EXPORT void _Exit(int status) { call_real_exit("_Exit", status); }
-OCCATRACE_EXPORT void quick_exit(int status) { call_real_exit("quick_exit", status); }
-
-/* Most aborts (std::terminate, assertions of libraries) come through here; what kills without a call loses at most the
- * tallies since the last flush. */
-OCCATRACE_EXPORT void abort(void) {
-  occatrace_finish(OCCATRACE_ABORT);
-  void (*real)(void) = (void (*)(void))dlsym(RTLD_NEXT, "abort");
-  if (real != NULL) real();
-  for (;;) syscall(SYS_exit_group, 134);
-}
-
-/* exec replaces the process: what is still in it has to be written first. */
-OCCATRACE_EXPORT int execve(const char *path, char *const argv[], char *const envp[]) {
-  occatrace_finish(OCCATRACE_EXEC);
-  return (int)syscall(SYS_execve, path, argv, envp);
-}
-#define FORWARD(name, parameters, arguments)                                     \
-  OCCATRACE_EXPORT int name parameters {                                         \
-    occatrace_finish(OCCATRACE_EXEC);                                            \
-    int(*real) parameters = (int(*) parameters)dlsym(RTLD_NEXT, #name);          \
-    if (real == NULL) {                                                          \
-      errno = ENOSYS;                                                            \
-      return -1;                                                                 \
-    }                                                                            \
-    return real arguments;                                                       \
-  }
-FORWARD(execv, (const char *path, char *const argv[]), (path, argv))
-FORWARD(execvp, (const char *file, char *const argv[]), (file, argv))
-FORWARD(execvpe, (const char *file, char *const argv[], char *const envp[]), (file, argv, envp))
-FORWARD(fexecve, (int fd, char *const argv[], char *const envp[]), (fd, argv, envp))
-
-#define COLLECT(first)                                          \
-  size_t count = 1;                                             \
-  va_list args;                                                 \
-  va_start(args, first);                                        \
-  while (va_arg(args, char *) != NULL) count++;                 \
-  va_end(args);                                                 \
-  char *argv[count + 1];                                        \
-  argv[0] = (char *)first;                                      \
-  va_start(args, first);                                        \
-  for (size_t i = 1; i <= count; i++) argv[i] = va_arg(args, char *);
-
-OCCATRACE_EXPORT int execl(const char *path, const char *arg, ...) {
-  COLLECT(arg)
-  va_end(args);
-  return execv(path, argv);
-}
-OCCATRACE_EXPORT int execlp(const char *file, const char *arg, ...) {
-  COLLECT(arg)
-  va_end(args);
-  return execvp(file, argv);
-}
-OCCATRACE_EXPORT int execle(const char *path, const char *arg, ...) {
-  COLLECT(arg)
-  char *const *envp = va_arg(args, char *const *);
-  va_end(args);
-  return execve(path, argv, envp);
-}

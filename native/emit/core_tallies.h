@@ -49,7 +49,7 @@ void occatrace_failure(uint32_t slot, uint32_t call_seq, int64_t code, uint32_t 
   }
   struct occatrace_thread *self = occatrace_self();
   const uint32_t function = function_id(slot); /* may announce, and so take a number */
-  const struct occatrace_process_failure r = {self->tid, self->next_seq++, occatrace_pid, function, call_seq, code, text};
+  const struct occatrace_process_failure r = {self->tid, occatrace_next_seq(self), occatrace_pid, function, call_seq, code, text};
   occatrace_process->failure(&r);
 }
 
@@ -68,7 +68,7 @@ static void write_tally(struct occatrace_thread *self, struct occatrace_thread *
       }
   const uint32_t function = function_id(slot);
   const struct occatrace_process_tally r = {
-      .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .owner = owner->tid, .function = function,
+      .tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .owner = owner->tid, .function = function,
       .count = count, .failed = t->failed, .total = t->total, .min = t->min, .max = t->max, .ticks_hz = hz,
       .buckets = buckets, .buckets_length = n, .counts = counts, .counts_length = n};
   occatrace_process->tally(&r);
@@ -102,7 +102,7 @@ void occatrace_flush(void) {
     for (uint32_t i = 0; i < functions_used; i++)
       if (t->tallies[i] != NULL && t->tallies[i]->count != t->tallies[i]->flushed) write_tally(self, t, i, hz);
     if (t != self) {
-      const struct occatrace_process_progress r = {self->tid, self->next_seq++, occatrace_pid, t->tid, t->next_seq};
+      const struct occatrace_process_progress r = {self->tid, occatrace_next_seq(self), occatrace_pid, t->tid, t->next_seq};
       occatrace_process->progress(&r);
     }
     if (ended && t != self) {
@@ -128,7 +128,7 @@ void occatrace_flush(void) {
     occatrace_flush_excluded(self, first);
   }
   /* Last: its own progress counts the records above. */
-  const uint32_t seq = self->next_seq++;
+  const uint32_t seq = occatrace_next_seq(self);
   const struct occatrace_process_progress r = {self->tid, seq, occatrace_pid, self->tid, seq + 1};
   occatrace_process->progress(&r);
   pthread_mutex_unlock(&flush_lock);

@@ -33,6 +33,10 @@ OCCATRACE_HIDDEN const struct occatrace_unwinder *occatrace_unwinder(void);
 /* Call paths. */
 OCCATRACE_HIDDEN void occatrace_paths_start(void);
 OCCATRACE_HIDDEN int occatrace_paths_wanted(void);
+/* Stacks of samples are numbered as those of calls are. */
+OCCATRACE_HIDDEN void occatrace_paths_for_samples(void);
+/* The number of a stack, return addresses with the innermost first; 0: it has none. `end` is a path_end. Not for handlers. */
+OCCATRACE_HIDDEN uint32_t occatrace_path_of(struct occatrace_thread *self, const uintptr_t *at, uint32_t count, uint32_t end);
 OCCATRACE_HIDDEN void occatrace_forget_paths(void);
 OCCATRACE_HIDDEN void occatrace_paths_free(struct occatrace_thread *ended);
 OCCATRACE_HIDDEN void occatrace_announcements_lock(void);
@@ -55,6 +59,7 @@ OCCATRACE_HIDDEN int occatrace_trusts_user(unsigned uid);
 OCCATRACE_HIDDEN int occatrace_is_of_our_run(int fd);
 /* A call of an API has reached us, whether it is recorded or not. */
 OCCATRACE_HIDDEN void occatrace_served(const char *api);
+OCCATRACE_HIDDEN void occatrace_tell_unseen_at_exit(void);
 OCCATRACE_HIDDEN int occatrace_is_recorded(void);
 
 /* Reads what was chosen and maps the switch of the run, once. */

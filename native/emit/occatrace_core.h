@@ -60,6 +60,18 @@ struct occatrace_thread {
   struct { uintptr_t address, distance, caller; } through[16];
 };
 
+/* The number of the next event of this thread, which is the calling one. A signal's handler may record, too: it comes before or
+ * after, as this is one instruction. */
+static inline uint32_t occatrace_next_seq(struct occatrace_thread *self) {
+#if defined(__x86_64__)
+  uint32_t number = 1;
+  __asm__("xaddl %0, %1" : "+r"(number), "+m"(self->next_seq) : : "cc");
+  return number;
+#else
+  return __atomic_fetch_add(&self->next_seq, 1, __ATOMIC_RELAXED);
+#endif
+}
+
 extern OCCATRACE_EXPORT __thread struct occatrace_thread *occatrace_tls __attribute__((tls_model("initial-exec")));
 
 /* ---- what is recorded now (choice.c) ---- */

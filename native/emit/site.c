@@ -16,7 +16,9 @@
 
 /* Libraries between the program and what is traced, by the begin of their file's name. */
 static const char *const passing[] = {"libocca.", "libOpenCL.", "liboccatrace", "libcudart.", "libmpi_mpifh.", "libmpi_usempi",
-                                      "libmpifort.", "libmpichfort.", "libmpi_cxx.", "libmpicxx."};
+                                      "libmpifort.", "libmpichfort.", "libmpi_cxx.", "libmpicxx.", "libsycl.", "libur_", "libxptifw.",
+                                      "libDPCTLSyclInterface."};
+enum { DEEPEST = 40 }; /* frames of such libraries between a call and the program: SYCL's runtime has fifteen and more */
 
 /* Never changed once it is among the known ones, and its room is never used again: readers take no lock. */
 struct module {
@@ -123,7 +125,7 @@ static const struct module *announce(struct occatrace_thread *self, struct found
   if (result == NULL && room_used < MODULES) {
     if (!fresh.passes || occatrace_paths_wanted()) {
       const struct occatrace_process_module r = {
-          .tid = self->tid, .seq = self->next_seq++, .pid = occatrace_pid, .begin = found->begin, .size = found->end - found->begin,
+          .tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .begin = found->begin, .size = found->end - found->begin,
           .base = found->base, .path = found->path, .build_id = found->build_id};
       occatrace_process->module(&r);
     }
@@ -273,7 +275,7 @@ uint64_t occatrace_site_slow(struct occatrace_thread *self, uintptr_t address, u
   }
   struct step s = {.address = address, .slot = slot};
   if (s.address == 0 || occatrace_process == NULL) return 0;
-  for (int depth = 0; depth < 16; depth++) {
+  for (int depth = 0; depth < DEEPEST; depth++) {
     const struct module *m = module_of(self, s.address);
     if (m == NULL) break;
     if (!m->passes) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "samples.h"
 
 /* Of the linker: where this library begins and ends. (dladdr would search a symbol table each time.) */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -188,7 +188,10 @@ uint32_t occatrace_unloads;
 OCCATRACE_EXPORT int dlclose(void *handle) {
   static int (*real)(void *);
   if (real == NULL) real = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
+  const int sampling = __atomic_load_n(&occatrace_sampling, __ATOMIC_ACQUIRE);
+  if (sampling) occatrace_sample_closing();
   const int result = real(handle);
+  if (sampling) occatrace_sample_closed();
   __atomic_add_fetch(&occatrace_unloads, 1, __ATOMIC_RELEASE);
   return result;
 }

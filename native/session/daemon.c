@@ -28,7 +28,13 @@ int usleep(useconds_t us) {
 /* The check whether a rotation is over: armed once for 500 ms, and armed again by its handler until it is. */
 int timer_settime(timer_t timer, int flags, const struct itimerspec *value, struct itimerspec *old) {
   static int (*real)(timer_t, int, const struct itimerspec *, struct itimerspec *);
-  if (!real) real = (int (*)(timer_t, int, const struct itimerspec *, struct itimerspec *))dlsym(RTLD_NEXT, "timer_settime");
+  if (!real) {
+    /* By version: before glibc 2.36 RTLD_NEXT finds the oldest function of this name, which takes other timers. */
+    void *found = dlvsym(RTLD_NEXT, "timer_settime", "GLIBC_2.34");
+    if (!found) found = dlvsym(RTLD_NEXT, "timer_settime", "GLIBC_2.3.3");
+    if (!found) found = dlsym(RTLD_NEXT, "timer_settime");
+    real = (int (*)(timer_t, int, const struct itimerspec *, struct itimerspec *))found;
+  }
   struct itimerspec shorter = *value;
   if (flags == 0 && value->it_interval.tv_sec == 0 && value->it_interval.tv_nsec == 0 && value->it_value.tv_sec == 0 &&
       value->it_value.tv_nsec == 500000000)

@@ -14,11 +14,13 @@ from occatrace.run.opening import open_run
 
 EPILOG = """\
 FILE.html opens in any browser, without internet: point, click to zoom, search. FILE.speedscope.json opens at
-https://www.speedscope.app (it stays on your machine); FILE.folded is for flamegraph.pl, inferno and similar tools.
+https://www.speedscope.app (it stays on your machine); FILE.folded is for flamegraph.pl, inferno and similar tools;
+FILE.pb.gz is for pprof.
 
 Frames are the program's ranges, in them OCCA calls, in them the backend's calls, with all threads of a process combined.
 Their weight is host time (ns), all memory that they allocated (bytes), the part of it in use at the peak, the device time
-of the work that they launched (ns), or the bytes that it moved. A run with --call-paths has the program's functions, from
+of the work that they launched (ns), the bytes that it moved, host time while no device of the process had work (ns), the
+number of allocations, or processor time by samples (--sample-stacks). A run with --call-paths has the program's functions, from
 main on, around its calls. Calls that were only counted (-m tally) are not included.
 
 examples:
@@ -27,7 +29,12 @@ examples:
   occa_prof flamegraph RUN -o run.folded --weight memory
 """
 # By the end of the file's name; the first is the default.
-FORMATS = {"html": (".html",), "speedscope": (".json",), "folded": (".folded", ".collapsed", ".txt")}
+FORMATS = {
+    "html": (".html",),
+    "speedscope": (".json",),
+    "folded": (".folded", ".collapsed", ".txt"),
+    "pprof": (".pb.gz",),
+}
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=tuple(FORMATS), help="write this format (default: by the suffix of FILE)")
     parser.add_argument(
         "--weight",
-        choices=("time", "memory", "peak", "device-time", "bytes"),
+        choices=("time", "memory", "peak", "device-time", "bytes", "idle", "allocations", "cpu"),
         help="set the weight of folded stacks (default: time); the other formats have all weights",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
@@ -55,14 +62,19 @@ def run(args: argparse.Namespace) -> int:
 
     folder = open_run(args.run)
     form = args.format or next(
-        (name for name, ends in FORMATS.items() if args.output and args.output.suffix in ends), None
+        (name for name, ends in FORMATS.items() if args.output and args.output.name.endswith(ends)), None
     )
     if form is None and args.output:
-        raise UsageError(f"{args.output}: name it .html, .speedscope.json or .folded, or add --format")
+        raise UsageError(f"{args.output}: name it .html, .speedscope.json, .folded or .pb.gz, or add --format")
     form = form or "html"
     if args.weight and form != "folded":
         raise UsageError("--weight is for folded stacks (-o FILE.folded): the other formats have all weights")
-    default = {"html": "flamegraph.html", "speedscope": "flamegraph.speedscope.json", "folded": "flamegraph.folded"}
+    default = {
+        "html": "flamegraph.html",
+        "speedscope": "flamegraph.speedscope.json",
+        "folded": "flamegraph.folded",
+        "pprof": "flamegraph.pb.gz",
+    }
     output: Path = args.output or result(folder.path, default[form])
     check_output(output, args.force or args.output is None)
     try:
@@ -71,16 +83,22 @@ def run(args: argparse.Namespace) -> int:
                 found = flamegraph.stacks(store)
             facts = run_facts(folder.path)
             missing = store.losses(facts)
-        out = io.StringIO()
-        if form == "html":
-            from occatrace.views import flame_page
+        if form == "pprof":
+            from occatrace.views import pprof
 
-            flame_page.render(found, facts, missing, out)
-        elif form == "speedscope":
-            flamegraph.speedscope(found, out)
+            content = pprof.profile(found)
         else:
-            flamegraph.folded(found, out, args.weight or "time")
-        files.replace(output, out.getvalue().encode("utf-8", "replace"))
+            out = io.StringIO()
+            if form == "html":
+                from occatrace.views import flame_page
+
+                flame_page.render(found, facts, missing, out)
+            elif form == "speedscope":
+                flamegraph.speedscope(found, out)
+            else:
+                flamegraph.folded(found, out, args.weight or "time")
+            content = out.getvalue().encode("utf-8", "replace")
+        files.replace(output, content)
     except StoreError as error:
         raise UsageError(str(error)) from None
     except duckdb.Error as error:
@@ -88,8 +106,11 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from None
     count = sum(len(tree.names) for tree in found)
-    where = {"html": " (open it in a browser)", "speedscope": " (open it at https://www.speedscope.app)", "folded": ""}[
-        form
-    ]
+    where = {
+        "html": " (open it in a browser)",
+        "speedscope": " (open it at https://www.speedscope.app)",
+        "folded": "",
+        "pprof": " (read it with `pprof -http : FILE`)",
+    }[form]
     print(f"{output}: {count:,} stacks of {len(found)} process{'es' if len(found) != 1 else ''}{where}")
     return 0

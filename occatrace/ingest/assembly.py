@@ -13,7 +13,7 @@ from occatrace.core import histogram
 from occatrace.core.duck import duckdb
 from occatrace.core.model import Model
 from occatrace.core.schema import BY_NAME, NO_SEQ
-from occatrace.ingest import call_sites
+from occatrace.ingest import call_sites, debuginfod
 from occatrace.ingest.gathered import Gathered, callers
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.reading import text_of
@@ -26,6 +26,10 @@ _DEEPEST = 4  # calls within calls
 _ENCLOSING = 2
 _OCCA_HEADERS = re.compile(r"/occa/(array|core|defines|experimental|functional|loops|types|utils)/[^/]*[.][ht]pp$")
 _STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
+
+
+def _in_time(host: Host, record: str) -> list[dict[str, Any]]:
+    return sorted(host.records.get(record, ()), key=lambda r: (r["ts"], r["slot"], r["seq"]))
 
 
 class Assembly:
@@ -61,7 +65,7 @@ class Assembly:
     def _records(self, record: str) -> Iterator[tuple[Host, dict[str, Any]]]:
         """In the order of time, whichever stream was read first: so numbers are the same at every reading."""
         for host in self._hosts:
-            for row in sorted(host.records.get(record, ()), key=lambda r: (r["ts"], r["slot"], r["seq"])):
+            for row in _in_time(host, record):
                 yield host, row
 
     def _fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -94,7 +98,10 @@ class Assembly:
                     + [None if r.get(name, -1) < 0 else r[name] for name in ("rank", "size", "local_rank")]
                     + [text_of(r.get("job", "")), None]
                 )
-            known = {r["slot"]: r for r in host.records.get("thread", ())}
+            # Threads that were sampled may have made no call.
+            # Of several records of one the latest, which has the name that it gave itself.
+            known = {r["owner_slot"]: r for r in _in_time(host, "sampled_thread")}
+            known |= {r["slot"]: r for r in host.records.get("thread", ())}
             named = {r["pid"] for r in known.values()}
             first = host.threads.end - len(host.threads.tids)
             stats = host.stats.columns()
@@ -344,6 +351,17 @@ class Assembly:
                 elif not spans or spans[-1][0] != process:
                     spans.append((process, begin, begin))  # it never did
         self._fill("captures", spans)
+        sampled = {
+            r["owner_slot"]: (self._process_of[r["owner_slot"]], r["owner_slot"] + 1, r["cpu"], r["taken"], r["lost"])
+            for _, r in self._records("sampled_thread")
+        }
+        self._fill("sampled_threads", [sampled[slot] for slot in sorted(sampled)])
+        if lost := sum(lost for *_, lost in sampled.values()):
+            whole = sum(cpu for _, _, cpu, _, _ in sampled.values())
+            self._hosts[0].problems.append(
+                f"{lost / 1e9:.3g} s of {whole / 1e9:.3g} s of CPU time have no stacks: they were sampled faster than they could be"
+                " written (a long time before the first traced call, or too many samples per second)"
+            )
         latest: dict[tuple[int, int, int], tuple[int, str, str, int]] = {}
         reasons = self._model.texts("process", "excluded_reason")
         for _, r in self._records("excluded"):
@@ -406,10 +424,11 @@ class Assembly:
             wanted.setdefault((path, build), (module, set()))[1].add(address - 1 - base)
         known: dict[tuple[str, str], tuple[dict[int, list[call_sites.Site]], str]] = {}
         unusable: list[str] = []
+        servers = debuginfod.Servers()
         for key, (module, offsets) in wanted.items():
-            why = call_sites.why_not(module)
-            known[key] = ({} if why else call_sites.chains(module, offsets), why)
-            if why:
+            found_of, why = call_sites.look_up(module, offsets, servers)
+            known[key] = (found_of, why)
+            if why and not module.path.startswith("linux-vdso"):  # of the kernel, no file
                 unusable.append(why)
         if unusable:
             more = f" (and {len(unusable) - 1} more files)" if len(unusable) > 1 else ""
@@ -429,7 +448,7 @@ class Assembly:
             chain = chains.get(offset) or [call_sites.Site(place.path, offset)]
             site = call_sites.caller(chain, _OCCA_HEADERS)
             if not why and not site.file:
-                why = "no debug information (compile with -g)"
+                why = servers.why_not() or "no debug information (compile with -g)"
             rows.append((*head, place.path, offset, place.build_id, site.function, site.file, site.line, why))
             # Tracers' own frames are there where a vendor's callback recorded the call.
             if (process, address) in on_path and not place.path.rpartition("/")[2].startswith("liboccatrace"):

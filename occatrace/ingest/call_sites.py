@@ -5,15 +5,18 @@ The work is addr2line's (of binutils, LLVM or elfutils, whichever is there), onc
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from occatrace.ingest.debuginfod import Servers
 from occatrace.ingest.elf import build_id
 
 _TOOLS = ("addr2line", "llvm-addr2line", "eu-addr2line")
@@ -29,10 +32,11 @@ _RUNTIME = re.compile(r"/lib(i?omp|omptarget|gomp)[^/]*$")
 _NEAR = sorted(
     (*range(-400, 0, 4), *range(4, 101, 4)), key=abs
 )  # bytes from a place to which the compiler gave no line
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
 _SECONDS = 60  # for one file: debug information of gigabytes takes a while
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Site:
     """A place in the code."""
 
@@ -104,15 +108,38 @@ def why_not(module: Module) -> str:
     return "" if tool() else "addr2line (binutils) is missing"
 
 
-def chains(module: Module, offsets: Iterable[int]) -> dict[int, list[Site]]:
+def look_up(module: Module, offsets: Collection[int], servers: Servers) -> tuple[dict[int, list[Site]], str]:
+    """What debug information says of addresses in the file, of that file or else of debuginfod's servers, and why there is none."""
+    why = why_not(module)
+    found = {} if why else chains(module.path, offsets)
+    if not tool() or any(chain[-1].file for chain in found.values()):
+        return found, why
+    if debug := servers.find(module.build_id):
+        better = {o: chain for o, chain in chains(str(debug), offsets).items() if chain[-1].file}
+        return found | better, "" if better else why
+    return found, why
+
+
+def chains(module: str, offsets: Iterable[int]) -> dict[int, list[Site]]:
     """What the debug information says of addresses in the file: function and line, and those into which it was inlined, the
     innermost first. Addresses of which it says nothing are left out."""
-    found = _chains(str(tool()), module.path, sorted(set(offsets)))
+    # A million of objects without cycles: looking for some takes a third of the time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _known(module, sorted(set(offsets)))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _known(module: str, offsets: list[int]) -> dict[int, list[Site]]:
+    found = _chains(str(tool()), module, offsets)
     # Of inlined functions binutils often names the one around them, and no file after link-time optimization; LLVM takes longer
     # to start.
     inlined = [offset for offset, chain in found.items() if len(chain) > 1 or chain[0].file.endswith("<artificial>")]
     if inlined and (better := shutil.which("llvm-addr2line")):
-        found |= _chains(better, module.path, inlined)
+        found |= _chains(better, module, inlined)
     return {offset: chain for offset, chain in found.items() if chain[0].function or chain[0].file}
 
 
@@ -123,16 +150,22 @@ def caller(chain: Sequence[Site], headers: re.Pattern[str]) -> Site:
 
 def _chains(program: str, module: str, offsets: list[int]) -> dict[int, list[Site]]:
     """For each address (each once) the function that it is in and those into which that was inlined, the innermost first."""
-    lines = _run([program, "-a", "-i", "-f", "-C", "-e", module], offsets)
-    pieces = re.split(r"^0x[0-9a-f]+\n", "".join(f"{line}\n" for line in lines), flags=re.MULTILINE)[1:]
     found: dict[int, list[Site]] = {}
-    if len(pieces) != len(offsets):
-        return found
-    for offset, piece in zip(offsets, pieces, strict=True):
-        text = piece.splitlines()
-        for function, place in zip(text[::2], text[1::2], strict=False):
-            found.setdefault(offset, []).append(_site(module, offset, function, place))
-    return found
+    # A million of addresses have few functions and lines.
+    name, where = cache(function_name), cache(_file_and_line)
+    asked = iter(offsets)
+    offset, function = -1, None
+    for line in _run([program, "-a", "-i", "-f", "-C", "-e", module], offsets):
+        if line[:2] == "0x" and _ADDRESS.fullmatch(line):
+            offset, function = next(asked, -1), None
+            if offset < 0:
+                return {}
+        elif function is None:
+            function = line
+        else:
+            found.setdefault(offset, []).append(Site(module, offset, name(function), *where(line)))
+            function = None
+    return found if next(asked, None) is None else {}
 
 
 def outside(sites: Iterable[Site], headers: re.Pattern[str]) -> dict[Site, Site]:
@@ -169,7 +202,7 @@ def _look_around(program: str, module: str, known: dict[int, Site]) -> None:
 
 
 def _run(command: list[str], offsets: Iterable[int]) -> list[str]:
-    # No search on the network for debug information that is not here.
+    # What is on the network is asked for once for each file (debuginfod.py), not at each start of a tool.
     environment = os.environ | {"LC_ALL": "C", "DEBUGINFOD_URLS": ""}
     asked = "".join(f"{offset:#x}\n" for offset in offsets)
     try:
@@ -199,7 +232,10 @@ def _ask(program: str, module: str, offsets: list[int]) -> dict[int, Site]:
 
 def _site(module: str, offset: int, function: str, place: str) -> Site:
     """What a tool says of an address in two lines."""
+    return Site(module, offset, function_name(function), *_file_and_line(place))
+
+
+def _file_and_line(place: str) -> tuple[str, int]:
     match = _LINE.match(place)
     known = match is not None and not place.startswith("??") and int(match["line"]) > 0
-    file, line = (os.path.normpath(match["file"]), int(match["line"])) if known and match else ("", 0)
-    return Site(module, offset, function_name(function), file, line)
+    return (os.path.normpath(match["file"]), int(match["line"])) if known and match else ("", 0)

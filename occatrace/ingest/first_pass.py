@@ -38,6 +38,7 @@ _SMALL_RECORDS = (
     "failure",
     "capture",
     "excluded",
+    "sampled_thread",
 )
 
 
@@ -162,6 +163,8 @@ class FirstPass:
             calls.begin(slots, columns["call_seq"], columns["ts"])
             return
         provider, _, record = event.partition(":")
+        if record == "sampled_thread":
+            columns = {**columns, "owner_slot": host.threads.of(columns["owner"], columns["ts"])}
         if provider in ("occatrace_process", "occatrace_device") and record in _SMALL_RECORDS:
             self._add_records(host, record, slots, columns, reader)
         elif record == "tally":
@@ -225,6 +228,7 @@ class FirstPass:
 _TEXT_FIELDS: Mapping[str, Sequence[str]] = {
     "process": ("host", "exe", "cmdline", "run", "version", "mode", "job"),
     "thread": ("name",),
+    "sampled_thread": ("name",),
     "name": ("text",),
     "module": ("path", "build_id"),
 }

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from occatrace.core.sql import text as sql_text
+from occatrace.reports import spans
+from occatrace.store import memory
 from occatrace.store.tables import Store
 from occatrace.views.plots import data
 
@@ -31,7 +34,7 @@ class Measure:
     """What a stack may be weighed by."""
 
     title: str
-    unit: str  # ns or bytes
+    unit: str  # ns, bytes or count
     about: str
 
 
@@ -41,12 +44,16 @@ MEASURES: Mapping[str, Measure] = {
     "peak": Measure("Memory at the peak", "bytes", "memory in use at the peak"),
     "device-time": Measure("Device time", "ns", "time of devices in the work that was launched there"),
     "bytes": Measure("Bytes moved", "bytes", "bytes of copies, fills and maps"),
+    "idle": Measure("Time with idle devices", "ns", "time of the threads while no device of the process had work"),
+    "allocations": Measure("Allocations", "count", "number of allocations, of memory that was freed or not"),
+    "cpu": Measure("CPU time", "ns", "processor time of the threads, by samples of their stacks"),
 }
 
 # An outer frame comes before the inner ones: it begins earlier, or ends later, or has the lower number.
 _FRAMES = f"""
 WITH held AS (
-    SELECT thread, seq, sum(bytes) AS memory, sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)) AS peak
+    SELECT thread, seq, count(*) AS n, sum(bytes) AS memory,
+           sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)) AS peak
     FROM held_memory GROUP BY ALL
 ),
 pieces AS (
@@ -64,19 +71,19 @@ done AS (
     FROM pieces GROUP BY ALL
 ),
 frames AS (
-    SELECT c.thread, c.start_ns, c.end_ns, c.seq, c.api AS category, h.memory, h.peak, l.frame, w.path, d.work, d.device, d.moved,
+    SELECT c.thread, c.start_ns, c.end_ns, c.seq, c.api AS category, h.n, h.memory, h.peak, l.frame, w.path, d.work, d.device, d.moved,
            CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.name, c.function) AS name
     FROM calls c LEFT JOIN held h USING (thread, seq) LEFT JOIN python_lines l USING (thread, seq)
     LEFT JOIN path_calls w USING (thread, seq) LEFT JOIN done d USING (thread, seq)
     LEFT JOIN (SELECT r.thread, r.seq, k.name FROM kernel_runs r JOIN kernels k USING (kernel)) k
            ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
     UNION ALL
-    SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, u.api, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, u.api, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
            '{FAILED}' || u.function || ' (never returned)'
     FROM unfinished u JOIN processes p USING (process)
     UNION ALL
     SELECT r.thread, r.start_ns, greatest(coalesce(r.end_ns, p.end_ns), r.start_ns), r.seq, '{RANGE}',
-           NULL, NULL, NULL, NULL, NULL, NULL, NULL, r.name
+           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, r.name
     FROM ranges r JOIN processes p USING (process) WHERE r.kind = 'push'
 )
 """
@@ -136,14 +143,19 @@ def stacks(store: Store) -> list[Stacks]:
     # End and node of the frames that are open, and whether lines of Python or a call are above.
     current, tree, open_frames = -1, Stacks(""), list[tuple[int, int, bool, bool]]()
     sorted_frames = store.scratch / "flamegraph.parquet"
-    texts = _sort(store, sorted_frames)
+    texts = memory.within(store.con, lambda: _sort(store, sorted_frames))
     time: list[int] = []
-    for thread, start, end, text, memory, peak, frame, path, work, device, moved in _windows(store, sorted_frames):
+    idle: list[int] = []
+    works, busy = _works(store), None
+    for thread, start, end, text, count, allocated, peak, frame, path, work, device, moved in _windows(
+        store, sorted_frames
+    ):
         if thread != current:
             current, open_frames = thread, []
             process = owners[thread]
             tree = found.setdefault(process, Stacks(processes[process]))
-            time = tree.weights["time"]
+            time, idle = tree.weights["time"], tree.weights["idle"]
+            busy = works.get(process)
         while open_frames and open_frames[-1][0] <= start:
             open_frames.pop()
         parent, known, called = open_frames[-1][1:] if open_frames else (-1, False, False)
@@ -158,9 +170,14 @@ def stacks(store: Store) -> list[Stacks]:
         time[node] += end - start
         if parent >= 0:
             time[parent] -= min(end, open_frames[-1][0]) - start
-        if memory:
-            tree.weights["memory"][node] += memory
+        if busy is not None:
+            idle[node] += busy.idle(start, end)
+            if parent >= 0:
+                idle[parent] -= busy.idle(start, min(end, open_frames[-1][0]))
+        if allocated:
+            tree.weights["memory"][node] += allocated
             tree.weights["peak"][node] += peak
+            tree.weights["allocations"][node] += count
         if device or moved:
             done = tree.node(node, work, DEVICE) if work else node
             if done != node:
@@ -170,17 +187,68 @@ def stacks(store: Store) -> list[Stacks]:
         open_frames.append((end, node, known or frame > 0, called or texts[text][1] != RANGE))
     sorted_frames.unlink()
     # Memory of which the allocating call is not there (it was only counted): it stands alone.
-    for process, function, memory, peak in store.con.execute(
-        """SELECT process, function, sum(bytes)::BIGINT,
+    for process, function, count, allocated, peak in store.con.execute(
+        """SELECT process, function, count(*), sum(bytes)::BIGINT,
                   coalesce(sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)), 0)::BIGINT
            FROM held_memory h WHERE NOT EXISTS (FROM calls c WHERE c.thread = h.thread AND c.seq = h.seq) GROUP BY ALL""",
         {"peak": _peak(store)},
     ).fetchall():
         tree = found.setdefault(process, Stacks(processes[process]))
         node = tree.node(-1, function, "")
-        tree.weights["memory"][node] += memory
+        tree.weights["memory"][node] += allocated
         tree.weights["peak"][node] += peak
+        tree.weights["allocations"][node] += count
+    _add_samples(store, found, processes, paths)
     return [found[process] for process in sorted(found)]
+
+
+def _add_samples(
+    store: Store,
+    found: dict[int, Stacks],
+    processes: Mapping[int, str],
+    paths: Mapping[tuple[int, int], Sequence[tuple[str, str]]],
+) -> None:
+    """Processor time, by the stacks that were sampled."""
+    rows = store.con.execute("SELECT process, path, sum(cpu_ns)::BIGINT FROM stack_samples GROUP BY ALL ORDER BY ALL")
+    for process, path, cpu in rows.fetchall():
+        tree = found.setdefault(process, Stacks(processes[process]))
+        node = -1
+        for name, _ in paths.get((process, path), (("(stack not known)", ""),)):
+            node = tree.node(node, name, PROGRAM)
+        tree.weights["cpu"][node] += cpu
+
+
+class _Busy:
+    """When the devices of a process had work: intervals in order that do not overlap."""
+
+    def __init__(self, intervals: Sequence[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._before: list[int] = []  # of each interval, how long there was work before it
+        total = 0
+        for start, end in intervals:
+            self._starts.append(start)
+            self._ends.append(end)
+            self._before.append(total)
+            total += end - start
+
+    def _until(self, moment: int) -> int:
+        at = bisect_right(self._starts, moment) - 1
+        return self._before[at] + min(moment, self._ends[at]) - self._starts[at] if at >= 0 else 0
+
+    def idle(self, start: int, end: int) -> int:
+        """ns of an interval during which there was none."""
+        return end - start - (self._until(end) - self._until(start)) if end > start else 0
+
+
+def _works(store: Store) -> dict[int, _Busy]:
+    """By process, for those that gave work to devices."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    rows = store.con.execute(f"SELECT * FROM ({spans.joined(_WORK)}) ORDER BY process, s")
+    while batch := rows.fetchmany(_WINDOW_ROWS):
+        for process, start, end in batch:
+            found.setdefault(process, []).append((start, end))
+    return {process: _Busy(intervals) for process, intervals in found.items()}
 
 
 def _python_stacks(store: Store) -> dict[tuple[int, int], list[str]]:
@@ -195,6 +263,7 @@ def _python_stacks(store: Store) -> dict[tuple[int, int], list[str]]:
     return found
 
 
+_WORK = "SELECT process, start_ns, end_ns FROM activities WHERE kind != 'marker'"
 _INTERPRETER = re.compile(r"/(libpython|python)[0-9.]*[^/]*$")
 
 
@@ -235,21 +304,30 @@ def _sort(store: Store, path: Path) -> list[tuple[str, str]]:
         " FROM (SELECT DISTINCT name, category FROM frames)",
         peak,
     )
+    # Joined first and sorted then: the hash tables of the joins and the sort together do not fit into the limit.
+    joined = path.with_name(f"{path.stem}_joined.parquet")
     con.execute(
-        f"""COPY ({_FRAMES} SELECT row_number() OVER () - 1 AS rn, * FROM (
-                SELECT thread, start_ns, end_ns, text, coalesce(memory, 0)::BIGINT AS memory, coalesce(peak, 0)::BIGINT AS peak,
+        f"""COPY ({_FRAMES}
+                SELECT thread, start_ns, end_ns, seq, text, coalesce(n, 0)::BIGINT AS n,
+                       coalesce(memory, 0)::BIGINT AS memory, coalesce(peak, 0)::BIGINT AS peak,
                        coalesce(frame, 0)::BIGINT AS frame, coalesce(path, 0)::BIGINT AS path, coalesce(work, '') AS work,
                        coalesce(device, 0)::BIGINT AS device, coalesce(moved, 0)::BIGINT AS moved
-                FROM frames JOIN frame_texts USING (name, category) ORDER BY thread, start_ns, end_ns DESC, seq))
-            TO {sql_text(str(path))} (FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {_WINDOW_ROWS})""",
+                FROM frames JOIN frame_texts USING (name, category))
+            TO {sql_text(str(joined))} (FORMAT parquet, COMPRESSION lz4)""",
         peak,
     )
+    con.execute(
+        f"""COPY (SELECT row_number() OVER () - 1 AS rn, * FROM (
+                SELECT * EXCLUDE (seq) FROM read_parquet({sql_text(str(joined))}) ORDER BY thread, start_ns, end_ns DESC, seq))
+            TO {sql_text(str(path))} (FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {_WINDOW_ROWS})"""
+    )
+    joined.unlink()
     texts = con.execute("SELECT name, category FROM frame_texts ORDER BY text").fetchall()
     con.execute("DROP TABLE frame_texts")
     return texts
 
 
-def _windows(store: Store, path: Path) -> Iterator[tuple[int, int, int, int, int, int, int, int, str, int, int]]:
+def _windows(store: Store, path: Path) -> Iterator[tuple[int, int, int, int, int, int, int, int, int, str, int, int]]:
     """The rows of the sorted file, a window in memory at a time."""
     file = f"read_parquet({sql_text(str(path))})"
     count = store.con.execute(f"SELECT count(*) FROM {file}").fetchall()[0][0]
@@ -276,7 +354,7 @@ def speedscope(found: Sequence[Stacks], out: TextIO) -> None:
     """For https://www.speedscope.app, which reads it without sending it anywhere: a profile per process and measure."""
     frames: dict[str, int] = {}
     profiles: list[dict[str, Any]] = []
-    units = {"ns": "nanoseconds", "bytes": "bytes"}
+    units = {"ns": "nanoseconds", "bytes": "bytes", "count": "none"}
     for measure, entry in MEASURES.items():
         for tree in found:
             rows = list(tree.rows(measure))

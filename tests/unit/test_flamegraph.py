@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,8 +16,8 @@ from hypothesis import strategies as st
 pytest.importorskip("duckdb")
 
 from occatrace.store.tables import open_store
-from occatrace.views import flamegraph
-from tests.support.fake import MODEL, FakeTrace, run_folder
+from occatrace.views import flamegraph, pprof
+from tests.support.fake import MODEL, FakeTrace, fake_device, launch, run_folder
 
 
 @pytest.fixture
@@ -197,3 +199,77 @@ def test_memory_stands_where_it_was_allocated(tmp_path: Path) -> None:
     out = io.StringIO()
     flamegraph.folded([tree], out, "peak")
     assert out.getvalue().splitlines() == ["app 100;clBuildProgram;clCreateBuffer 170", "app 100;clSVMAlloc 5"]
+
+
+def _pprof(content: bytes) -> Any:
+    """A profile by protobuf's own reader and the message as https://github.com/google/pprof/blob/main/proto/profile.proto has it."""
+    pool = pytest.importorskip("google.protobuf.descriptor_pool").DescriptorPool()
+    from google.protobuf import descriptor_pb2, message_factory, unknown_fields
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="profile.proto", package="perftools.profiles", syntax="proto3")
+    for name, fields in {
+        "ValueType": "int64 type 1, int64 unit 2",
+        "Label": "int64 key 1, int64 str 2, int64 num 3, int64 num_unit 4",
+        "Sample": "*uint64 location_id 1, *int64 value 2, *Label label 3",
+        "Line": "uint64 function_id 1, int64 line 2",
+        "Location": "uint64 id 1, uint64 mapping_id 2, uint64 address 3, *Line line 4, bool is_folded 5",
+        "Function": "uint64 id 1, int64 name 2, int64 system_name 3, int64 filename 4, int64 start_line 5",
+        "Profile": "*ValueType sample_type 1, *Sample sample 2, *Location location 4, *Function function 5,"
+        " *string string_table 6, int64 time_nanos 9, int64 duration_nanos 10, int64 default_sample_type 14",
+    }.items():
+        message = file.message_type.add(name=name)
+        for text in fields.split(","):
+            kind, field, number = text.split()
+            repeated, kind = kind.startswith("*"), kind.lstrip("*")
+            scalar = getattr(kinds, f"TYPE_{kind.upper()}", None)
+            message.field.add(
+                name=field, number=int(number), label=kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL,
+                type=scalar or kinds.TYPE_MESSAGE, type_name=None if scalar else f".perftools.profiles.{kind}",
+            )  # fmt: skip
+    pool.Add(file)
+    read = message_factory.GetMessageClass(pool.FindMessageTypeByName("perftools.profiles.Profile"))()
+    read.ParseFromString(gzip.decompress(content))
+    assert not any(True for _ in unknown_fields.UnknownFieldSet(read))
+    return read
+
+
+def test_pprof_reads_the_same_sums(found: list[flamegraph.Stacks]) -> None:
+    node = found[0].node(-1, "solve<(int)3> (solver.cpp:17)", flamegraph.PROGRAM)
+    found[0].weights["cpu"][found[0].node(node, "step (a (copy).f90:2)", flamegraph.PROGRAM)] = 1 << 40
+    found[0].weights["allocations"][0] = 3
+    read = _pprof(pprof.profile(found))
+    texts = list(read.string_table)
+    assert texts[0] == "" and len(set(texts)) == len(texts)
+    types = [(texts[t.type], texts[t.unit]) for t in read.sample_type]
+    assert types == [("time", "nanoseconds"), ("allocations", "count"), ("cpu", "nanoseconds")]
+    assert texts[read.default_sample_type] == "time"
+    functions = {f.id: (texts[f.name], texts[f.filename]) for f in read.function}
+    lines = {at.id: (*functions[at.line[0].function_id], at.line[0].line) for at in read.location}
+    for tree in found:
+        for column, (measure, _) in enumerate(types):
+            shown = {
+                tuple(lines[number][0] for number in reversed(sample.location_id)): sample.value[column]
+                for sample in read.sample
+                if sample.value[column] and texts[sample.label[0].str] == tree.name
+            }
+            if measure != "cpu":
+                assert shown == {tuple(stack): weight for stack, weight in tree.rows(measure)}
+            elif shown:
+                assert shown == {("solve<(int)3>", "step (a (copy).f90:2)"): 1 << 40}
+    assert ("solve<(int)3>", "solver.cpp", 17) in lines.values()
+
+
+def test_time_while_devices_are_idle(tmp_path: Path) -> None:
+    trace = FakeTrace()
+    main = trace.process(100)
+    fake_device(main, 2)
+    outer = main.take()
+    launch(main, 1000, 10, 40, 80, "k")
+    main.call("opencl:clFinish", 1030, 1090, ret=0)
+    main.call("opencl:clBuildProgram", 1000, 1100, outer, options="", ret=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        [tree] = flamegraph.stacks(store)
+    assert {stack[-1]: weight for stack, weight in tree.rows("idle")} == {
+        "clBuildProgram": 30, "clEnqueueNDRangeKernel": 10, "clFinish": 20
+    }  # fmt: skip

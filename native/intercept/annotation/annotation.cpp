@@ -112,7 +112,7 @@ void write_begin(Open &open, occatrace_thread *self, const Note &note) {
   char values[kValuesRoom];
   values[0] = '\0';
   if (note.values) copy_text(values, sizeof values, note.values);
-  open.seq = self->next_seq++;
+  open.seq = occatrace_next_seq(self);
   const occatrace_annotation_range_begin e = {
       open.tid, open.seq, open.api, open.kind, open.depth, open.domain, open.name,
       open.text, note.category, note.color, note.payload_type, note.payload, values};
@@ -128,7 +128,7 @@ void write_end(const Open &open, occatrace_thread *self) {
   if (open.captured) occatrace_capture_range(OCCATRACE_RANGE_NAMED, 0);
   // Also after the program has stopped the capture, so that a range which is in the trace has an end.
   if (!occatrace_capturing() && open.seq == OCCATRACE_NO_RUN) return;
-  const occatrace_annotation_range_end e = {self->tid, self->next_seq++, open.api, open.kind, open.depth,
+  const occatrace_annotation_range_end e = {self->tid, occatrace_next_seq(self), open.api, open.kind, open.depth,
                                       open.domain, open.name, open.text, open.tid, open.seq, open.start};
   events->range_end(&e);
   if (__builtin_expect(open.counted != nullptr, 0)) occatrace_counts()->write(open.counted, self, counted ? open.seq : OCCATRACE_NO_RUN);
@@ -236,7 +236,7 @@ void mark(const Note &note) {
 void counter(uint32_t name, uint32_t unit, double value) {
   if (!occatrace_capturing()) return;
   occatrace_thread *self = occatrace_self();
-  const occatrace_annotation_counter e = {self->tid, self->next_seq++, name, unit, value};
+  const occatrace_annotation_counter e = {self->tid, occatrace_next_seq(self), name, unit, value};
   events->counter(&e);
 }
 

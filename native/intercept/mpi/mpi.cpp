@@ -171,12 +171,12 @@ template <size_t... I> __attribute__((noinline)) Word run(int slot, Word *args, 
   const occatrace::CallSite site(self, level == OCCATRACE_EVENT, from);
   if (follow) prepare(f, args);
   if (level == OCCATRACE_EVENT) {
-    f.seq = self->next_seq++;
+    f.seq = occatrace_next_seq(self);
     occatrace_calling(self, f.seq, OCCATRACE_IS_MPI);
     f.begin = occatrace_now();
     if (c.blocking) {
       using Begin = void (*)(const occatrace_mpi_begin *);
-      const occatrace_mpi_begin b{self->tid, self->next_seq++, f.seq};
+      const occatrace_mpi_begin b{self->tid, occatrace_next_seq(self), f.seq};
       (*reinterpret_cast<const Begin *>(reinterpret_cast<const char *>(events) + c.begin))(&b);
     }
   } else {
@@ -206,7 +206,7 @@ template <int S> double clock_wrapper() {
   occatrace_thread *self = occatrace_self();
   const occatrace::CallSite site(self, level == OCCATRACE_EVENT, OCCATRACE_CALLED_FROM());
   const uint64_t begin = level == OCCATRACE_EVENT ? occatrace_now() : occatrace_ticks();
-  const uint32_t seq = level == OCCATRACE_EVENT ? self->next_seq++ : 0;
+  const uint32_t seq = level == OCCATRACE_EVENT ? occatrace_next_seq(self) : 0;
   const double now = real();
   if (level == OCCATRACE_EVENT) {
     const occatrace_mpi_call_time e{self->tid, seq, begin, self->caller};

@@ -362,7 +362,7 @@ void write_rank(int rank, int size) {
   }
   const uint32_t name = occatrace_intern(abi.name);
   occatrace_thread *self = occatrace_self();
-  const occatrace_mpi_rank r{self->tid, self->next_seq++, static_cast<uint32_t>(getpid()), own_rank, own_size, library, name};
+  const occatrace_mpi_rank r{self->tid, occatrace_next_seq(self), static_cast<uint32_t>(getpid()), own_rank, own_size, library, name};
   events->rank(&r);
 }
 

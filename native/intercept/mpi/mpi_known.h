@@ -188,7 +188,7 @@ void announce(const Comm &comm, uint64_t handle) {
   if (ask.comm_get_name) ask.comm_get_name(static_cast<Word>(handle), name, &length);
   const uint32_t text = name[0] ? occatrace_intern(name) : 0;
   occatrace_thread *self = occatrace_self();
-  const occatrace_mpi_communicator r{self->tid, self->next_seq++, static_cast<uint32_t>(getpid()), comm.id, handle, comm.size, comm.rank,
+  const occatrace_mpi_communicator r{self->tid, occatrace_next_seq(self), static_cast<uint32_t>(getpid()), comm.id, handle, comm.size, comm.rank,
                                      comm.size > 0 ? comm.ranks.of(0) : kUnknown, comm.inter, text};
   events->communicator(&r);
 }
@@ -425,7 +425,7 @@ Requests &requests = *new Requests;
 
 void write_message(const Request &r, uint8_t state) {
   occatrace_thread *self = occatrace_self();
-  const occatrace_mpi_message m{self->tid, self->next_seq++, r.kind, state, r.tid, r.seq, r.begin, r.bytes,
+  const occatrace_mpi_message m{self->tid, occatrace_next_seq(self), r.kind, state, r.tid, r.seq, r.begin, r.bytes,
                                 r.partner, r.tag, r.comm ? r.comm->id : 0, r.buffer};
   events->message(&m);
 }

@@ -51,7 +51,7 @@ template <class P> struct Call : Frame {
       event.tid = self->tid;
       placed = occatrace_site_begin(self, from);
       event.caller = self->caller;
-      event.seq = self->next_seq++;
+      event.seq = occatrace_next_seq(self);
       occatrace_calling(self, event.seq, OCCATRACE_IS_OCCA | call_kinds(P::kind) | (P::builds ? OCCATRACE_BUILDS : P::blocking ? OCCATRACE_WAITS : 0));
       if (outermost) self->scope_seq = event.seq;
       if constexpr (P::kind == Kind::Run) {
@@ -61,7 +61,7 @@ template <class P> struct Call : Frame {
       }
       event.start = occatrace_now();
       if constexpr (P::blocking) {
-        const occatrace_occa_begin begin{self->tid, self->next_seq++, event.seq};
+        const occatrace_occa_begin begin{self->tid, occatrace_next_seq(self), event.seq};
         P::begin(begin);
       }
     } else if (level == OCCATRACE_TALLY) {

@@ -165,7 +165,7 @@ Region *region_begin(occatrace_thread *self, State *state, const void *address, 
   r->outer_late = {state->late.region, state->late.id, state->late.thread_num};
   state->late.region = nullptr;
   if (r->level == OCCATRACE_EVENT) {
-    r->seq = self->next_seq++;
+    r->seq = occatrace_next_seq(self);
     r->site = site_of(state, address);
     r->caller = caller_at(self, address);
     r->parent_tid = frame ? frame->region_tid : 0;
@@ -209,7 +209,7 @@ void region_end(occatrace_thread *self, State *state, Region *r) {
     if (late)
       for (uint32_t i = 0; i < kMaxTeam && i < r->threads; i++)
         if (late[i].tasks) {
-          const occatrace_openmp_join_tasks record{self->tid, self->next_seq++, r->seq, i, late[i].tasks, ticks_to_ns(late[i].ticks)};
+          const occatrace_openmp_join_tasks record{self->tid, occatrace_next_seq(self), r->seq, i, late[i].tasks, ticks_to_ns(late[i].ticks)};
           events->join_tasks(&record);
         }
   } else if (r->level == OCCATRACE_TALLY) {
@@ -250,7 +250,7 @@ void part_arrived(occatrace_thread *self, State *state) {
   if (f->start) {
     occatrace_openmp_implicit_task e{};
     e.tid = self->tid;
-    e.seq = self->next_seq++;
+    e.seq = occatrace_next_seq(self);
     e.start = f->start;
     e.region_tid = f->region_tid;
     e.region_seq = f->region_seq;
@@ -299,7 +299,7 @@ void wait_event(occatrace_thread *self, State *state, const Span &span, uint64_t
   if (level == OCCATRACE_EVENT) {
     Event e{};
     e.tid = self->tid;
-    e.seq = self->next_seq++;
+    e.seq = occatrace_next_seq(self);
     e.start = span.start;
     e.caller = caller_of(self, caller);
     e.site = site_of_return(state, caller);
@@ -374,7 +374,7 @@ void task_end(occatrace_thread *self, State *state, const Span &span, uint32_t s
   if (level == OCCATRACE_EVENT) {
     occatrace_openmp_task e{};
     e.tid = self->tid;
-    e.seq = self->next_seq++;
+    e.seq = occatrace_next_seq(self);
     e.start = span.start;
     e.site = site;
     events->task(&e);
@@ -389,7 +389,7 @@ void task_created(occatrace_thread *self, State *state, const Span &span, const 
   if (level == OCCATRACE_EVENT) {
     occatrace_openmp_task_create e{};
     e.tid = self->tid;
-    e.seq = self->next_seq++;
+    e.seq = occatrace_next_seq(self);
     e.start = span.start;
     e.caller = caller_of(self, caller);
     e.site = site_of_return(state, caller);
@@ -412,7 +412,7 @@ void plain(occatrace_thread *self, State *state, uint64_t start, uint64_t ticks,
   if (level == OCCATRACE_EVENT) {
     Event e{};
     e.tid = self->tid;
-    e.seq = self->next_seq++;
+    e.seq = occatrace_next_seq(self);
     e.start = start;
     e.caller = caller_of(self, caller);
     e.site = site_of_return(state, caller);

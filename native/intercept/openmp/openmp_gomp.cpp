@@ -258,7 +258,7 @@ void target(const Library &library, Construct construct, const void *site, int d
   }
   Event e{};
   e.tid = at.self->tid;
-  e.seq = at.self->next_seq++;
+  e.seq = occatrace_next_seq(at.self);
   e.caller = caller_at(at.self, site);
   e.site = site_of(at.state, site);
   e.device = device;
@@ -347,7 +347,7 @@ void *target_alloc(size_t bytes, int device) {
   }
   occatrace_openmp_target_alloc e{};
   e.tid = self->tid;
-  e.seq = self->next_seq++;
+  e.seq = occatrace_next_seq(self);
   e.start = start;
   e.caller = caller_of(self, caller);
   e.site = site_of_return(state, caller);
@@ -372,7 +372,7 @@ void target_free(void *memory, int device) {
   if (level == OCCATRACE_TALLY) return tally(self, OCCATRACE_OPENMP_target_free, occatrace_ticks() - ticks);
   occatrace_openmp_target_free e{};
   e.tid = self->tid;
-  e.seq = self->next_seq++;
+  e.seq = occatrace_next_seq(self);
   e.start = start;
   e.caller = caller_of(self, caller);
   e.site = site_of_return(state, caller);
@@ -400,7 +400,7 @@ int target_memcpy(void *to, const void *from, size_t bytes, size_t to_offset, si
   const int host = initial_device ? initial_device() : -1;
   occatrace_openmp_target_transfer e{};
   e.tid = self->tid;
-  e.seq = self->next_seq++;
+  e.seq = occatrace_next_seq(self);
   e.start = start;
   e.caller = caller_of(self, caller);
   e.site = site_of_return(state, caller);

@@ -325,7 +325,7 @@ void target_emi(int kind, int endpoint, int device, ompt::Data *, ompt::Data *, 
     Target *t = push(at.ompt.target, at.ompt.targets);
     if (!t) return;
     const bool event = level_of(function) == OCCATRACE_EVENT;
-    *t = {occatrace_now(), occatrace_ticks(), event ? at.self->next_seq++ : OCCATRACE_NO_RUN, at.state->target_seq, device, caller};
+    *t = {occatrace_now(), occatrace_ticks(), event ? occatrace_next_seq(at.self) : OCCATRACE_NO_RUN, at.state->target_seq, device, caller};
     if (event) at.state->target_seq = t->seq;
     return;
   }
@@ -360,7 +360,7 @@ void target_submit_emi(int endpoint, ompt::Data *, uint64_t *, unsigned teams) {
     const Target *target = innermost(at.ompt);
     occatrace_openmp_target_submit e{};
     e.tid = at.self->tid;
-    e.seq = at.self->next_seq++;
+    e.seq = occatrace_next_seq(at.self);
     e.start = at.ompt.submit_start;
     e.caller = caller_of(at.self, target ? target->caller : nullptr);
     e.device = target ? target->device : -1;
@@ -378,7 +378,7 @@ void target_submit_emi(int endpoint, ompt::Data *, uint64_t *, unsigned teams) {
 template <class Event> Event op_event(Here &at, const void *caller) {
   Event e{};
   e.tid = at.self->tid;
-  e.seq = at.self->next_seq++;
+  e.seq = occatrace_next_seq(at.self);
   e.start = at.ompt.op_start;
   if (!caller)
     if (const Target *target = innermost(at.ompt)) caller = target->caller;

@@ -141,7 +141,7 @@ static void write_counts(void *reading, struct occatrace_thread *self, uint32_t 
   struct reading *r = reading;
   if (r->generation == generation && seq != OCCATRACE_NO_RUN)
     for (unsigned i = 0; i < counters.count; i++) {
-      const struct occatrace_papi_count e = {self->tid, self->next_seq++, seq, counter_ids[i], r->values[i]};
+      const struct occatrace_papi_count e = {self->tid, occatrace_next_seq(self), seq, counter_ids[i], r->values[i]};
       events->count(&e);
     }
   give_up(r);

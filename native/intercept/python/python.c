@@ -70,7 +70,7 @@ static void write_call(struct occatrace_python_call *call, const char *text) {
   struct occatrace_thread *self = occatrace_self();
   if (text != NULL) call->name = occatrace_intern(text);
   call->tid = self->tid;
-  call->seq = self->next_seq++;
+  call->seq = occatrace_next_seq(self);
   python_events->call(call);
 }
 
@@ -420,7 +420,7 @@ static PyObject *native_message(PyObject *self, PyObject *const *args, ptrdiff_t
   py.PyErr_Clear();
   struct occatrace_thread *self_thread = occatrace_self();
   m.tid = self_thread->tid;
-  m.seq = self_thread->next_seq++;
+  m.seq = occatrace_next_seq(self_thread);
   python_events->message(&m);
   return nothing();
 }

@@ -34,7 +34,7 @@ static PyObject *pool(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   struct occatrace_python_pool r = {.id = __atomic_add_fetch(&pools, 1, __ATOMIC_RELAXED), .kind = name_at(args, count, 0),
                                     .allocator = name_at(args, count, 1), .frame = python_here(thread)};
   r.tid = thread->tid;
-  r.seq = thread->next_seq++;
+  r.seq = occatrace_next_seq(thread);
   python_events->pool(&r);
   return py.PyLong_FromLong((long)r.id);
 }
@@ -44,7 +44,7 @@ static void block_ends(PyObject *capsule) {
   const uintptr_t told = (uintptr_t)py.PyCapsule_GetPointer(capsule, "occatrace");
   if (told == 0 || told >> 32 != generation) return;
   struct occatrace_thread *thread = occatrace_self();
-  const struct occatrace_python_pool_free r = {thread->tid, thread->next_seq++, (uint32_t)told};
+  const struct occatrace_python_pool_free r = {thread->tid, occatrace_next_seq(thread), (uint32_t)told};
   python_events->pool_free(&r);
 }
 
@@ -58,7 +58,7 @@ static PyObject *block(PyObject *self, PyObject *const *args, ptrdiff_t count) {
       .managed = number_at(args, count, 4), .reused = (uint8_t)number_at(args, count, 5), .frame = python_here(thread),
       .start = number_at(args, count, 6)};
   r.tid = thread->tid;
-  r.seq = thread->next_seq++;
+  r.seq = occatrace_next_seq(thread);
   python_events->pool_block(&r);
   return py.PyCapsule_New((void *)((uintptr_t)generation << 32 | r.id), "occatrace", block_ends);
 }
@@ -68,7 +68,7 @@ static PyObject *managed(PyObject *self, PyObject *const *args, ptrdiff_t count)
   if (!python_start_events()) return nothing();
   struct occatrace_thread *thread = occatrace_self();
   const struct occatrace_python_pool_managed r = {
-      thread->tid, thread->next_seq++, (uint32_t)number_at(args, count, 0), number_at(args, count, 1)};
+      thread->tid, occatrace_next_seq(thread), (uint32_t)number_at(args, count, 0), number_at(args, count, 1)};
   python_events->pool_managed(&r);
   return nothing();
 }
@@ -82,7 +82,7 @@ static PyObject *build(PyObject *self, PyObject *const *args, ptrdiff_t count) {
       .cached = (uint8_t)number_at(args, count, 3), .driver = (uint8_t)number_at(args, count, 4),
       .frame = python_here(thread), .start = number_at(args, count, 5)};
   r.tid = thread->tid;
-  r.seq = thread->next_seq++;
+  r.seq = occatrace_next_seq(thread);
   python_events->build(&r);
   return nothing();
 }

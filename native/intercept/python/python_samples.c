@@ -348,7 +348,7 @@ void python_samples_harvest(void) {
       const struct sample *const one = &s->ring[s->read % RING];
       if (one->place->name_id == 0) one->place->name_id = occatrace_intern(one->place->name);
       const struct occatrace_python_sample r = {
-          .tid = self->tid, .seq = self->next_seq++, .owner = s->tid, .part = (uint8_t)one->place->part,
+          .tid = self->tid, .seq = occatrace_next_seq(self), .owner = s->tid, .part = (uint8_t)one->place->part,
           .name = one->place->name_id, .time = one->time, .cpu = one->cpu};
       python_events->sample(&r);
     }

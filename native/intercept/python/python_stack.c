@@ -238,7 +238,7 @@ static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, const s
   if (frames[at].id != 0) return frames[at].id;
   frames[at] = (struct frame){code, parent, ++frames_used, line};
   const struct occatrace_python_frame r = {
-      .tid = self->tid, .seq = self->next_seq++, .pid = (uint32_t)getpid(), .id = frames[at].id, .parent = parent,
+      .tid = self->tid, .seq = occatrace_next_seq(self), .pid = (uint32_t)getpid(), .id = frames[at].id, .parent = parent,
       .function = code->name_id, .source = code->source_id, .line = (uint32_t)line};
   python_events->frame(&r);
   return frames[at].id;
@@ -265,13 +265,13 @@ void python_line(struct occatrace_thread *self, uint32_t call_seq, uint32_t kind
   if (kinds == OCCATRACE_WAITS || kinds == OCCATRACE_IS_MPI) return;
   const uint32_t id = python_here(self);
   if (id == 0) return;
-  const struct occatrace_python_line r = {self->tid, self->next_seq++, call_seq, id};
+  const struct occatrace_python_line r = {self->tid, occatrace_next_seq(self), call_seq, id};
   python_events->line(&r);
 }
 
 void python_use(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory) {
   if (!python_start_events()) return;
-  const struct occatrace_python_use r = {self->tid, self->next_seq++, call_seq, memory};
+  const struct occatrace_python_use r = {self->tid, occatrace_next_seq(self), call_seq, memory};
   python_events->use(&r);
 }
 

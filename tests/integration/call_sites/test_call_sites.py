@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import occatrace
 from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled
 
 from ..mpi.conftest import MPIS, Mpi
@@ -52,6 +53,23 @@ def test_lines_of_an_optimized_program_its_library_and_its_child(opencl: tuple[P
     assert modules == {str(folder / "calls"): 2, str(folder / "library.so"): 1}
     assert run.sql("SELECT DISTINCT why FROM call_sites") == [("",)]
     assert run.sql("SELECT function FROM call_sites WHERE line = 20") == [("make",)]
+
+
+def test_reports_by_line(opencl: tuple[Path, Run]) -> None:
+    _, run = opencl
+    with occatrace.open(run.folder) as opened:
+        by_line = opened.report("gpu_mem_size_sum", by="line")
+        names = list(by_line.columns)
+        [whole] = opened.report("gpu_mem_size_sum")
+    assert names[0] == "line" and "caller" not in names
+    written = Counter(
+        line for (function, line), n in _told(run).items() for _ in range(n) if function == "clEnqueueWriteBuffer"
+    )
+    assert {int(row["line"].rpartition(":")[2]): row["calls"] for row in by_line} == written
+    assert sum(row["bytes"] for row in by_line) == whole["bytes"]
+    # What counts calls that have no place of their own is not split.
+    shown = execute([*OCCA_PROF, "report", run.folder, "--report", "api_sum", "--by", "line"])
+    assert shown.returncode == 0 and "not by line: some of what it counts has none" in shown.stdout + shown.stderr
 
 
 def test_reports_show_the_line(opencl: tuple[Path, Run]) -> None:

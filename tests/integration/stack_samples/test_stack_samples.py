@@ -1,0 +1,126 @@
+"""Stacks by processor time (--sample-stacks): programs whose processor time is known, and one that does everything at once that a
+signal may come in the middle of."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import occatrace
+from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled
+
+PROGRAMS = ROOT / "tests" / "programs" / "stack_samples"
+# Processor time by function, with what it called: that of its own code in the program.
+TOTALS = """
+    SELECT p.function, sum(s.cpu_ns) / 1e9 FROM stack_samples s
+    JOIN (SELECT DISTINCT process, path, function FROM call_paths) p USING (process, path) GROUP BY ALL"""
+
+
+def _shown(run: Run) -> dict[str, Mapping[str, Any]]:
+    with occatrace.open(run.folder) as opened:
+        return {row["name"]: row for row in opened.report("sample_sum")}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("programs")
+    for name in ("cpu", "handlers", "stress"):
+        command = ["gcc", "-O2", "-g", PROGRAMS / f"{name}.c", "-o", folder / name, "-lOpenCL", "-pthread"]
+        subprocess.run([str(word) for word in command], check=True, timeout=120)
+    return folder
+
+
+def test_time_of_functions_threads_and_children(programs: Path, tmp_path: Path) -> None:
+    run = profiled(Run, tmp_path / "run", [programs / "cpu", "functions"], "--sample-stacks=250")
+    assert run.status == 0, run.stderr
+    totals = dict(run.sql(TOTALS))
+    # 0.3 and 0.1 s before the first traced call; in two threads, which block all signals, 0.2 and 0.6 s; in a child 0.5 s.
+    expected = {"light": 0.7, "heavy": 1.3, "phase": 2.0, "worker": 1.6, "in_child": 0.5}
+    assert {name: totals[name] for name in expected} == pytest.approx(expected, rel=0.1)
+    threads = run.sql("""
+        SELECT name, cpu_ns, sampled_ns, lost_ns FROM sampled_threads JOIN threads USING (process, thread)
+        WHERE cpu_ns > 1e8""")  # the others are those of the OpenCL implementation
+    assert sorted(name for name, *_ in threads) == ["cpu", "cpu", "worker", "worker"]
+    for _, cpu, sampled, lost in threads:
+        assert lost == 0 and sampled == pytest.approx(cpu, rel=0.05, abs=20e6)
+    shown = _shown(run)
+    assert (
+        0.9 * totals["heavy"] < shown["heavy"]["self_ns"] / 1e9 <= shown["heavy"]["total_ns"] / 1e9 == totals["heavy"]
+    )
+    source = (PROGRAMS / "cpu.c").read_text(encoding="utf-8").splitlines()
+    assert shown["heavy"]["line"] in [at for at, line in enumerate(source, 1) if line.startswith("COMPUTES(heavy")]
+    assert shown["phase"]["self_ns"] < 0.1e9 and shown["phase"]["total_ns"] / 1e9 == totals["phase"]
+
+    folded = tmp_path / "cpu.folded"
+    made = execute([*OCCA_PROF, "flamegraph", run.folder, "-o", folded, "--weight", "cpu"])
+    assert made.returncode == 0, made.stderr
+    weights: dict[str, int] = {}
+    for line in folded.read_text(encoding="utf-8").splitlines():
+        stack, _, weight = line.rpartition(" ")
+        names = ";".join(frame.partition(" (")[0] for frame in stack.split(";")[1:])
+        weights[names] = weights.get(names, 0) + int(weight)
+    assert weights["worker;phase;heavy"] == pytest.approx(1.2e9, rel=0.1)
+    assert sum(weights.values()) == run.sql("SELECT sum(cpu_ns)::BIGINT FROM stack_samples")[0][0]
+
+
+def test_devices_at_each_moment(programs: Path, tmp_path: Path) -> None:
+    run = profiled(Run, tmp_path / "run", [programs / "cpu", "devices"], "--sample-stacks=250")
+    assert run.status == 0, run.stderr
+    shown = _shown(run)
+    busy, idle = shown["while_busy"], shown["while_idle"]
+    assert (busy["idle"], busy["idle_queues"]) == (0, "") and busy["in_call"] == ""
+    assert (idle["idle"], idle["idle_queues"]) == (100, "1") and idle["in_call"] == ""
+
+
+def test_samples_that_do_not_fit_are_counted_and_said(programs: Path, tmp_path: Path) -> None:
+    run = profiled(Run, tmp_path / "run", [programs / "cpu", "deep"], "--sample-stacks=250")
+    # 500 samples of 128 frames, each for 4 ms; there is room for 126 of them.
+    [(thread, sampled, lost)] = run.sql("SELECT thread, sampled_ns, lost_ns FROM sampled_threads WHERE lost_ns > 0")
+    assert run.sql(f"SELECT count(*) BETWEEN 120 AND 127 FROM stack_samples WHERE thread = {thread}") == [(True,)]
+    assert sampled >= 120 * 4_000_000 and lost >= 373 * 4_000_000 and sampled + lost <= 520 * 4_000_000
+    assert f"! {lost / 1e9:.3g} s of" in run.stderr and "CPU time have no stacks" in run.stderr
+    assert ("deep", "more frames than recorded") in run.sql("SELECT function, cut FROM call_paths WHERE depth = 0")
+
+
+@pytest.mark.parametrize("options", [["--sample-stacks=1000"], ["--sample-stacks=1000", "--call-paths"]], ids=len)
+def test_nothing_breaks_whatever_a_signal_interrupts(options: list[str], programs: Path, tmp_path: Path) -> None:
+    native = execute([programs / "stress", "0.3"]).stdout
+    run = profiled(Run, tmp_path / "run", [programs / "stress", "0.3"], *options)
+    assert run.status == 0 and run.stdout == native, run.stderr
+    assert native.endswith("raised 31, before 0, alarms yes, forks yes, interrupted 0, strange 0\n")
+    assert run.sql("SELECT count(*) > 100, sum(path = 0) FROM stack_samples") == [(True, 0)]
+
+
+@pytest.mark.parametrize("options", [["--call-paths"], ["--call-paths", "--sample-stacks=1000"]], ids=len)
+def test_calls_of_a_handler_have_stacks(options: list[str], programs: Path, tmp_path: Path) -> None:
+    run = profiled(Run, tmp_path / "run", [programs / "handlers"], "-m", "full", *options)
+    assert run.status == 0, run.stderr
+    rounds, made, failed = map(int, run.stdout.split())
+    assert rounds > 100 and failed == made > 100
+    assert run.sql("SELECT count(*) FROM calls WHERE function = 'clWaitForEvents'") == [(rounds + made + 1,)]
+    assert run.sql("SELECT count(*) - count(DISTINCT (thread, seq)) FROM path_calls") == [(0,)]
+    calls = "SELECT count(*) FROM calls c JOIN path_calls USING (thread, seq) WHERE function = 'clWaitForEvents'"
+    # Where the handler interrupts the few instructions in which a call begins or ends its own may have no stack.
+    assert rounds + made - made / 1000 <= run.sql(calls)[0][0] <= rounds + made + 1
+    [(of_handler,)] = run.sql(
+        f"{calls} AND (c.process, path) IN (SELECT process, path FROM call_paths WHERE function = 'on_alarm')"
+    )
+    assert of_handler > made / 2  # what interrupts a traced call has the place of that one
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="elsewhere what the call was given is not known any more")
+def test_calls_of_the_system_go_on(programs: Path, tmp_path: Path) -> None:
+    assert profiled(Run, tmp_path / "run", [programs / "cpu", "repeated"], "--sample-stacks").stdout == "went on: 3\n"
+
+
+def test_another_program_in_its_place_and_without_the_option(programs: Path, tmp_path: Path) -> None:
+    assert profiled(Run, tmp_path / "run", [programs / "cpu", "exec"], "--sample-stacks=1000").stdout == "replaced\n"
+    run = profiled(Run, tmp_path / "none", [programs / "cpu", "devices"])
+    assert run.sql("SELECT (SELECT count(*) FROM stack_samples), (SELECT count(*) FROM sampled_threads)") == [(0, 0)]
+    refused = execute([*OCCA_PROF, "--sample-stacks=often", programs / "cpu"])
+    assert refused.returncode != 0 and "--sample-stacks=often" in refused.stderr and "Traceback" not in refused.stderr
