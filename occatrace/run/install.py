@@ -21,9 +21,11 @@ BUNDLED_UST = "liboctng-ust.so.1"  # a name of its own: the program may have ano
 SYSTEM_LTTNG = "OCCATRACE_SYSTEM_LTTNG"  # set from --system-lttng
 
 PRELOAD = LIB / "liboccatrace.so"
+SIGNALS = LIB / "liboccatrace_signals.so"
 OPENCL_LAYER = LIB / "liboccatrace_opencl.so"
 OPENCL_PRELOAD = LIB / "liboccatrace_opencl_preload.so"
 ANNOTATION = LIB / "liboccatrace_annotation.so"
+SYCL = LIB / "liboccatrace_sycl.so"
 CUDA_INJECTION = LIB / "liboccatrace_cuda_injection.so"
 ROCTX_PRELOAD = LIB / "liboccatrace_roctx.so"
 BY_HANDLE = LIB / "liboccatrace_by_handle.so"
