@@ -40,7 +40,7 @@ MPI, TIME = "MPI", "time"  # of merged summaries
 _OF_KERNELS = ("occa_kern_sum", "gpu_kern_sum")
 # Until when each blocking call of MPI waited for others. MPI keeps the order of messages between two ranks, and of collectives
 # of a communicator; a collective needs no rank that comes after it is over.
-_MPI_WAITS = """
+MPI_WAITS = """
 CREATE OR REPLACE TEMP TABLE mpi_waits AS
 WITH placed AS (
     SELECT m.*, coalesce(r.rank, p.rank) AS rank, (coalesce(c.name, ''), c.size, c.first_rank) AS comm
@@ -230,7 +230,7 @@ def _take_sums(own: dict[str, float], whole: float, sums: Mapping[str, float]) -
 
 def _spans(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[tuple[str, str]]:
     if "mpi_messages" in filled:
-        con.execute(_MPI_WAITS)
+        con.execute(MPI_WAITS)
     return [*spans.unrecorded(con), *((name, sql) for name, table, sql in SPANS if table in filled)]
 
 

@@ -4,6 +4,7 @@
 --   separate them, with each extension module and its libraries below their sum. Device work runs in parallel
 -- share: of the time in Python
 -- needs: calls
+-- of: python_calls
 -- counts: python_calls
 -- column: share percent Time
 -- column: total_ns ns Total
@@ -64,4 +65,4 @@ rows AS (
     SELECT 10, (SELECT sum(busy) FROM busy(device)), (SELECT count(*) FROM device), NULL, 'device work (in parallel)'
 )
 SELECT share(total, (SELECT total FROM whole)) AS share, total::BIGINT AS total_ns, calls, samples, name
-FROM rows WHERE total > 0 ORDER BY place, total DESC, name
+FROM rows WHERE total > 0 AND EXISTS (FROM windows) ORDER BY place, total DESC, name

@@ -63,15 +63,32 @@ def unrecorded(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
 
 
 def running(spans: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
-    """A query: between any two marks of a process, how many spans of each name are open. Columns process, t, until, and n0, n1, …
-    in the order of the names. `spans`: names with queries of process, start and end; a name may have several."""
+    """A query: between any two marks of a process, whether a span of each name is open. Columns process, t, until, and n0, n1, …
+    (0 or 1) in the order of the names. `spans`: names with queries of process, start and end; a name may have several.
+
+    Spans of a name that overlap are made one first, so that one running sum of bits tells of all names: a running sum for each
+    took three times as long on a million launches."""
     place = {name: number for number, name in enumerate(names)}
+    of_name = {name: " UNION ALL ".join(sql for each, sql in spans if each == name) for name in names}
     marks = " UNION ALL ".join(
-        f"SELECT process, unnest([s, e])::BIGINT AS t, unnest([1, -1]) AS d, {place[name]} AS part FROM ({sql}) t(process, s, e)"
-        " WHERE s < e"
-        for name, sql in spans
+        f"SELECT process, unnest([s, e]) AS t, unnest([1, -1]) * {1 << place[name]}::BIGINT AS d FROM ({joined(sql)})"
+        for name, sql in of_name.items()
+        if sql
     )
-    counts = ", ".join(f"sum(CASE part WHEN {n} THEN d ELSE 0 END) OVER w AS n{n}" for n in place.values())
+    open_now = ", ".join(f"(open >> {n}) & 1 AS n{n}" for n in place.values())
     return f"""
-        SELECT process, t, lead(t) OVER w AS until, {counts} FROM ({marks})
-        WINDOW w AS (PARTITION BY process ORDER BY t ROWS UNBOUNDED PRECEDING)"""
+        SELECT process, t, until, {open_now} FROM (
+            SELECT process, t, lead(t) OVER w AS until, (sum(d) OVER w)::BIGINT AS open FROM ({marks})
+            WINDOW w AS (PARTITION BY process ORDER BY t ROWS UNBOUNDED PRECEDING))"""
+
+
+def joined(sql: str) -> str:
+    """A query: spans of a process that overlap or meet as one; columns process, s, e. `sql`: process, start and end."""
+    return f"""
+        SELECT process, min(s) AS s, max(e) AS e FROM (
+            SELECT process, s, e, sum((s > coalesce(before, -1))::BIGINT) OVER (w ROWS UNBOUNDED PRECEDING) AS n FROM (
+                SELECT *, max(e) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                FROM (SELECT process, s::BIGINT AS s, e::BIGINT AS e FROM ({sql}) t(process, s, e) WHERE s < e)
+                WINDOW w AS (PARTITION BY process ORDER BY s))
+            WINDOW w AS (PARTITION BY process ORDER BY s))
+        GROUP BY process, n"""

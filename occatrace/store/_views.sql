@@ -18,7 +18,7 @@ CREATE OR REPLACE TEMP VIEW path_frames AS
         SELECT process, path, coalesce(max(depth) FILTER (function = 'main'), min(depth) FILTER (NOT of_libc), 0) AS first
         FROM known GROUP BY ALL
     )
-    SELECT k.process, k.path, k.depth - b.first AS depth, k.module,
+    SELECT k.process, k.path, k.depth - b.first AS depth, k.module, k.function, k.file, k.line,
            CASE WHEN k.function != '' THEN k.function ELSE module_place(k.module, k."offset") END
                || CASE WHEN k.file != '' THEN ' (' || regexp_extract(k.file, '[^/]*$') || ':' || k.line || ')' ELSE '' END AS name
     FROM known k JOIN begins b USING (process, path) WHERE k.depth >= b.first;

@@ -30,7 +30,7 @@ from occatrace.run.folder import is_writable, run_facts
 from occatrace.run.liveness import is_recorded
 from occatrace.run.nodes import node_tables
 from occatrace.run.opening import open_run
-from occatrace.store import captures, empty
+from occatrace.store import captures, empty, memory
 from occatrace.store.macros import prepare
 from occatrace.store.made import Made, read_made, write_made
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from occatrace.store.losses import Losses
     from occatrace.store.moment import Moment
 
-MEMORY_LIMIT = "256MB"  # of DuckDB; the rest of the 512 MB is for the decoder's batches and Python itself
 _BLOCK = 4096
 SMALL = 8 << 20  # bytes of a run below which one thread serves
 BATCH_ROWS = 1 << 18
@@ -83,7 +82,7 @@ def native_reader(
 def connect(temporary: Path | None = None, small: bool = False) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection within our memory. `small`: with one thread, as more cost time where there are few rows."""
     config: dict[str, Any] = {
-        "memory_limit": MEMORY_LIMIT,
+        "memory_limit": memory.LIMIT,
         "threads": 1 if small else len(os.sched_getaffinity(0)),
         "preserve_insertion_order": False,
     }
@@ -111,6 +110,8 @@ class Store:
     _moment: Moment | None = None  # of a run that goes on
     _calls: tuple[str, ...] | None = None
     _shut: bool = False
+    # What was computed of the run and is wanted again, by its name.
+    kept: dict[str, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Store:
         return self
@@ -144,6 +145,11 @@ class Store:
             self.con.execute("SET enable_external_access = false")
             self.con.execute("SET lock_configuration = true")
             self._shut = True
+
+    @cached_property
+    def zero(self) -> int:
+        """The moment from which all views count: the first call, range or work, in ns of the host's clock."""
+        return int(self.con.execute("SELECT run_zero()::BIGINT").fetchall()[0][0])
 
     @cached_property
     def ranks(self) -> int:
