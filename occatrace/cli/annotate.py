@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         lines = list(annotate.listing(known))
     else:
         path = annotate.find(known, args.file)
-        source, why = _source([Path(args.file), Path(path)], run_facts(folder))
+        source, why = read_source([Path(args.file), Path(path)], run_facts(folder))
         if why:
             print(f"occa_prof: {why}", file=sys.stderr)
         lines = list(annotate.annotated(known[path], source, None if args.all else annotate.CONTEXT))
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _source(paths: list[Path], facts: Mapping[str, Any]) -> tuple[list[str] | None, str]:
+def read_source(paths: list[Path], facts: Mapping[str, Any]) -> tuple[list[str] | None, str]:
     """The text of the first of the files that can be read, and what a reader should know of it."""
     for path in paths:
         try:

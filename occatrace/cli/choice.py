@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DEVICE_TIMES = ("auto", "cupti", "rocprofiler", "roctracer", "events", "off")
 DEVICE_TIME_VARIABLE = "OCCATRACE_DEVICE_TIME"
-BY = ("rank", "thread", "device", "stream")
+BY = ("rank", "thread", "device", "stream", "line")
 
 
 def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
@@ -60,7 +60,9 @@ def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
         help="report only what begins within this part of the run, with its whole duration: 1.2s:1.4s from the first call,"
         " :25%%, end-500ms:, or times of day like 2026-11-21T14:03:05",
     )
-    parser.add_argument("--by", choices=BY, help="print each report once per rank, thread, device or stream")
+    parser.add_argument(
+        "--by", choices=BY, help="print each report once per rank, thread, device, stream or line of the program"
+    )
 
 
 def add_session(parser: argparse._ArgumentGroup | argparse.ArgumentParser, output: str) -> None:
@@ -96,14 +98,20 @@ def choose_lttng(args: argparse.Namespace) -> None:
         os.environ[install.SYSTEM_LTTNG] = "1"
 
 
+def names_of_reports(text: str) -> list[str]:
+    """The value of --report: names with commas between them, as in nsys stats."""
+    return [name.strip() for name in text.split(",") if name.strip()] or [text]
+
+
 def add_summary(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
     """What is printed when a session has ended: --report, --quiet."""
     parser.add_argument(
         "--report",
-        action="append",
-        metavar="NAME",
+        action="extend",
+        type=names_of_reports,
+        metavar="NAME,…",
         default=[],
-        help="print this report instead of the summary; may be repeated",
+        help="print these reports instead of the summary; may be repeated",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="record only: print no summary and no notes")
 
@@ -220,7 +228,8 @@ class Choice:
             part = named.apply(part)
             return reports.in_units(part, self.fixed) if self.fixed else part
 
-        with reports.opened(store, name, self.scoped(store), sorts) as (report, chunks):
+        limit = self.rows if self.name is None else None
+        with reports.opened(store, name, self.scoped(store), sorts, limit) as (report, chunks):
             rows = (row for chunk in chunks for row in shown(replace(report, rows=chunk)).rows)
             yield shown(report), rows if self.rows is None else islice(rows, self.rows)
 

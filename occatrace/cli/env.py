@@ -9,6 +9,7 @@ from pathlib import Path
 
 from occatrace.cli import choice
 from occatrace.core import events
+from occatrace.record.filters import SAMPLE_STACKS
 from occatrace.record.session import program_environment
 
 
@@ -32,7 +33,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print `export` lines."""
     inherited = choice.with_device_time(os.environ, args.device_time)
-    environment = program_environment(inherited, args.mode, Path("/nonexistent"), choice.traced_of(args.trace))
+    traced, sampled = choice.traced_of(args.trace), bool(inherited.get(SAMPLE_STACKS))
+    environment = program_environment(inherited, args.mode, Path("/nonexistent"), traced, sampled)
     for name in sorted(environment):
         if environment[name] != os.environ.get(name):
             print(f"export {name}={shlex.quote(environment[name])};")

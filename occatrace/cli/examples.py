@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
         "export": (
             ("occa_prof export RUN -o tables", "write Parquet files into a folder"),
             ("occa_prof export RUN -o trace --format otf2", "write an OTF2 archive, for otf2-print or Vampir"),
+            ("occa_prof export RUN1 RUN2 --format extrap --parameter n=1,2 -o x.jsonl", "write runs for Extra-P"),
             ("occa_prof export RUN -o run.db --format sqlite --calls", "write one SQLite file with the single calls"),
         ),
         "view": (

@@ -135,7 +135,7 @@ class Answers:
         return self._ask("report", "--list")
 
     def report(self, run: str, name: str, rows: int = ROWS, filter_time: str = "", by: str = "") -> str:
-        """One report of a run as JSON. filter_time: a part of the run as in 1.2s:1.4s; by: rank, thread, device or stream."""
+        """One report of a run as JSON. filter_time: a part of the run as in 1.2s:1.4s; by: rank, thread, device, stream or line."""
         more = [*(("--filter-time", filter_time) if filter_time else ()), *(("--by", by) if by else ())]
         return self._ask(
             "report", self._run(run), f"--report={name}", "--rows", self._limit(rows), "--format", "json", *more

@@ -139,6 +139,8 @@ def _value(parser: argparse.ArgumentParser, action: argparse.Action, given: Any,
         return word
     if isinstance(action, argparse._AppendAction):
         parts: Iterable[Any] = given if isinstance(given, list) else str(given).split(";")
+        if isinstance(action, argparse._ExtendAction):  # whose values are lists themselves
+            return [one for part in parts for one in _single(parser, action, part, where)]
         return [_single(parser, action, part, where) for part in parts]
     return _single(parser, action, ",".join(map(str, given)) if isinstance(given, list) else given, where)
 

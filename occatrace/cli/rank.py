@@ -109,7 +109,7 @@ def _environment(args: argparse.Namespace, answer: dict[str, str]) -> dict[str, 
 
     inherited = choice.with_device_time(os.environ, args.device_time)
     environment: dict[str, str] = args.choosing.environment(
-        program_environment(inherited, args.mode, Path(answer["home"]), args.traced)
+        program_environment(inherited, args.mode, Path(answer["home"]), args.traced, args.choosing.samples_stacks)
     )
     if answer.get("switch"):
         environment[SWITCH_VARIABLE] = answer["switch"]

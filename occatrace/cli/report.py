@@ -6,7 +6,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -39,10 +39,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="read this run folder")
     parser.add_argument(
         "--report",
-        metavar="NAME",
-        action="append",
+        metavar="NAME,…",
+        action="extend",
+        type=choice.names_of_reports,
         default=[],
-        help="print this report; may be repeated (default: the summary)",
+        help="print these reports; may be repeated (default: the summary)",
     )
     parser.add_argument("--list", action="store_true", help="list the reports")
     parser.add_argument(
@@ -50,8 +51,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="print in this format (default: table); html without --report: a page with plots; svg and png: for one --plot",
     )  # fmt: skip
     parser.add_argument(
-        "--plot", metavar="NAME", help="draw one plot (kernels, durations, util, mem) to RUN/NAME.svg, or -o FILE.png"
+        "--plot",
+        metavar="NAME",
+        help="draw one plot (timeline, util, mem, counters, ranks, critical, kernels, durations, traffic), or bars of any report,"
+        " to RUN/NAME.svg, or -o FILE.png",
     )
+    parser.add_argument(
+        "--source-text", action="store_true",
+        help="show the text of source lines in the html page, read from the program's files on this machine",
+    )  # fmt: skip
     parser.add_argument(
         "--engine", choices=("duckdb", "dask"), default="duckdb",
         help="compute with duckdb, or the reports of the summary with dask workers, for runs of very many ranks",
@@ -99,10 +107,12 @@ def run(args: argparse.Namespace) -> int:
         return _by_dask(folder, args, chosen)
     if args.plot or args.format in PICTURES:
         return _picture(folder, args, chosen)
+    if args.source_text and (args.format != "html" or args.report):
+        raise BadInput("--source-text is for the page of a run: add --format html, and leave out --report")
     if args.format == "html" and args.output is None and sys.stdout.isatty():
         raise BadInput("a page is not for the terminal: name a file, as in -o report.html")
     with output(args.output, args.force) as out:
-        print_reports(folder, out, args.report, args.format, chosen)
+        print_reports(folder, out, args.report, args.format, chosen, args.source_text)
     return 0
 
 
@@ -124,9 +134,15 @@ def _verify(folder: Path) -> int:
 
 
 def print_reports(
-    run: Path, out: TextIO, names: Sequence[str] = (), fmt: str = "table", chosen: choice.Choice | None = None
+    run: Path,
+    out: TextIO,
+    names: Sequence[str] = (),
+    fmt: str = "table",
+    chosen: choice.Choice | None = None,
+    source_text: bool = False,
 ) -> None:
-    """Write the given reports of a run, or its summary. Raises a RunError where the run cannot be read."""
+    """Write the given reports of a run, or its summary. `source_text`: a page has the text of source files. Raises a RunError where
+    the run cannot be read."""
     from occatrace.render import Document, renderer
     from occatrace.store.tables import open_store
 
@@ -140,12 +156,19 @@ def print_reports(
         if fmt == "html" and not names:
             from occatrace.views import page
 
-            renderer(fmt)(page.collect(store, facts, chosen.scoped(store), chosen.rows_of), out)
+            read = _source_reader(facts) if source_text else None
+            renderer(fmt)(page.collect(store, facts, chosen.scoped(store), chosen.rows_of, read), out)
             return
         document = Document(facts, store.losses(facts), made, brief=not names and chosen.brief)
         render(document, out, fmt)
         if fmt == "table" and not made:
             out.write(NOTHING if chosen.window is None else "nothing was recorded in this part of the run\n")
+
+
+def _source_reader(facts: Mapping[str, Any]) -> Callable[[str], tuple[Sequence[str] | None, str]]:
+    from occatrace.cli.annotate import read_source
+
+    return lambda path: read_source([Path(path)], facts)
 
 
 def _can_stream(names: Sequence[str], fmt: str, chosen: choice.Choice) -> bool:
@@ -215,10 +238,12 @@ NOTHING = "nothing was recorded: no traced API was used, or the program was not 
 
 
 def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:
-    """Write a single plot."""
+    """Write a single plot; of a report that is no plot, bars of its first column of time, size or count."""
+    from occatrace import reports
     from occatrace.store.tables import open_store
     from occatrace.views import plots
-    from occatrace.views.plots import draw
+    from occatrace.views.plots import charts, draw
+    from occatrace.views.rows import Rows
 
     if args.plot is None:
         raise BadInput(f"which plot? --plot NAME, one of: {', '.join(plots.PLOTS)}")
@@ -230,10 +255,17 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
         raise BadInput(f"a plot is written as {' or '.join(PICTURES)}, not as {args.format}")
     path: Path = args.output or result(folder, f"{args.plot}.{fmt}")
     with open_store(folder) as store:
-        plot = plots.make(plots.source(store, chosen.scoped(store)), args.plot)
-    if plot is None:
-        raise BadInput(f"{folder} has nothing to draw in the plot {args.plot}: {plots.PLOTS[args.plot].nothing}")
-    spec = plot.chart(plots.ALONE)
+        scoped = chosen.scoped(store)
+        if args.plot not in plots.PLOTS and args.plot in reports.definitions():
+            title, spec = args.plot, Rows(reports.make(store, args.plot, scoped)).spec()
+        else:
+            plot = plots.make(plots.source(store, scoped), args.plot)
+            if plot is None:
+                raise BadInput(
+                    f"{folder} has nothing to draw in the plot {args.plot}: {plots.PLOTS[args.plot].nothing}"
+                )
+            program = " ".join(map(str, run_facts(folder).get("program", ())))
+            title, spec = plot.title.lower(), charts.titled(plot.chart(plots.ALONE), plot.title, program)
     content = draw.svg(spec).encode() if fmt == "svg" else draw.png(spec)
     if args.output and os.path.lexists(path) and not args.force:
         raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
@@ -241,7 +273,7 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
         files.replace(path, content, 0o666)
     except OSError as error:
         raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
-    print(f"{path}: {plot.title.lower()}, {len(content) / 1000:.0f} kB")
+    print(f"{path}: {title}, {len(content) / 1000:.0f} kB")
     return 0
 
 

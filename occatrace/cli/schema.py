@@ -12,7 +12,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="print the schema of this: report (report, query and compare), why, run (run.json), or of one report by its name",
+        help="print the schema of this: report (report, query, compare and efficiency), why, run (run.json), history (history.json of"
+        " ci), tables (tables.json of export), or of one report by its name",
     )
 
 

@@ -113,7 +113,9 @@ def run(args: argparse.Namespace) -> int:
     halfway.forget()
     inherited = choice.with_device_time(os.environ, args.device_time)
     environment = args.choosing.environment(
-        session.program_environment(inherited, args.mode, Path(answer["home"]), args.traced)
+        session.program_environment(
+            inherited, args.mode, Path(answer["home"]), args.traced, args.choosing.samples_stacks
+        )
     )
     environment["OCCATRACE_SOCKET"] = answer["socket"]
     environment["OCCATRACE_RUN"] = run_id

@@ -31,6 +31,7 @@ examples:
   occa_prof timeline RUN -o run.pftrace.gz
   occa_prof timeline RUN -o part.pftrace --filter-time 1.2s:1.4s --min-duration 5us
   occa_prof timeline RUN -o run.pftrace --split rank      run.rank0.pftrace, run.rank1.pftrace, …
+  occa_prof timeline RUN --track 'long=SELECT start_ns AS ts, end_ns - start_ns AS dur, name FROM activities WHERE dur > 1e6'
   cat run.rank0.pftrace run.rank3.pftrace > both.pftrace  join files of one run, or of several
 
 Open the file at https://ui.perfetto.dev (it stays on your machine). W A S D move there and / searches; select a slice
@@ -49,6 +50,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="write to FILE, compressed if it ends in .gz (default: RUN/timeline.pftrace; RUN/timeline-part.pftrace if"
         " options leave something out)",
+    )
+    parser.add_argument(
+        "--track",
+        metavar="NAME=SQL",
+        action="append",
+        default=[],
+        type=_track,
+        help="add a track with the rows of this SELECT: ts and dur (ns, as in the tables) and name; may be repeated",
     )
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
     parser.add_argument(
@@ -86,6 +95,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--filter-name", metavar="REGEX", help="write only slices whose name matches REGEX (unanchored)")
     add_names(parser)
     what.add_argument("--no-counters", action="store_true", help="leave out the counters")
+    what.add_argument(
+        "--critical-path",
+        action="store_true",
+        help="add a track with the critical path to each process, and arrows where it goes to another process",
+    )
+
+
+def _track(text: str) -> tuple[str, str]:
+    name, _, sql = text.partition("=")
+    if not name.strip() or not sql.strip():
+        raise argparse.ArgumentTypeError(f"invalid NAME=SQL: {text!r}; see the examples")
+    return name.strip(), sql
 
 
 def run(args: argparse.Namespace) -> int:
@@ -119,8 +140,10 @@ def run(args: argparse.Namespace) -> int:
         args.names,
         counters=not args.no_counters,
         split=parse_split(args.split),
+        tracks=tuple(args.track),
+        critical_path=args.critical_path,
     )
-    stem = "timeline" if replace(options, split=None) == Options() else "timeline-part"
+    stem = "timeline" if replace(options, split=None, critical_path=False) == Options() else "timeline-part"
     output: Path = args.output or result(folder.path, f"{stem}{_SUFFIXES[chosen]}")
     earlier = check_output(output, args.force or args.output is None, options.split)
     written = write_timeline(folder.path, output, options, chosen)

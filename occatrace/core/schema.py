@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 8
 
 VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
@@ -15,6 +15,9 @@ VERSIONS = {
     3: "Python: imports, calls into it, functions, lines, messages; what was captured, and what was left out",
     4: "counts of PAPI, flags of memory, pools and builds of Python, processor time of Python, managed memory and waits of CUDA",
     5: "where in the program calls were made",
+    6: "the stacks in which calls were made",
+    7: "commands, allocations and waits of SYCL",
+    8: "stacks of threads by processor time",
 }
 
 # Kinds of device work (model: device.yaml, activity_kind) that copy memory, and all that move or set it.
@@ -195,17 +198,39 @@ path         UINTEGER  id     its stack (call_paths.path)
     ),
     Table(
         "call_paths",
-        "stacks of the program at calls, a row for each frame, with those that were inlined",
+        "stacks of the program at calls and of samples, a row for each frame, with those that were inlined",
         _columns("""
 process      UINTEGER  id     process
 path         UINTEGER  id     number of the stack within the process
 depth        UINTEGER  number position of the frame: 0 is the outermost
-site         UINTEGER  id     place of the call that it makes (call_sites.site)
+site         UINTEGER  id     place of the call that it makes, or at which it was sampled (call_sites.site)
 inlined      BOOLEAN   bool   its function was inlined into that of the frame before
 function     VARCHAR   text   function; empty: not known
 file         VARCHAR   text   source file; empty: not known
 line         UINTEGER  line   line in it; 0: not known
 cut          VARCHAR   text   of the outermost frame: why there is none around it; empty: the thread begins there
+"""),
+    ),
+    Table(
+        "stack_samples",
+        "stacks of threads by their processor time (--sample-stacks)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+time_ns      UBIGINT   ns     moment
+cpu_ns       UBIGINT   ns     processor time of the thread that the sample stands for
+path         UINTEGER  id     its stack (call_paths.path); 0: not known
+"""),
+    ),
+    Table(
+        "sampled_threads",
+        "processor time of threads, and how much of it was sampled (--sample-stacks)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+cpu_ns       UBIGINT   ns     processor time
+sampled_ns   UBIGINT   ns     processor time for which there are samples
+lost_ns      UBIGINT   ns     processor time of samples that were lost, because they were not written in time
 """),
     ),
     Table(
@@ -539,6 +564,34 @@ run_seq      UINTEGER  id     number of the OCCA kernel call that it belongs to,
 """),
     ),
     Table(
+        "sycl_calls",
+        "commands that SYCL's runtime handed to its backend, allocations of unified memory, waits (host clock)",
+        _columns("""
+process      UINTEGER  id     process
+thread       UINTEGER  id     thread
+seq          UINTEGER  id     number of the call in its thread
+operation    VARCHAR   text   submit (a command), malloc, free, wait
+command      UBIGINT   number number of the command in its process; null: no command
+name         VARCHAR   text   of a command its kernel or operation, as the runtime calls it
+function     VARCHAR   text   function of the program; empty: not known
+source       VARCHAR   text   source file and line; empty: compiled without code locations
+sycl_queue   UBIGINT   number number of the queue of SYCL in its process; null: not known
+created_ns   UBIGINT   ns     the program submitted the command; null: not known
+start_ns     UBIGINT   ns     begins
+end_ns       UBIGINT   ns     ends
+last_seq     UINTEGER  id     of a command, the number of the last call that the runtime made for it, same thread
+"""),
+    ),
+    Table(
+        "sycl_dependencies",
+        "which command of SYCL waits for which",
+        _columns("""
+process      UINTEGER  id     process
+command      UBIGINT   number command (sycl_calls.command)
+after        UBIGINT   number command that it waits for
+"""),
+    ),
+    Table(
         "mpi_ranks",
         "who a process is in MPI, as MPI says it",
         _columns("""
@@ -780,11 +833,33 @@ lost         UBIGINT   count  events lost
 )
 
 # Columns that are moments by the host's clock, and such that are lengths of time or by another clock.
-MOMENTS = ("start_ns", "end_ns", "queued_ns", "submitted_ns", "host_ns", "time_ns", "mono_ns", "first_ns", "used_ns")
+MOMENTS = (
+    "start_ns",
+    "end_ns",
+    "queued_ns",
+    "submitted_ns",
+    "host_ns",
+    "time_ns",
+    "mono_ns",
+    "first_ns",
+    "used_ns",
+    "created_ns",
+)
 NO_MOMENTS = (
     *("total_ns", "mean_ns", "min_ns", "max_ns", "worst_ns", "uncertainty_ns", "value_ns"),
     *("realtime_ns", "ahead_ns", "since_ns", "call_ns", "free_call_ns"),
-    *("barrier_ns", "wait_ns", "mutex_ns", "task_ns", "late_ns", "join_ns", "inner_ns", "cpu_ns"),
+    *(
+        "barrier_ns",
+        "wait_ns",
+        "mutex_ns",
+        "task_ns",
+        "late_ns",
+        "join_ns",
+        "inner_ns",
+        "cpu_ns",
+        "sampled_ns",
+        "lost_ns",
+    ),
 )
 
 BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

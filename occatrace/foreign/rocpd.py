@@ -215,7 +215,8 @@ class _Set:
         )
         con.execute(f"""
             INSERT INTO s_ranges BY NAME
-            SELECT p, t, s, e, CASE WHEN regexp_matches(x.text, '(?i)process|start') THEN {of.START} ELSE {of.PUSH} END AS kind,
+            SELECT p, t, s, e, CASE WHEN regexp_matches(x.text, '(?i)process|start') THEN {of.START}
+                                    WHEN regexp_matches(x.text, '(?i)mark') THEN {of.MARK} ELSE {of.PUSH} END AS kind,
                    'roctx' AS api, 0 AS dom, coalesce(d.text, x.text) AS name
             FROM regions r JOIN events v ON v.id = r.event LEFT JOIN marker_texts d ON d.id = v.id LEFT JOIN s_texts x ON x.id = r.name
             WHERE v.category IN ({listed})""")
@@ -241,6 +242,7 @@ class _Set:
             ("DEVICE_TO_HOST", of.DTOH),
             ("DEVICE_TO_DEVICE", of.DTOD),
             ("HOST_TO_HOST", of.HTOH),
+            ("FILL", of.FILL),
         )
         kinds = " ".join(f"WHEN contains(x.text, '{text}') THEN {kind}" for text, kind in known)
         # A copy is work of the device that it leaves, where its target is the host.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from occatrace.record.sampling import Sampling
 
 PREFIX = "OCCATRACE_"
+SAMPLE_STACKS = PREFIX + "SAMPLE_STACKS"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Option:
 
 # As in native/emit/paths.c.
 PATH_DEPTH, DEEPEST_PATH = 64, 256
+# As in native/emit/samples.c.
+SAMPLE_HZ, FASTEST_SAMPLES = 100, 1000
 PATH_KINDS = ("launch", "copy", "alloc", "build", "wait", "mpi")
 WHEN, WHAT, HOW_MUCH, COUNTERS = "when", "what", "how much", "counters"
 OPTIONS: tuple[Option, ...] = (
@@ -120,6 +123,14 @@ OPTIONS: tuple[Option, ...] = (
         f" DEPTH frames (default {PATH_DEPTH}); or at some of these: --call-paths=launch,alloc,16 (occa_prof help lines)",
         HOW_MUCH,
         alone=str(PATH_DEPTH),
+    ),
+    Option(
+        "sample-stacks",
+        "HZ",
+        "record the stack of each thread HZ times (default"
+        f" {SAMPLE_HZ}) in each second of its CPU time (occa_prof help lines)",
+        HOW_MUCH,
+        alone=str(SAMPLE_HZ),
     ),
     Option(
         "max-size",
@@ -205,6 +216,11 @@ class Choosing:
         """The environment with this choice, and with no other."""
         ours = {o.variable for o in OPTIONS}
         return {name: value for name, value in inherited.items() if name not in ours} | dict(self.values)
+
+    @property
+    def samples_stacks(self) -> bool:
+        """Whether --sample-stacks was given."""
+        return SAMPLE_STACKS in self.values
 
     def loglevel(self, mode: str) -> int:
         """The log level that the session must enable."""
@@ -348,6 +364,11 @@ def _check_paths(text: str) -> None:
         )
 
 
+def _check_samples(text: str) -> None:
+    if not re.fullmatch(r"\d{1,4}", text) or not 1 <= int(text) <= FASTEST_SAMPLES:
+        raise ChoiceError(f"--sample-stacks={text}: write samples per second of CPU time, from 1 to {FASTEST_SAMPLES}")
+
+
 def _check_end(text: str) -> None:
     if not re.fullmatch(r"stop|repeat(:[1-9]\d*)?", text):
         raise ChoiceError(f"--capture-range-end {text}: there are stop, repeat and repeat:N")
@@ -368,4 +389,5 @@ _CHECKS = {
     "level": _check_level,
     "papi": _check_papi,
     "call_paths": _check_paths,
+    "sample_stacks": _check_samples,
 }

@@ -54,6 +54,8 @@ INJECTIONS = {
         "calls of CUDA's driver that bypass the shim of libcuda.so.1",
     ),
 }
+# Likewise of SYCL's runtime. The framework lies beside the runtime, which finds it by its run path.
+XPTI = {"XPTI_TRACE_ENABLE": "1", "XPTI_FRAMEWORK_DISPATCHER": "libxptifw.so", "XPTI_SUBSCRIBERS": ""}
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,9 @@ class Session:
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The program's environment: the inherited one and what tracing needs."""
-        env = self.choosing.environment(program_environment(inherited, self.mode, self._daemon.home, self.traced))
+        env = self.choosing.environment(
+            program_environment(inherited, self.mode, self._daemon.home, self.traced, self.choosing.samples_stacks)
+        )
         if self._switch_file:
             env[SWITCH_VARIABLE] = str(self._switch_file)
         for variable, (part, ours, what) in INJECTIONS.items():
@@ -575,6 +579,9 @@ _UNSEEN = {
     " its loader {library} did not start occatrace's layer (`occa_prof doctor` tries the loader)",
     "variable": "{api} was used and is not recorded in {who}: OPENCL_LAYERS did not name occatrace's layer any more when it ended",
     "disabled": "{api} is not recorded in {who}: OMP_TOOL=disabled keeps tools away from {library}",
+    "xpti": "{api}: {who} loaded {library}, and its commands are not recorded: the XPTI_ variables of the environment are not"
+    " occatrace's",
+    "static": "{api}: {who} has the library linked into {library}, and its calls are not recorded: link the shared library",
     "silent": "{api}: {who} loaded {library}, and no call of it was seen",
 }
 
@@ -590,12 +597,13 @@ def unseen_lines(unseen: Sequence[Unseen]) -> list[str]:
 
 
 def program_environment(
-    inherited: Mapping[str, str], mode: str, links: Path, traced: Traced | None = None
+    inherited: Mapping[str, str], mode: str, links: Path, traced: Traced | None = None, sampled: bool = False
 ) -> dict[str, str]:
     """What the traced program is given, whatever the session: the preloaded library and the layers of what is traced.
-    `links` is a folder for links where a path of ours cannot stand in LD_PRELOAD."""
+    `links` is a folder for links where a path of ours cannot stand in LD_PRELOAD. `sampled`: with --sample-stacks."""
     env = dict(inherited)
-    preload = [install.PRELOAD]
+    # The core looks for the functions of libc behind itself.
+    preload = [*([install.SIGNALS] if sampled else ()), install.PRELOAD]
 
     def wanted(name: str) -> bool:
         return traced is None or name in traced
@@ -622,6 +630,9 @@ def program_environment(
         # One that the user has set is his own tool's.
         if wanted(part) and ours.exists() and not inherited.get(variable):
             env[variable] = str(ours)
+    # By which SYCL's runtime finds a tool. One setting of the user's is a tool of the user's.
+    if wanted("sycl") and install.SYCL.exists() and not any(inherited.get(name) for name in XPTI):
+        env.update(XPTI, XPTI_SUBSCRIBERS=str(install.SYCL))
     names = [str(_plain(path, links)) for path in preload]
     env["LD_PRELOAD"] = ":".join(filter(None, [*names, inherited.get("LD_PRELOAD")]))
     env["OCCATRACE_MODE"] = mode

@@ -31,6 +31,37 @@ class Figure:
     narrow: str
     dark: Sequence[str] = ()
     hover: Mapping[str, Any] | None = None
+    words: Sequence[str] = ()  # what it shows, for who does not see it
+
+
+@dataclass(frozen=True)
+class Flame:
+    """A flame graph within a page: its numbers, as html_flame.js takes them, and the weights that it may have, the first one first."""
+
+    tree: Mapping[str, Any]
+    measures: Mapping[str, str]  # titles by name
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of a source file, and what it caused. `text`: None where it is not known. Times in ns."""
+
+    number: int
+    text: str | None
+    device_ns: int = 0
+    host_ns: int = 0
+    calls: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """Lines of a source file in order; `left_out`: how many more caused something."""
+
+    name: str
+    lines: Sequence[SourceLine]
+    left_out: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +76,8 @@ class Document:
     figures: Sequence[Figure] = ()
     facts: Sequence[tuple[str, str]] = ()
     remarks: Sequence[str] = ()
+    flame: Flame | None = None
+    sources: Sequence[SourceFile] = ()
     # Of tables for people only:
     brief: bool = False  # only the rows that matter
 

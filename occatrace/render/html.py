@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from occatrace.core.checked import printable
-from occatrace.render import Document, Figure
+from occatrace.core.units import duration, size
+from occatrace.render import Document, Figure, Flame, SourceFile
 from occatrace.render.text import NUMERIC, cell, sections
 from occatrace.reports import Column, Report
 from occatrace.store.losses import Losses
@@ -94,14 +95,18 @@ def render(document: Document, out: TextIO) -> None:
 
 def _page(document: Document) -> Iterator[str]:
     program = " ".join(map(str, document.run.get("program", ()))) or "a run"
-    script, wholes = asset("html_script.js"), Wholes()
-    yield head(f"occatrace: {program}", asset("html_style.css") + _dark_plots(document), script)
+    script, style, wholes = asset("html_script.js"), asset("html_style.css") + _dark_plots(document), Wholes()
+    if document.flame:
+        script, style = script + asset("html_flame.js"), style + asset("html_flame.css")
+    yield head(f"occatrace: {program}", style, script)
     tables = [
         (title, rows, replace(report, notes=()) if part else report)
         for report in document.reports
         for part, (title, rows) in enumerate(sections(report))
     ]
     links = [("figures", "Plots")] if document.figures else []
+    links += [("graph", "Flame graph")] if document.flame else []
+    links += [("sources", "Source")] if document.sources else []
     links += [(f"t{number}", title) for number, (title, _, _) in enumerate(tables)]
     links += [("facts", "The run")] if document.facts else []
     yield '<body>\n<nav aria-label="Parts of the page"><ul><li><a class="brand" href="#top">occatrace</a></li>'
@@ -119,6 +124,9 @@ def _page(document: Document) -> Iterator[str]:
         for figure in document.figures:
             yield from _figure(figure)
         yield "</div>\n"
+    if document.flame:
+        yield from flame(document.flame)
+    yield from _sources(document.sources)
     for number, (title, rows, report) in enumerate(tables):
         yield from table(number, title, rows, report, wholes)
     for remark in document.remarks:
@@ -158,11 +166,70 @@ def _figure(figure: Figure) -> Iterator[str]:
     hover = f' data-hover="hover-{figure.name}"' if figure.hover else ""
     yield f'<figure id="plot-{figure.name}"{hover}><figcaption><h2>{text(figure.title)}</h2>'
     yield f'<p class="about">{escape(printable(figure.about))}</p></figcaption>\n'
-    yield f'<div class="broad" role="img" aria-label="{escape(printable(figure.about))}">{figure.broad}</div>\n'
-    yield f'<div class="narrow" role="img" aria-label="{escape(printable(figure.about))}">{figure.narrow}</div>\n'
+    label = escape("; ".join(map(shortened, (figure.title, *figure.words))))
+    yield f'<div class="broad" role="img" aria-label="{label}">{figure.broad}</div>\n'
+    yield f'<div class="narrow" role="img" aria-label="{label}">{figure.narrow}</div>\n'
     if figure.hover:
         yield f'<script type="application/json" id="hover-{figure.name}">{embedded(figure.hover)}</script>\n'
     yield "</figure>\n"
+
+
+def flame(content: Flame) -> Iterator[str]:
+    """The section of a flame graph, which html_flame.js draws."""
+    choices = "".join(
+        f'<button type="button" data-measure="{name}" aria-pressed="false">{text(title)}</button>'
+        for name, title in content.measures.items()
+    )
+    yield '<section id="graph"><h2>Flame graph</h2>\n'
+    yield f'<div class="bar-of-tools"><span class="choices" role="group" aria-label="Measure">{choices}</span>'
+    yield '<input type="search" placeholder="Search (text or /regex/)" aria-label="Search for frames">'
+    yield '<button type="button" class="reset" disabled>Reset zoom</button></div>\n'
+    yield '<p class="told" aria-live="polite"></p>\n<div class="graph" role="group" aria-label="Frames"></div>\n'
+    yield '<noscript><p class="note">The graph is drawn by a script of this page; the tables are not.</p></noscript>\n'
+    yield f'<script type="application/json" id="tree">{embedded(content.tree)}</script>\n</section>\n'
+
+
+_SOURCE_HEADS = ("Device", "Host", "Calls", "Moved", "Line", "Source")
+
+
+def _sources(files: Sequence[SourceFile]) -> Iterator[str]:
+    """Source files with what their lines caused in the margin; the first one is open."""
+    if not files:
+        return
+    yield '<section id="sources" class="tall"><h2>Annotated source</h2>\n<p class="about">What each line of the program caused: '
+    yield "time of devices in the work that it launched, time of the host in its calls, these calls, and bytes moved. "
+    yield "OCCA kernels are at the line where they begin.</p>\n"
+    for number, file in enumerate(files):
+        total = duration(sum(line.device_ns for line in file.lines))
+        yield f'<details{"" if number else " open"}><summary><span class="path">{text(file.name)}</span> device {total}</summary>\n'
+        if file.note:
+            yield f'<p class="note">{text(file.note)}</p>\n'
+        yield f'<div class="wide" role="region" tabindex="0" aria-label="{text(file.name)}"><table class="source"><thead><tr>'
+        shown = _SOURCE_HEADS if any(line.text is not None for line in file.lines) else _SOURCE_HEADS[:-1]
+        for head_ in shown:
+            kind = "" if head_ == "Source" else ' class="n"'
+            yield f'<th scope="col"{kind}><span>{head_}</span></th>'
+        yield "</tr></thead>\n<tbody>\n"
+        before = file.lines[0].number - 1 if file.lines else 0
+        for line in file.lines:
+            if line.number != before + 1 and len(shown) == len(_SOURCE_HEADS):
+                yield '<tr><td class="n" colspan="5">⋮</td><td></td></tr>\n'
+            before = line.number
+            numbers = (
+                duration(line.device_ns) if line.device_ns else "", duration(line.host_ns) if line.host_ns else "",
+                f"{line.calls:,}" if line.calls else "", size(line.bytes) if line.bytes else "", str(line.number),
+            )  # fmt: skip
+            yield f"<tr{' class=hot' if line.calls else ''}>" + "".join(
+                f'<td class="n">{number}</td>' for number in numbers
+            )
+            if len(shown) == len(_SOURCE_HEADS):
+                yield f"<td><code>{text((line.text or '').expandtabs(4))}</code></td>"
+            yield "</tr>\n"
+        yield "</tbody></table></div>\n"
+        if file.left_out:
+            yield f'<p class="note">{file.left_out:,} more lines: occa_prof annotate RUN {text(file.name)}</p>\n'
+        yield "</details>\n"
+    yield "</section>\n"
 
 
 def table(
@@ -193,7 +260,7 @@ def table(
     for column in columns:
         kind = ' class="n"' if column.unit in NUMERIC else ""
         hint = f' title="{text(column.help)}"' if column.help else ""
-        yield f'<th scope="col"{kind}{hint}><span>{text(column.title)}</span></th>'
+        yield f'<th scope="col"{kind}{hint} data-name="{text(column.name)}"><span>{text(column.title)}</span></th>'
     yield "</tr></thead>\n<tbody>\n"
     for row in shown:
         marks = []
@@ -226,7 +293,9 @@ def _cell(column: Column, value: Any, wholes: Wholes) -> str:
             return f'<th scope="row" class="name"{wholes.mark(content)}>{text(content)}</th>'
         if column.unit == "source":
             # The file's name is enough to know it; the folder is there for those who point at it.
-            return f'<td title="{text(content)}"{wholes.mark(content)}>{text(content.rpartition("/")[2])}</td>'
+            shown = text(content.rpartition("/")[2])
+            full = f' data-full="{text(content)}"' if "/" in content else ""
+            return f'<td title="{text(content)}"{full}{wholes.mark(content)}>{shown}</td>'
         kind = ' class="long"' if len(content) > 30 else ""
         return f"<td{kind}{wholes.mark(content)}>{text(content)}</td>"
     shown = escape(cell(value, column))

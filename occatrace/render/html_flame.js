@@ -5,17 +5,20 @@ const source = document.getElementById("tree");
 if (source) flameGraph(JSON.parse(source.textContent));
 
 function flameGraph(tree) {
-  const HEIGHT = 21, LEAST = 0.4;  // px: of a frame; what is narrower is not drawn
+  // px: of a frame; what is narrower is not drawn; what is narrower than a finger is no button: zoom into the frame around it first
+  const HEIGHT = 24, LEAST = 0.4, FINGER = 24;
   const PARENT = 0, NAME = 1, CATEGORY = 2, CALLS = 3, WEIGHTS = 4;
-  const HUES = {range: 275, occa: 214, opencl: 168, cuda: 95, hip: 12, mpi: 38, openmp: 322};
-  const graph = document.querySelector(".graph"), told = document.querySelector(".told");
-  const search = document.querySelector("input[type=search]"), reset = document.querySelector(".reset");
+  const HUES = {range: 275, occa: 214, opencl: 168, cuda: 95, hip: 12, mpi: 38, openmp: 322, python: 52, program: 132, device: 190};
+  const section = document.getElementById("graph");
+  const graph = section.querySelector(".graph"), told = section.querySelector(".told");
+  const search = section.querySelector("input[type=search]"), reset = section.querySelector(".reset");
   const measures = Object.keys(tree.measures), nodes = tree.nodes;
   const children = nodes.map(() => []);
   nodes.forEach((node, i) => { if (node[PARENT] >= 0) children[node[PARENT]].push(i); });
   let measure, totals, zoom = 0, matches = null;
 
-  const value = n => tree.measures[measure].unit === "ns" ? duration(n) : size(n);
+  const units = {ns: duration, bytes: size, count: n => n.toLocaleString("en")};
+  const value = n => units[tree.measures[measure].unit](n);
   const share = (part, whole) => whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : "–";
   const name = i => tree.names[nodes[i][NAME]];
 
@@ -81,9 +84,11 @@ function flameGraph(tree) {
     const deepest = place(list, zoom, 0, 1, path.length, false);
     graph.style.height = `${(deepest + 1) * HEIGHT}px`;
     graph.replaceChildren(...list.map(([i, left, width, depth, outer]) => {
-      const frame = document.createElement("button");
+      const wide = width * graph.clientWidth >= FINGER;
+      const frame = document.createElement(wide ? "button" : "div");
       const category = tree.categories[nodes[i][CATEGORY]];
-      frame.type = "button";
+      if (wide) frame.type = "button";
+      else frame.setAttribute("aria-hidden", "true");
       frame.className = "frame";
       frame.classList.toggle("outer", outer);
       frame.classList.toggle("plain", !category);
@@ -92,7 +97,7 @@ function flameGraph(tree) {
       frame.style.cssText = `left:${100 * left}%;width:${100 * width}%;top:${depth * HEIGHT}px`;
       frame.style.setProperty("--h", HUES[category] ?? 214);
       frame.style.setProperty("--d", `${nodes[i][NAME] % 5 * 1.6 - 3}%`);
-      frame.textContent = width * graph.clientWidth < 24 ? "" : name(i);
+      frame.textContent = wide ? name(i) : "";
       frame.setAttribute("aria-label", `${name(i)}: ${describe(i)}`);
       frame.dataset.node = i;
       return frame;

@@ -12,18 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from occatrace import reports
+from occatrace.core.schema import SCHEMA_VERSION
+from occatrace.render import history
 from occatrace.render.json import SCHEMA
 from occatrace.reports import critical
 from occatrace.run import folder
 from occatrace.store import losses
 
-NAMES = ("report", "why", "run")
+NAMES = ("report", "why", "run", "history", "tables")
 WHY = 1  # of `why --format json`
 _SCALARS: Mapping[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The schema of `report`, `why`, `run`, or of a document whose reports are all of one name, with its fields.
+    """The schema of one of NAMES, or of a document whose reports are all of one name, with its fields.
 
     Raises UnknownReport for another name.
     """
@@ -31,6 +33,10 @@ def schema(name: str) -> dict[str, Any]:
         return _head("why", WHY, "occa_prof why RUN --format json") | _why()
     if name == "run":
         return _head("run", folder.SCHEMA, "run.json") | of_type(folder.RunInfo)
+    if name == "history":
+        return _head("history", history.SCHEMA, "history.json of occa_prof ci") | _history()
+    if name == "tables":
+        return _head("tables", SCHEMA_VERSION, "tables.json of occa_prof export") | _tables()
     entry = None if name == "report" else reports.definition(name)
     about = "occa_prof report RUN --format json" + (f" --report {name}" if entry else "")
     return _head(name, SCHEMA, about) | _document(entry)
@@ -97,6 +103,38 @@ def _cell(column: reports.Column) -> dict[str, Any]:
         "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"],
         "description": f"{words} [{column.unit}]",
     }
+
+
+def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
+    """An object with these fields and no others."""
+    needed = [key for key in properties if key not in optional]
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+
+def _history() -> dict[str, Any]:
+    text, number = {"type": "string"}, {"type": "number"}
+    values = {"type": ["number", "null"], "description": "of each version, in ns; null: it does not have the name"}
+    name = {
+        "kind": text,
+        "name": text,
+        "mode": {"type": ["string", "null"]},
+        "median_ns": {"type": "array", "items": values},
+        "changes": {
+            "type": "array",
+            "items": _object({"version": text, "before_ns": number, "after_ns": number}),
+        },
+    }
+    versions = {"type": "array", "items": text, "description": "oldest first"}
+    names = {"type": "array", "items": _object(name)}
+    return _object({"schema": {"const": history.SCHEMA}, "versions": versions, "names": names})
+
+
+def _tables() -> dict[str, Any]:
+    formats = {"enum": ["parquet", "csv", "json"]}
+    names = {"type": "array", "items": {"type": "string"}, "description": "each is a file, NAME.FORMAT"}
+    partial = {"type": "string", "description": "the run goes on"}
+    schema = {"const": SCHEMA_VERSION}
+    return _object({"schema": schema, "format": formats, "tables": names, "partial": partial}, "partial")
 
 
 def _why() -> dict[str, Any]:

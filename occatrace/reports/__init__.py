@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from occatrace.core import progress, reasons
 from occatrace.core.duck import duckdb
@@ -17,10 +17,12 @@ from occatrace.core.naming import regex as regex
 from occatrace.core.units import SIZES, TIMES, Units
 from occatrace.errors import RunError
 from occatrace.reports.scope import KEYS, Scoped, can_split, tables_of
+from occatrace.store import memory
 
 if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
+T = TypeVar("T")
 _FOLDER = Path(__file__).parent
 _FETCH = 1024
 _ENDLESS = "_trace"  # how the names of those end that have a row per event
@@ -28,7 +30,15 @@ _UNITS = ("percent", "ns", "bytes", "count", "number", "text", "source", "parent
 
 OVERVIEW = "overview"  # the first block of a summary of the whole run
 # What `occa_prof ./a.out` prints after it, as far as there is something to print. api_sum has OCCA's calls too.
-SUMMARY = ("occa_kern_sum", "openmp_sum", "openmp_target_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum")
+SUMMARY = (
+    "occa_kern_sum",
+    "openmp_sum",
+    "openmp_target_sum",
+    "sycl_sum",
+    "gpu_mem_time_sum",
+    "gpu_mem_size_sum",
+    "api_sum",
+)
 WITHOUT_OCCA = "gpu_kern_sum"  # in place of the first one
 # Of a parallel job, the summary ends with its ranks, where they are few, and with what is unbalanced most.
 RANKS_SHOWN = 32
@@ -300,7 +310,14 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
     that a list of all calls need not be made to see its beginning (more may come)."""
     entry = definition(name)
     with progress.phase(f"computing {name}"):
-        return _make(store, entry, scoped, rows)
+        return _within(store, entry, lambda: _make(store, entry, scoped, rows))
+
+
+def _within(store: Store, entry: Definition, work: Callable[[], T]) -> T:
+    try:
+        return memory.within(store.con, work)
+    except duckdb.OutOfMemoryException as error:
+        raise RunError(f"{entry.name}: {reasons.of_duckdb(error, store.path)}") from error
 
 
 def _make(store: Store, entry: Definition, scoped: Scoped | None, rows: int | None) -> Report:
@@ -319,15 +336,18 @@ def _make(store: Store, entry: Definition, scoped: Scoped | None, rows: int | No
             return Report(entry, _rows(store.con, entry, None if parts else rows), _frees_left_out(store, entry))
         report = _scoped(entry, scoped)
         return replace(report, notes=[*report.notes, *_frees_left_out(store, entry)])
+    except duckdb.OutOfMemoryException:
+        raise
     except duckdb.Error as error:
         raise RunError(f"{entry.name}: {reasons.of_duckdb(error, store.path)}") from error
 
 
 @contextmanager
 def opened(
-    store: Store, name: str, scoped: Scoped, order: Sequence[tuple[str, bool]] = ()
+    store: Store, name: str, scoped: Scoped, order: Sequence[tuple[str, bool]] = (), limit: int | None = None
 ) -> Iterator[tuple[Report, Iterator[list[tuple[Any, ...]]]]]:
-    """A report of single events, and its rows as they come. `order`: columns to sort by, and whether the largest come first."""
+    """A report of single events, and its rows as they come. `order`: columns to sort by, and whether the largest come first.
+    `limit`: no more rows are wanted."""
     entry = definition(name)
     if entry.needs_calls:
         store.functions()
@@ -337,9 +357,11 @@ def opened(
     if order:
         columns = ", ".join(f"{column} {'DESC' if down else 'ASC'} NULLS LAST" for column, down in order)
         sql = f"SELECT * FROM (\n{sql}\n) ORDER BY {columns}, start_ns"
+    if limit is not None:
+        sql = f"{sql}\nLIMIT {limit}"
     with nullcontext(store.con.cursor()) if scoped.plain else scoped.connection(tables, counted) as con:
         try:
-            result = con.execute(sql)
+            result = memory.within(con, lambda: con.execute(sql))
         except duckdb.Error as error:
             raise RunError(f"{name}: {reasons.of_duckdb(error, store.path)}") from error
         yield Report(entry, [], [] if scoped.plain else scoped.notes(counted)), _chunks(result, entry, store.path)
@@ -363,6 +385,8 @@ def _made(store: Store, entry: Definition, reports: Sequence[Report] = ()) -> li
             rows = recipes.rows(entry, store.con)
         else:
             rows = importlib.import_module(f"{__name__}.{entry.made}").rows(store, entry.name, reports)
+    except duckdb.OutOfMemoryException:
+        raise
     except duckdb.Error as error:
         raise RunError(f"{entry.name}: {reasons.of_duckdb(error, store.path)}") from error
     return [plain(row, entry) for row in rows]
@@ -435,9 +459,11 @@ def _scoped(entry: Definition, scoped: Scoped) -> Report:
 
 
 def _split(entry: Definition, scoped: Scoped, by: str, notes: Sequence[str]) -> Report:
-    """The report of each rank, thread, device or stream, with its key in the first column."""
+    """The report of each rank, thread, device, stream or line, with its key in the first column."""
     tables = tables_of(entry.sql)
-    kept = [place for place, column in enumerate(entry.columns) if column.name != by]
+    kept = [
+        i for i, column in enumerate(entry.columns) if column.name != by and not (by == "line" == column.title.lower())
+    ]
     rows = []
     for part in scoped.parts(entry.counts or tables):
         with scoped.connection(tables, entry.counts or tables, part) as con:
@@ -481,7 +507,7 @@ def _summary(store: Store, scoped: Scoped | None) -> list[Report]:
     made = [report for report in made if report.rows]
     if made and (scoped is None or not (scoped.scope.window or scoped.scope.by)):
         entry = definition(OVERVIEW)
-        made.insert(0, Report(entry, _made(store, entry, made)))
+        made.insert(0, Report(entry, _within(store, entry, lambda: _made(store, entry, made))))
     return made
 
 
@@ -531,8 +557,8 @@ def markdown() -> str:
         " no times: they are omitted, with a note. |",
         "| `--filter-name REGEX` | Print only rows whose name matches REGEX (unanchored); a kernel includes its parts. Percentages"
         " still refer to all rows. |",
-        "| `--by rank\\|thread\\|device\\|stream` | Print the report of each, with its name in the first column; percentages refer to"
-        " that part. Threads are `process:thread`, after the rank if there are several; work and kernels without"
+        "| `--by rank\\|thread\\|device\\|stream\\|line` | Print the report of each, with its name in the first column; percentages"
+        " refer to that part. Threads are `process:thread`, after the rank if there are several; work and kernels without"
         " device belong to `host`. Reports without that key are printed unsplit, with a note. |",
         "| `--names okl\\|short\\|demangled\\|raw` | Select the names of kernels: okl: as in the source, with file and line, with all"
         " backend kernels combined; short: C++ names without return type, parameters and template arguments;"

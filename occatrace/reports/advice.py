@@ -48,6 +48,7 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
     if run is not None and run.graph is not None:
         found += signs.of_graph(store, run, wait_states.found(store, run))
         gains = {changes: _gain(run, changes) for changes in {sign.changes for sign in found if sign.changes}}
+    found += _of_users(store)
     weighed = [(sign, sign.gain if sign.gain is not None else gains.get(sign.changes)) for sign in found]
     made = [
         (gain, sign.share, sign.name, sign.evidence, sign.advice, sign.caller, sign.rank)
@@ -102,6 +103,28 @@ _MOST = 3_000_000
 def _small_enough(store: Store) -> bool:
     sql = "SELECT (SELECT coalesce(sum(calls), 0) FROM call_stats WHERE source = 'event') + (SELECT count(*) FROM activities)"
     return int(store.con.execute(sql).fetchall()[0][0]) <= _MOST
+
+
+def _of_users(store: Store) -> list[Sign]:
+    """The rows of users' reports that have the columns of a sign. One that cannot be made says so, and stops no other."""
+    from occatrace import reports
+    from occatrace.reports import recipes
+
+    out = []
+    for entry in recipes.definitions().values():
+        names = [column.name for column in entry.columns]
+        if not {*names} >= recipes.SIGN:
+            continue
+        at = [names.index(column) for column in ("share", "name", "evidence", "advice")]
+        try:
+            out += [Sign(*(row[place] for place in at)) for row in reports.make(store, entry.name).rows]
+        except RunError as error:
+            out.append(
+                Sign(
+                    0.0, entry.name, str(error), f"mend this report, or remove it from {recipes.VARIABLE} or its folder"
+                )
+            )
+    return out
 
 
 def _changes(texts: Sequence[str] | None) -> tuple[whatif.Change, ...]:

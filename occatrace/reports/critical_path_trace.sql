@@ -3,7 +3,7 @@
 -- needs: calls
 -- made: critical
 -- empty: nothing was recorded
--- column: start_ns ns Start (since the first process began)
+-- column: start_ns ns Start (since the first call; what was before it is negative)
 -- column: time_ns ns Duration
 -- column: kind text Kind
 -- column: name text Name

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occatrace.core.sql import text as sql_text
-from occatrace.reports import critical, limits, spans
+from occatrace.reports import critical, limits, spans, steps
 from occatrace.reports.critical import graph, whatif
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _END_OF = {"MPI_Init": 1, "MPI_Init_thread": 1, "MPI_Finalize": 2}
 
 
 RANGES = 10  # that are listed
+STEPS = 5  # likewise
 _OFFLOAD = "Finish|Wait|Synchronize|Enqueue|[Mm]emcpy|[Mm]emset|[Ll]aunch"
 # What counts in ranges, in the order n1 … n4 of the query.
 _SPANS = (
@@ -151,9 +152,10 @@ def _ideal(store: Store) -> float | None:
 
 
 def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
-    """Rows of the report: the run, then the ranges with most time."""
+    """Rows of the report: the run, then the ranges with most time, then the time steps."""
     out = [(*factor, RUN) for factor in factors(of_run(store))]
-    return out + [(*factor, name) for name, sums in _of_ranges(store) for factor in factors(sums)]
+    parts = [*_of_ranges(store), *_of_steps(store)]
+    return out + [(*factor, name) for name, sums in parts for factor in factors(sums)]
 
 
 def _of_ranges(store: Store) -> list[tuple[str, Sums]]:
@@ -169,21 +171,65 @@ def _of_ranges(store: Store) -> list[tuple[str, Sums]]:
     out = []
     for (name,) in names:
         within = f"SELECT process, start_ns, end_ns FROM ranges WHERE kind != 'mark' AND name = {sql_text(name)}"
-        found = [("range", within), *_SPANS, *spans.unrecorded(con)]
-        kinds = [*dict.fromkeys(kind for kind, _ in found)]
-        known = f" AND n{kinds.index(spans.UNRECORDED)} = 0" if spans.UNRECORDED in kinds else ""
-        rows = con.execute(
-            f"""
-            WITH times AS (
-                SELECT process, sum(until - t) AS time, sum(until - t) FILTER (n1 = 0) AS outside,
-                       sum(until - t) FILTER (n1 = 0 AND n2 = 0) AS useful, sum(until - t) FILTER (n3 > 0) AS kernel,
-                       sum(until - t) FILTER (n4 > 0) AS device
-                FROM ({spans.running(found, kinds)}) WHERE n0 > 0{known} GROUP BY process
-            )
-            SELECT name, count(ns), sum(ns)::DOUBLE, max(ns)::DOUBLE
-            FROM times UNPIVOT (ns FOR name IN (time, outside, useful, kernel, device)) GROUP BY name"""
-        ).fetchall()
-        out.append((f"range {name}", Sums.of(rows)))
+        rows = con.execute(f"{_SUMS} FROM ({_times(con, within, 'process')}) {_UNPIVOT}").fetchall()
+        out.append((f"range {name}", Sums.of([row[1:] for row in rows])))
+    return out
+
+
+_SUMS = "SELECT min(part), name, count(ns), sum(ns)::DOUBLE, max(ns)::DOUBLE"
+_UNPIVOT = "UNPIVOT (ns FOR name IN (time, outside, useful, kernel, device)) GROUP BY part, name"
+
+
+def _times(con: duckdb.DuckDBPyConnection, within: str, place: str) -> str:
+    """A query: of the times `within`, which are process, start and end, how much of each is what; by `place`. Columns part, time,
+    outside, useful, kernel, device."""
+    found = [("range", within), *_SPANS, *spans.unrecorded(con)]
+    kinds = [*dict.fromkeys(kind for kind, _ in found)]
+    known = f" AND n{kinds.index(spans.UNRECORDED)} = 0" if spans.UNRECORDED in kinds else ""
+    part = "0" if place == "process" else "step"
+    joined = (
+        "" if place == "process" else " ASOF JOIN efficiency_steps s ON s.process = r.process AND r.t >= s.start_ns"
+    )
+    return f"""
+        SELECT r.process, {part} AS part, sum(until - t) AS time, sum(until - t) FILTER (n1 = 0) AS outside,
+               sum(until - t) FILTER (n1 = 0 AND n2 = 0) AS useful, sum(until - t) FILTER (n3 > 0) AS kernel,
+               sum(until - t) FILTER (n4 > 0) AS device
+        FROM ({spans.running(found, kinds)}) r{joined} WHERE n0 > 0{known} GROUP BY r.process, part"""
+
+
+def _of_steps(store: Store) -> list[tuple[str, Sums]]:
+    """Sums of all time steps together, and of the longest of them, in order."""
+    con = store.con
+    found = []
+    for (process,) in con.execute("SELECT process FROM processes ORDER BY process").fetchall():
+        own = steps.of_process(store, process)
+        if own is not None:
+            found.append((np.full(len(own.start), process, np.int64), np.arange(len(own.start)), own.start, own.end))
+    if not found:
+        return []
+    store.functions()
+    process_of, number, start, end = (np.concatenate([each[at] for each in found]) for at in range(4))
+    con.register("_steps", {"process": process_of, "step": number, "start_ns": start, "end_ns": end})
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE efficiency_steps AS SELECT process::UINTEGER AS process, step, start_ns, end_ns FROM _steps"
+        " WHERE end_ns > start_ns ORDER BY process, start_ns"
+    )
+    con.unregister("_steps")
+    within = "SELECT process, start_ns, end_ns FROM efficiency_steps"
+    con.execute(f"CREATE OR REPLACE TEMP TABLE efficiency_parts AS {_times(con, within, 'step')}")
+    together = ", ".join(f"sum({name}) AS {name}" for name in ("time", "outside", "useful", "kernel", "device"))
+    whole = con.execute(
+        f"{_SUMS} FROM (SELECT 0 AS part, {together} FROM efficiency_parts GROUP BY process) {_UNPIVOT}"
+    ).fetchall()
+    count = len(np.unique(number))
+    out = [(f"all {count:,} time steps", Sums.of([row[1:] for row in whole]))]
+    longest = con.execute(
+        f"SELECT part FROM efficiency_parts GROUP BY part ORDER BY max(time) DESC, part LIMIT {STEPS}"
+    ).fetchall()
+    for (step,) in sorted(longest):
+        rows = con.execute(f"{_SUMS} FROM (FROM efficiency_parts WHERE part = ?) {_UNPIVOT}", [step]).fetchall()
+        out.append((f"time step {step}", Sums.of([row[1:] for row in rows])))
+    con.execute("DROP TABLE efficiency_parts; DROP TABLE efficiency_steps")
     return out
 
 

@@ -1,6 +1,7 @@
 -- title: Efficiency
 -- about: how much of the time of all ranks was useful, as a product of factors (POP), and the same for devices (TALP); for the run between
---   MPI_Init and MPI_Finalize, then for the ten ranges with most time. A low factor is where to look. Details: docs/waits.md
+--   MPI_Init and MPI_Finalize, then for the ten ranges with most time, then for all time steps together and the five longest of
+--   them (as the report steps finds and numbers them). A low factor is where to look. Details: docs/waits.md
 -- made: efficiency
 -- empty: nothing was recorded
 -- share: of the ideal, in which nothing is lost
@@ -8,4 +9,4 @@
 -- column: level count Level (0: of the ranks or devices as a whole; a factor of level 1 is a factor of that above it)
 -- column: name text Factor
 -- column: meaning text What is lost by it
--- column: part text Part (run, or the range)
+-- column: part text Part (run, the range, or the time steps)

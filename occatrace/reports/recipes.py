@@ -19,6 +19,7 @@ from occatrace.reports import Definition, built_in, parse
 
 VARIABLE = "OCCATRACE_REPORTS"
 GROUP = "occatrace.reports"
+SIGN = frozenset(("share", "name", "evidence", "advice"))  # columns of a report whose rows are signs of `advice`, too
 
 
 class BadRecipe(RunError):

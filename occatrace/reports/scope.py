@@ -1,4 +1,4 @@
-"""What of a run a report is made of: a part of the time, one rank, thread, device or stream, and kernels' names.
+"""What of a run a report is made of: a part of the time, one rank, thread, device, stream or line, and kernels' names.
 
 A report is SQL over tables. A scope puts views of the same names in front of them, in a connection of its own, so that
 every report can be narrowed and split without knowing of it.
@@ -33,6 +33,7 @@ KEYS: Mapping[str, tuple[str, str]] = {
     "thread": ("thread", "Thread"),
     "device": ("device", "Device"),
     "stream": ("queue", "Stream"),
+    "line": ("site", "Line"),
 }
 # Tables about what there is; all others are about what happened, and can be narrowed.
 _THINGS = (
@@ -44,6 +45,11 @@ _COLUMNS |= {"calls": tuple(c.name for c in CALLS.columns)}
 # Calls of OCCA's kernels and copies are where their device work is.
 _WITH_WORK = ("kernel_runs", "occa_copies")
 _ON_HOST = "host"
+# Tables about calls whose places are in call_places, by the number of the call.
+_PLACED = ("activities", "kernel_runs", "occa_copies", "allocations", "builds")
+_NO_LINE = "no line known"
+# Places are numbered within their process.
+_SITE = "({0}.process::BIGINT * 4294967296 + {0}.site)"
 
 
 @dataclass(frozen=True)
@@ -96,11 +102,13 @@ def _parser() -> duckdb.DuckDBPyConnection:
 
 
 def _splits(table: str, key: str) -> bool:
+    if key == "line":
+        return table in _PLACED or table == "call_site_stats"
     return KEYS[key][0] in _COLUMNS[table] or (key in ("device", "stream") and table in _WITH_WORK)
 
 
 def can_split(tables: frozenset[str], key: str) -> bool:
-    """Whether a report that counts what is in these tables can be told for each rank, thread, device or stream."""
+    """Whether a report that counts what is in these tables can be told for each rank, thread, device, stream or line."""
     return bool(tables) and all(_splits(table, key) for table in tables)
 
 
@@ -129,6 +137,12 @@ class Scoped:
             self._end = max(window.end.at(int(zero), int(end), int(clock)), 0)
         if self._begin is not None and self._end is not None and self._end < self._begin:
             raise UnitError(f"--filter-time {window.text}: ends before it begins")
+
+    @property
+    def bounds(self) -> tuple[int | None, int | None]:
+        """From when to when, in ns since the zero of the run; None: open."""
+        begin, end = (None if at is None else at - self._zero for at in (self._begin, self._end))
+        return begin, end
 
     @cached_property
     def plain(self) -> bool:
@@ -226,6 +240,16 @@ class Scoped:
 
     def _belongs(self, table: str, column: str, part: Part) -> str:
         numbers = ", ".join(str(i) for i in part.ids if i is not None)
+        if self.scope.by == "line":
+            places = f"SELECT 1 FROM {self._main}.call_places p WHERE p.thread = t.thread AND p.seq = t.seq"
+            own = _SITE.format("t")
+            tests = []
+            if numbers:
+                there = f"EXISTS ({places} AND {_SITE.format('p')} IN ({numbers}))"
+                tests.append(f"{own} IN ({numbers})" if column in _COLUMNS[table] else there)
+            if None in part.ids:
+                tests.append("false" if column in _COLUMNS[table] else f"NOT EXISTS ({places})")
+            return f"({' OR '.join(tests)})"
         if column in _COLUMNS[table]:
             tests = [f"t.{column} IN ({numbers})"] if numbers else []
             tests += [f"t.{column} IS NULL"] if None in part.ids else []
@@ -236,7 +260,7 @@ class Scoped:
         return f"({' OR '.join(tests)})"
 
     def parts(self, tables: frozenset[str]) -> list[Part]:
-        """The ranks, threads, devices or streams of which these tables tell something."""
+        """The ranks, threads, devices, streams or lines of which these tables tell something."""
         by = self.scope.by
         assert by
         column = KEYS[by][0]
@@ -245,7 +269,12 @@ class Scoped:
         con = self._store.con
         found: set[int | None] = set()
         for table in tables:
-            if column in _COLUMNS[table]:
+            if by == "line":
+                site, joined = _SITE.format("t"), ""
+                if column not in _COLUMNS[table]:
+                    site, joined = _SITE.format("p"), "LEFT JOIN call_places p USING (thread, seq)"
+                found |= {row[0] for row in con.execute(f"SELECT DISTINCT {site} FROM {table} t {joined}").fetchall()}
+            elif column in _COLUMNS[table]:
                 found |= {row[0] for row in con.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall()}
             else:
                 found.add(None)
@@ -255,7 +284,8 @@ class Scoped:
                 parts.setdefault(title, []).append(number)
                 found.discard(number)
         if None in found:
-            parts.setdefault(_ON_HOST if by in ("device", "stream") else "none", []).append(None)
+            title = _ON_HOST if by in ("device", "stream") else _NO_LINE if by == "line" else "none"
+            parts.setdefault(title, []).append(None)
         return [Part(title, ids) for title, ids in parts.items()]
 
     def notes(self, tables: frozenset[str]) -> list[str]:
@@ -295,7 +325,7 @@ class Scoped:
 
 
 def titles(con: duckdb.DuckDBPyConnection, by: str) -> list[tuple[int, str]]:
-    """Number and title of all ranks' processes, threads, devices or streams, in order."""
+    """Number and title of all ranks' processes, threads, devices, streams or lines, in order."""
     rows: list[tuple[Any, ...]] = con.execute(_TITLES[by]).fetchall()
     often = [row[1] for row in rows]
     if by in ("device", "stream"):
@@ -318,6 +348,9 @@ _TITLES = {
     "stream": f"""
         SELECT q.queue, coalesce(d.name, 'unknown device') || ', queue ' || q.id, {_WHOSE}
         FROM queues q LEFT JOIN devices d USING (device) JOIN processes p ON p.process = q.process ORDER BY q.queue""",
+    "line": f"""
+        SELECT {_SITE.format("s")}, line_place(file, line, module, "offset") FROM call_sites s
+        ORDER BY file = '', file, line, module, "offset", process, site""",
 }
 
 _PLACE = "parse_filename(k.source) || CASE WHEN k.line > 0 THEN ':' || k.line ELSE '' END"

@@ -47,7 +47,7 @@ REST = "host code and other calls"
 
 
 @dataclass(frozen=True)
-class _Steps:
+class Steps:
     """Steps of one process, in order, and by what they were found."""
 
     start: Ints
@@ -58,13 +58,13 @@ class _Steps:
 def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows of the report: of each rank the distribution, then the slow steps."""
     con = store.con
-    zero = int(con.execute("SELECT run_zero()::BIGINT").fetchall()[0][0])
+    zero = store.zero
     out: list[tuple[Any, ...]] = []
     for process, rank in con.execute(
         "SELECT process, coalesce(m.rank, p.rank) AS rank FROM processes p LEFT JOIN mpi_ranks m USING (process)"
         " ORDER BY rank NULLS FIRST, process"
     ).fetchall():
-        found = _of_ranges(store, process) or _of_kernels(store, process)
+        found = of_process(store, process)
         if found is None:
             continue
         time = found.end - found.start
@@ -81,6 +81,11 @@ def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...
     return out
 
 
+def of_process(store: Store, process: int) -> Steps | None:
+    """The time steps of a process; None: it has none."""
+    return _of_ranges(store, process) or _of_kernels(store, process)
+
+
 def notes(store: Store, _: str) -> list[str]:
     """What cannot be told."""
     return limits.lines(
@@ -91,7 +96,7 @@ def notes(store: Store, _: str) -> list[str]:
     )
 
 
-def _of_ranges(store: Store, process: int) -> _Steps | None:
+def _of_ranges(store: Store, process: int) -> Steps | None:
     """By the range with most time."""
     if "ranges" not in store.filled:
         return None
@@ -107,10 +112,10 @@ def _of_ranges(store: Store, process: int) -> _Steps | None:
         " AND thread = ? AND kind != 'mark' AND end_ns > start_ns ORDER BY s",
         [process, *names[0]],
     ).fetchnumpy()
-    return _Steps(found["s"], found["e"], f"range {names[0][1]}")
+    return Steps(found["s"], found["e"], f"range {names[0][1]}")
 
 
-def _of_kernels(store: Store, process: int) -> _Steps | None:
+def _of_kernels(store: Store, process: int) -> Steps | None:
     """By the period of the sequence of kernels."""
     found = store.con.execute(
         f"SELECT name, dense_rank() OVER (ORDER BY name)::BIGINT - 1 AS id, s, e FROM ({_KERNELS}) WHERE process = ? ORDER BY s, e",
@@ -145,7 +150,7 @@ def _of_kernels(store: Store, process: int) -> _Steps | None:
         naming.demangled(names[number]) for number in ids[starts[0] : starts[0] + min(length, _SHOWN)].tolist()
     ]
     more = f", … ({length} kernels)" if length > _SHOWN else ""
-    return _Steps(s[starts], end, ", ".join(first_names) + more)
+    return Steps(s[starts], end, ", ".join(first_names) + more)
 
 
 def period(ids: Ints) -> int | None:
@@ -173,7 +178,7 @@ def _longest(match: npt.NDArray[np.bool_]) -> tuple[int, int]:
     return (int(begins[at]), int(ends[at])) if len(begins) else (0, 0)
 
 
-def _differs(store: Store, process: int, steps: _Steps, slow: Ints) -> list[tuple[str, float]]:
+def _differs(store: Store, process: int, steps: Steps, slow: Ints) -> list[tuple[str, float]]:
     """Of each slow step what took longest above its median over all steps, and by how much. Work counts where it begins."""
     if not len(slow):
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,9 +12,19 @@ from occatrace import reports
 from occatrace.core import units
 from occatrace.core.checked import printable
 from occatrace.errors import RunError
+from occatrace.render import SourceFile, SourceLine
 from occatrace.store.tables import Store
 
 CONTEXT = 3  # lines around those that caused something
+PAGE_FILES, PAGE_LINES = 8, 60  # of a page: files, and lines of each that caused something
+# What a page shows the text of: a run's paths may be a stranger's, and no secret is kept in such a file.
+SOURCES = frozenset(
+    (
+        ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ipp", ".tpp", ".cu", ".cuh", ".cl", ".okl", ".hip",
+        ".f", ".for", ".f90", ".f95", ".f03", ".f08", ".py", ".pyx", ".jl", ".rs",
+    )
+)  # fmt: skip
+Read = Callable[[str], tuple[Sequence[str] | None, str]]
 _HEAD = f"{'Device':>9}  {'Host':>9}  {'Calls':>9}  {'Moved':>9}  {'Line':>5}"
 
 
@@ -42,21 +52,22 @@ class Line:
 File = Mapping[int, Line]
 
 
-def files(store: Store) -> dict[str, File]:
-    """What each line caused, by the path of its file as it was compiled. OCCA kernels are at the line where they begin."""
+def files(store: Store, made: Mapping[str, reports.Report] | None = None) -> dict[str, File]:
+    """What each line caused, by the path of its file as it was compiled. OCCA kernels are at the line where they begin. `made`:
+    reports of the whole run that there are already."""
     found: defaultdict[str, defaultdict[int, Line]] = defaultdict(lambda: defaultdict(Line))
-    for row in _rows(store, "callsite_sum"):
+    for row in _rows(store, "callsite_sum", made or {}):
         if row["line"] is not None:
             found[row["file"]][row["line"]].add(row["calls"], row["host_ns"], row["device_ns"], row["bytes"])
-    for row in _rows(store, "occa_kern_sum"):
+    for row in _rows(store, "occa_kern_sum", made or {}):
         path, _, line = (row["source"] or "").rpartition(":")
         if path and line.isdigit() and row["parent"] is None:
             found[path][int(line)].add(row["calls"], None, row["total_ns"], None)
     return {path: dict(lines) for path, lines in found.items()}
 
 
-def _rows(store: Store, name: str) -> Iterator[dict[str, Any]]:
-    report = reports.make(store, name)
+def _rows(store: Store, name: str, made: Mapping[str, reports.Report]) -> Iterator[dict[str, Any]]:
+    report = made.get(name) or reports.make(store, name)
     for row in report.rows:
         yield dict(zip((column.name for column in report.columns), row, strict=True))
 
@@ -106,6 +117,39 @@ def annotated(lines: File, source: Sequence[str] | None, context: int | None = C
         before = number
         text = "" if source is None or number > len(source) else printable(source[number - 1].rstrip().expandtabs())
         yield f"{_margin(lines.get(number))}  {number:>5}  {text}".rstrip()
+
+
+def page(known: Mapping[str, File], read: Read | None) -> list[SourceFile]:
+    """The files with most device time, then most time in calls, as a page has them: bounded. `read`: the text of a file, by its
+    path, and what a reader should know of it; None: pages have the numbers only."""
+    out = []
+    for path in _largest(known)[:PAGE_FILES]:
+        lines = known[path]
+        chosen = sorted(lines, key=lambda number: (-lines[number].device_ns, -lines[number].host_ns, number))[
+            :PAGE_LINES
+        ]
+        source, note = read(path) if read is not None and PurePosixPath(path).suffix.lower() in SOURCES else (None, "")
+        shown = set(chosen)
+        if source is not None:
+            near = {number + step for number in chosen for step in range(-CONTEXT, CONTEXT + 1)}
+            shown |= {number for number in near if 1 <= number <= len(source)}
+        found = []
+        for number in sorted(shown):
+            line = lines.get(number, Line()) if number in chosen else Line()
+            text = None if source is None else source[number - 1].rstrip() if 1 <= number <= len(source) else ""
+            found.append(SourceLine(number, text, line.device_ns, line.host_ns, line.calls, line.bytes))
+        out.append(SourceFile(path, found, len(lines) - len(chosen), note))
+    return out
+
+
+def _largest(known: Mapping[str, File]) -> list[str]:
+    """Files by the time of their lines."""
+
+    def time(path: str) -> tuple[int, int, str]:
+        lines = known[path].values()
+        return -sum(line.device_ns for line in lines), -sum(line.host_ns for line in lines), path
+
+    return sorted(known, key=time)
 
 
 def _margin(line: Line | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
 from occatrace.errors import StoreError
 from occatrace.store.tables import Store, open_store
-from occatrace.views import other_tools, timeline
+from occatrace.views import other_tools, rocpd, timeline
 
 _COPY = {
     "parquet": "FORMAT parquet, COMPRESSION zstd",
@@ -23,6 +23,8 @@ _COPY = {
     "json": "FORMAT json",  # one object per line
 }
 _FETCH = 8192
+# Formats of other tools that are one file: what writes them.
+_FILES: Mapping[str, Callable[[Store, Path], object]] = {"hatchet": other_tools.hatchet, "rocpd": rocpd.write}
 
 
 def export(
@@ -51,11 +53,13 @@ def export(
         try:
             partial.mkdir()
             if fmt == "otf2":
-                timeline.write(store, partial / target.name, format="otf2")
+                note = timeline.write(store, partial / target.name, format="otf2").note
+                if note:
+                    tell(note)
                 _put(partial / target.name, target)
                 return ["traces.otf2"]
-            if fmt == "hatchet":
-                other_tools.hatchet(store, partial / target.name)
+            if write := _FILES.get(fmt):
+                write(store, partial / target.name)
                 _put(partial / target.name, target)
                 return [target.name]
             if fmt == "nsys":
@@ -73,6 +77,26 @@ def export(
         finally:
             halfway.remove_path(partial)
         return chosen
+
+
+def export_scaling(
+    runs: Sequence[tuple[Path, Mapping[str, float]]], target: Path, tell: Callable[[str], object]
+) -> None:
+    """Write runs for Extra-P to one file. Each has the values of its parameters; none given: `processes`."""
+    found = []
+    for run, parameters in runs:
+        with open_store(run) as store:
+            if store.partial:
+                tell(store.partial)
+            measured = other_tools.measured(store)
+            found.append((parameters or {"processes": measured.processes}, measured))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = halfway.add_path(files.partial_name(target))
+    try:
+        other_tools.extrap(found, partial)
+        _put(partial, target)
+    finally:
+        halfway.remove_path(partial)
 
 
 def _put(made: Path, target: Path) -> None:

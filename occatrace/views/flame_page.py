@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from occatrace.render import html
+from occatrace.render import Flame, html
 from occatrace.reports import Column, Definition, Report
 from occatrace.store.losses import Losses
 from occatrace.views.flamegraph import MEASURES, Stacks
@@ -38,34 +38,29 @@ def render(found: Sequence[Stacks], run: Mapping[str, Any], losses: Losses, out:
     out.write('<li><a href="#graph">Flame graph</a></li><li><a href="#t0">Functions</a></li></ul></nav>\n')
     out.write(f'<main id="top">\n<h1>{html.text(program)}</h1>\n')
     out.writelines(html.preface(run, losses))
-    tree = graph(found)
-    there = [name for name in MEASURES if tree["totals"][name]]
-    out.write('<section id="graph"><h2>Flame graph</h2>\n')
-    if there:
-        choices = "".join(
-            f'<button type="button" data-measure="{name}" aria-pressed="false">{html.text(MEASURES[name].title)}</button>'
-            for name in there
-        )
-        out.write(f'<div class="bar-of-tools"><span class="choices" role="group" aria-label="Measure">{choices}</span>')
-        out.write('<input type="search" placeholder="Search (text or /regex/)" aria-label="Search for frames">')
-        out.write('<button type="button" class="reset" disabled>Reset zoom</button></div>\n')
-        out.write(
-            '<p class="told" aria-live="polite"></p>\n<div class="graph" role="group" aria-label="Frames"></div>\n'
-        )
-        out.write(
-            '<noscript><p class="note">The graph is drawn by a script of this page; the table below is not.</p></noscript>\n'
-        )
-        out.write(f'<script type="application/json" id="tree">{html.embedded(tree)}</script>\n')
+    content = flame(found)
+    if content:
+        out.writelines(html.flame(content))
     else:
-        out.write('<p class="note">No single calls were recorded (they are merely counted in mode tally).</p>\n')
-    out.write("</section>\n")
+        out.write('<section id="graph"><h2>Flame graph</h2>\n')
+        out.write(
+            '<p class="note">No single calls were recorded (they are merely counted in mode tally).</p>\n</section>\n'
+        )
     report = functions(found)
     wholes = html.Wholes()
     out.writelines(html.table(0, report.definition.title, report.rows, report, wholes, more=None))
     out.write(f"</main>\n{wholes.block()}<script>{script}</script>\n</body>\n</html>\n")
 
 
-def graph(found: Sequence[Stacks]) -> dict[str, Any]:
+def flame(found: Sequence[Stacks], most: int = NODES, first: str | None = None) -> Flame | None:
+    """The graph as pages have it, with at most about `most` frames; `first`: the measure that it shows first, if it has it. None:
+    there is nothing to show."""
+    tree = graph(found, most)
+    there = sorted((name for name in MEASURES if tree["totals"][name]), key=lambda name: name != first)
+    return Flame(tree, {name: MEASURES[name].title for name in there}) if there else None
+
+
+def graph(found: Sequence[Stacks], most: int | None = None) -> dict[str, Any]:
     """The numbers of the graph: a node per stack with parent, name, category, calls and own weights; 0 is everything."""
     names: dict[str, int] = {}
     categories: dict[str, int] = {}
@@ -81,7 +76,7 @@ def graph(found: Sequence[Stacks]) -> dict[str, Any]:
         ]
 
     nodes = [entry(-1, "all", "", 0, [0] * len(MEASURES))]
-    least = _least(found)
+    least = _least(found, NODES if most is None else most)
     for tree in found:
         totals = [tree.totals(measure) for measure in MEASURES]
         root = len(nodes)
@@ -117,14 +112,14 @@ def graph(found: Sequence[Stacks]) -> dict[str, Any]:
     }
 
 
-def _least(found: Sequence[Stacks]) -> list[int]:
-    """Of each measure, what a node must come to in order to be drawn, so that there are not more than NODES."""
-    if sum(len(tree.names) for tree in found) <= NODES:
+def _least(found: Sequence[Stacks], most: int) -> list[int]:
+    """Of each measure, what a node must come to in order to be drawn, so that there are not more than `most`."""
+    if sum(len(tree.names) for tree in found) <= most:
         return [0] * len(MEASURES)
     out = []
     for measure in MEASURES:
         totals = sorted((total for tree in found for total in tree.totals(measure)), reverse=True)
-        out.append(max(totals[NODES // len(MEASURES)], 1))
+        out.append(max(totals[min(most // len(MEASURES), len(totals) - 1)], 1))
     return out
 
 
@@ -136,6 +131,9 @@ def functions(found: Sequence[Stacks]) -> Report:
         above: list[frozenset[tuple[str, str]]] = []
         for number, parent in enumerate(tree.parents):
             key = (tree.names[number], tree.categories[number])
+            if not (totals[number] or tree.calls[number] or tree.weights["memory"][number]):
+                above.append(above[parent] if parent >= 0 else frozenset())
+                continue  # there for another measure only
             outer = above[parent] if parent >= 0 else frozenset()
             above.append(outer | {key})
             row = own.setdefault(key, [0, 0, 0, 0])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from occatrace import reports
+from occatrace.errors import StoreError
 from occatrace.store.tables import Store
 from occatrace.views import flamegraph
 
@@ -51,6 +53,58 @@ def hatchet(store: Store, file: Path) -> int:
     roots = [_tree(stacks) for stacks in found]
     file.write_text(json.dumps(roots, ensure_ascii=False) + "\n", encoding="utf-8")
     return sum(len(stacks.names) for stacks in found)
+
+
+# Weights of stacks and their names for Extra-P, in ns and bytes.
+_METRICS = {"time": "time", "device-time": "device time", "bytes": "bytes moved", "memory": "memory allocated"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run for Extra-P: sums over its processes by call path and metric, without callees, and how many ranks, or else processes."""
+
+    processes: int
+    values: Mapping[tuple[str, str], int]
+
+
+def measured(store: Store) -> Measured:
+    """What Extra-P gets of a run. Paths have no ids of processes, so that those of several runs are the same."""
+    found = flamegraph.stacks(store)
+    sums: dict[tuple[str, str], int] = {}
+    for stacks in found:
+        program = _in_path(stacks.name.rpartition(" ")[0] or stacks.name)
+        paths: list[str] = []
+        for number, (name, parent) in enumerate(zip(stacks.names, stacks.parents, strict=True)):
+            path = f"{paths[parent] if parent >= 0 else program}->{_in_path(name)}"
+            paths.append(path)
+            for weight, metric in _METRICS.items():
+                sums[path, metric] = sums.get((path, metric), 0) + stacks.weights[weight][number]
+            sums[path, "visits"] = sums.get((path, "visits"), 0) + stacks.calls[number]
+    return Measured(store.ranks or len(found), sums)
+
+
+def extrap(runs: Sequence[tuple[Mapping[str, float], Measured]], file: Path) -> None:
+    """Runs, each with the values of its parameters, as JSON lines for `extrap --json` (Extra-P 4, docs/file-formats.md there).
+
+    Each path and metric has a value in all runs, 0 where a run does not have it: Extra-P refuses a file with gaps. Metrics that are
+    0 everywhere are left out. Raises a StoreError where nothing is left.
+    """
+    keys = dict.fromkeys(key for _, run in runs for key in run.values)
+    used = {metric for _, run in runs for (_, metric), value in run.values.items() if value}
+    lines = [
+        json.dumps({"params": params, "callpath": path, "metric": metric, "value": run.values.get((path, metric), 0)})
+        for path, metric in keys
+        if metric in used
+        for params, run in runs
+    ]
+    if not lines:
+        raise StoreError("nothing to write: no calls or ranges were recorded")
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _in_path(name: str) -> str:
+    """A frame within a call path: the arrow separates them."""
+    return name.replace("->", "- >").replace("\n", " ")
 
 
 def _tree(stacks: flamegraph.Stacks) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from occatrace.core.units import duration, size
 from occatrace.errors import StoreError
 from occatrace.render import Document, Figure, Tile
 from occatrace.reports import Report
-from occatrace.views import plots
+from occatrace.views import annotate, flame_page, flamegraph, plots
 from occatrace.views.plots import charts, draw
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ FIRST = (
     "gpu_mem_time_sum", "gpu_mem_size_sum", "gpu_util", "mem_usage", "mem_leaks", "mem_churn", "mpi_event_sum", "openmp_sum",
     "kern_exec_sum", "occa_kern_build_sum", "first_call", "api_sum",
 )  # fmt: skip
+FRAMES = 3000  # of the flame graph
 _WITHOUT = ("hist", "occa_api_sum")  # plotted; a part of api_sum
 
 
@@ -36,9 +37,14 @@ def names() -> Sequence[str]:
 
 
 def collect(
-    store: Store, facts: Mapping[str, Any], scoped: Scoped | None = None, select: Select | None = None
+    store: Store,
+    facts: Mapping[str, Any],
+    scoped: Scoped | None = None,
+    select: Select | None = None,
+    read: annotate.Read | None = None,
 ) -> Document:
-    """The whole page; of its tables only the part that is wanted, and the rows. Memory over time is the whole run's."""
+    """The whole page; of its tables only the part that is wanted, and the rows. Memory over time, the flame graph and the lines of
+    the source are the whole run's. `read`: reads source files, whose text the page then has."""
     remarks: list[str] = []
     made: dict[str, Report] = {}
     for name in names():
@@ -70,13 +76,15 @@ def collect(
         [_figure(plot) for plot in found],
         _facts(store, facts),
         remarks,
+        flame_page.flame(flamegraph.stacks(store), FRAMES, "device-time") if made else None,
+        annotate.page(annotate.files(store, made if scoped is None or scoped.plain else None), read) if made else [],
     )
 
 
 def _figure(plot: plots.Plot) -> Figure:
     dark = draw.dark_rules("figure ")
     broad, narrow = (draw.fragment(plot.chart(width)) for width in (charts.WIDE, charts.NARROW))
-    return Figure(plot.name, plot.title, plot.about, broad, narrow, dark, plot.hover)
+    return Figure(plot.name, plot.title, plot.about, broad, narrow, dark, plot.hover, plot.words)
 
 
 def _tiles(store: Store, tables: plots.Source, made: Mapping[str, Report]) -> list[Tile]:

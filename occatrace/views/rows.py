@@ -100,6 +100,10 @@ class Rows(list[dict[str, Any]]):
 
         Raises a RunError for a column that the report does not have or that has no numbers, and where there are no rows.
         """
+        return Picture(self.spec(column))
+
+    def spec(self, column: str | None = None) -> dict[str, Any]:
+        """The plot as a Vega-Lite specification."""
         from occatrace.views.plots import charts
 
         chosen = self._numeric(column)
@@ -107,13 +111,11 @@ class Rows(list[dict[str, Any]]):
         shown = [row for row in self if row[chosen.name] is not None and row.get("parent") is None][:BARS]
         if not shown:
             raise RunError(f"{self.name} has no rows to plot")
-        return Picture(
-            charts.bars(
-                [str(row[label]) for row in shown],
-                [float(row[chosen.name]) for row in shown],
-                chosen.title,
-                chosen.unit,
-            )
+        return charts.bars(
+            [str(row[label]) for row in shown],
+            [float(row[chosen.name]) for row in shown],
+            chosen.title,
+            chosen.unit,
         )
 
     def _numeric(self, name: str | None) -> Column:

@@ -77,6 +77,20 @@ class Answer:
     notes: Sequence[str]
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """The critical path of a run as it was recorded, and its sums. Of each piece, in order: when it starts (ns since the zero of
+    the run's views), how long it takes, its number in `labels`, its process, and the rank of that (-1: none)."""
+
+    answer: Answer
+    start: Ints
+    ns: Floats
+    label: Ints
+    process: Ints
+    rank: Ints
+    labels: Sequence[Label]
+
+
 class Run:
     """The graph of one run and its names, for any number of questions."""
 
@@ -121,9 +135,22 @@ class Run:
         times, _ = _native.longest_path(g.base, g.source, g.target, _Factors(self, changes).weights(), g.end)
         return np.asarray(times)
 
+    def recorded(self) -> Recorded:
+        """The path as it was recorded."""
+        end, found = self.pieces()
+        processes, which = np.unique(found.process, return_inverse=True)
+        ranks = [-1 if (rank := self._rank_of.get(process)) is None else rank for process in processes.tolist()]
+        rank_of = np.array(ranks, np.int64)[which]
+        start = found.start + (self._known.zero - self._store.zero)
+        return Recorded(
+            self._answer(end, found), start, found.ns, found.label, found.process, rank_of, found.labels.all
+        )
+
     def answer(self, changes: Sequence[whatif.Change] = ()) -> Answer:
         """Where the time went, or would go."""
-        end, found = self.pieces(changes)
+        return self._answer(*self.pieces(changes), changes)
+
+    def _answer(self, end: float, found: Pieces, changes: Sequence[whatif.Change] = ()) -> Answer:
         g = self._known
         wall = int(g.time[g.end])
         chosen = np.array([label.kind not in _NO_WORK for label in self._labels.all] or [True])
@@ -471,18 +498,25 @@ class _Factors:
         return out
 
 
+def recorded(store: Store) -> Recorded | None:
+    """The critical path of a run, computed once; None: nothing was recorded."""
+    if "critical path" not in store.kept:
+        run = Run(store)
+        store.kept["critical path"] = None if run.graph is None else run.recorded()
+    found: Recorded | None = store.kept["critical path"]
+    return found
+
+
 def rows(store: Store, name: str, reports: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows of critical_path_sum and critical_path_trace."""
-    run = Run(store)
-    if run.graph is None:
+    found = recorded(store)
+    if found is None:
         return []
     if name == "critical_path_sum":
-        return [(row.share, row.time_ns, row.kind, row.name, row.source, row.rank) for row in run.answer().rows]
-    _, found = run.pieces()
-    label = found.labels.all
+        return [(row.share, row.time_ns, row.kind, row.name, row.source, row.rank) for row in found.answer.rows]
+    columns = zip(found.start.tolist(), found.ns.tolist(), found.label.tolist(), found.rank.tolist(), strict=True)
     return [
-        (start, round(ns), label[number].kind, label[number].name, label[number].source, run.rank_of(process))
-        for start, ns, number, process in zip(
-            found.start.tolist(), found.ns.tolist(), found.label.tolist(), found.process.tolist(), strict=True
-        )
+        (start, round(ns), label.kind, label.name, label.source, None if rank < 0 else rank)
+        for start, ns, number, rank in columns
+        for label in (found.labels[number],)
     ]

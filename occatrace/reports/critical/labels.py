@@ -35,6 +35,15 @@ class Label:
     source: str = ""
     other: str = ""
 
+    @property
+    def shown(self) -> str:
+        """Kind and name in one text."""
+        return (
+            f"{self.kind} {self.name}"
+            if self.kind in ("kernel", "copy", "build", "network")
+            else self.name or self.kind
+        )
+
 
 @dataclass
 class Spans:
@@ -238,7 +247,9 @@ def split(labels: Labels, start: Ints, end: Ints, spans_of: Sequence[Spans]) -> 
     between two of them."""
     layers = [near for spans in spans_of if len((near := spans.near(int(start[0]), int(end[-1]))).start)]
     cuts = [start, end, *(spans.start for spans in layers), *(spans.end for spans in layers)]
-    edges = np.unique(np.concatenate(cuts))
+    # Sorted, as they are nearly: np.unique puts them into a hash table first, which takes ten times as long.
+    edges = np.sort(np.concatenate(cuts))
+    edges = edges[np.r_[True, edges[1:] > edges[:-1]]]
     low, high = edges[:-1], edges[1:]
     within = np.searchsorted(start, low, "right") - 1
     inside = (within >= 0) & (low < end[np.maximum(within, 0)])

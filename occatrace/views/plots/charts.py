@@ -5,18 +5,24 @@ Every colour here has its twin for dark pages in `DARK`; a page or a picture cha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from occatrace.core.checked import printable
 from occatrace.core.units import duration, size
 from occatrace.views.plots.data import Busy, Distribution, Memory, Shares
+from occatrace.views.plots.times import STEPS, Band, Bands, Grid, steps
 
 Spec = dict[str, Any]
 
 INK, MUTED, GRID, BLUE, TRACK, ORANGE = "#1d2229", "#5b6470", "#dfe3e8", "#2b6cd4", "#eef1f5", "#c2570c"
 GROUPS = (BLUE, "#12876f", ORANGE, "#8c4fc4", "#a67c00", "#7a8594")
+# Of maps, from little to much.
+HEAT = ("#d3e2f8", "#a5c3ef", "#6f9fe3", "#3b74cc", "#163f80")
 DARK: Mapping[str, str] = {
+    **dict(zip(HEAT, ("#1f3657", "#2c5084", "#3f73bd", "#76a9f7", "#cfe2ff"), strict=True)),
     INK: "#e6e9ee",
     MUTED: "#a3adb9",
     GRID: "#323942",
@@ -33,6 +39,8 @@ PAPER, DARK_PAPER = "#ffffff", "#14181d"
 WIDE, NARROW = 560, 340
 _NAME_LIMIT = 160  # characters; no plot has room for more
 _ROW = 46
+LEFT = 46  # room for the labels of rows; the same in all plots over time, so that their axes agree
+_MARGIN: Mapping[str, Any] = {"minExtent": LEFT, "maxExtent": LEFT}
 _TICKS = 7  # of durations
 _FULL = 0.56  # height of a full bar within its row, whose name stands above it
 _CONFIG: Spec = {
@@ -74,7 +82,7 @@ def memory(found: Memory, width: int = WIDE) -> Spec:
     x = _time_axis(found.begin / time, found.end / time, time_unit)
     y = {
         "field": "v", "type": "quantitative", "scale": {"domain": [0, 1.14 * found.peak / scale], "nice": False},
-        "axis": {"title": None, "tickCount": 5, "labelExpr": f"datum.label + ' {unit}'", "domain": False, "ticks": False},
+        "axis": {"title": None, "tickCount": 5, "labelExpr": f"datum.label + ' {unit}'", "domain": False, "ticks": False, **_MARGIN},
     }  # fmt: skip
     return _spec(
         width, 230,
@@ -92,25 +100,146 @@ def memory(found: Memory, width: int = WIDE) -> Spec:
 
 def busy(found: Busy, width: int = WIDE) -> Spec:
     """A band per queue, as high as it was busy at each time."""
+    length = found.end - found.begin
+    rows = [Band(row.name, f"{100 * row.busy_ns / length:.1f} %", row.parts) for row in found.rows]
+    return bands(Bands(found.begin, found.end, rows), width, "busy time of each queue over time")
+
+
+def bands(found: Bands, width: int = WIDE, description: str = "") -> Spec:
+    """A band per row over time, as high as its numbers: what is full is the whole band."""
     time, unit = _time(found.end)
     count, step = len(found.rows), (found.end - found.begin) / len(found.rows[0].parts)
     x = _time_axis(found.begin / time, found.end / time, unit)
     points = [
-        {"t": (found.begin + i * step) / time, "low": count - 1 - n, "high": count - 1 - n + _FULL * part, "n": n}
+        {
+            "t": (found.begin + i * step) / time,
+            "low": count - 1 - n,
+            "high": round(count - 1 - n + _FULL * part, 4),
+            "n": n,
+        }
         for n, row in enumerate(found.rows)
-        for i, part in enumerate((*row.parts, row.parts[-1]))
+        for i, part in _corners(row.parts)
     ]
-    y = _rows(count)
+    y = {
+        **_rows(count),
+        "axis": {**_MARGIN, "title": None, "labels": False, "grid": False, "ticks": False, "domain": False},
+    }
     return _spec(
         width, _ROW * count,
         _tracks(count, 0, _FULL),
         {"data": {"values": points},
          "mark": {"type": "area", "interpolate": "step-after", "color": BLUE},
          "encoding": {"x": x, "y": {**y, "field": "high", "stack": None}, "y2": {"field": "low"}, "detail": {"field": "n"}}},
-        *_labels([row.name for row in found.rows],
-                 [f"{100 * row.busy_ns / (found.end - found.begin):.1f} %" for row in found.rows], width),
-        description="busy time of each queue over time",
+        *_labels([row.name for row in found.rows], [row.value for row in found.rows], width, left=LEFT),
+        description=description,
     )  # fmt: skip
+
+
+def _corners(parts: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """Where a step curve changes, and its end: more points would draw the same."""
+    before = None
+    for i, part in enumerate(parts):
+        if part != before:
+            yield i, part
+        before = part
+    yield len(parts), parts[-1]
+
+
+def grid(found: Grid, width: int = WIDE, description: str = "", legend: Sequence[str] = ()) -> Spec:
+    """Maps below one another, each with its title; a cell is as dark as its number is large. `legend`: what the colours mean."""
+    place = Places.of(found)
+    columns = len(found.maps[0][1][0])
+    begin, end, top, x = 0.0, float(columns), 1.0, _axis_of_names(found.columns)
+    if found.columns:
+        top = max(value for _, cells in found.maps for row in cells for value in row)
+    else:
+        scale, unit = _time(found.end)
+        begin, end = found.begin / scale, found.end / scale
+        x = _time_axis(begin, end, unit)
+    width_of = (end - begin) / columns
+    boxes, names = [], []
+    for at, (title, cells) in zip(place.tops, found.maps, strict=True):
+        names.append({"y": at - 9, "title": title})
+        for row, values in enumerate(cells):
+            for first, beyond, level in _runs(values, top, logarithmic=bool(found.columns)):
+                boxes.append(
+                    {"t": round(begin + first * width_of, 6), "u": round(begin + beyond * width_of, 6),
+                     "y": at + row * place.cell, "z": at + (row + 1) * place.cell, "s": level}
+                )  # fmt: skip
+    every = max(1, math.ceil(len(found.rows) * 13 / max(len(found.rows) * place.cell, 1)))
+    shown = [
+        (at + (row + 0.5) * place.cell, name)
+        for at in place.tops
+        for row, name in enumerate(found.rows)
+        if row % every == 0
+    ]
+    y = {
+        "type": "quantitative", "scale": {"domain": [0, place.height], "reverse": True, "nice": False},
+        "axis": {**_MARGIN, "title": None, "grid": False, "domain": False, "ticks": False, "values": [at for at, _ in shown],
+                 "labelExpr": f"{_texts([name for _, name in shown])}[indexof({[at for at, _ in shown]}, datum.value)]"},
+    }  # fmt: skip
+    tracks = [{"y": at, "z": at + place.cell * len(found.rows)} for at in place.tops]
+    color = {
+        "field": "s", "type": "ordinal", "scale": {"domain": list(range(1, STEPS + 1)), "range": list(HEAT)},
+        "legend": {"labelExpr": f"{_texts(legend)}[datum.value - 1]", "columns": 3, "symbolSize": 120} if legend else None,
+    }  # fmt: skip
+    plain = {"aria": False}
+    return _spec(
+        width, place.height,
+        {"data": {"values": tracks}, "mark": {"type": "rect", "color": TRACK, **plain},
+         "encoding": {"x": {"value": 0}, "x2": {"value": "width"}, "y": {**y, "field": "y"}, "y2": {"field": "z"}}},
+        {"data": {"values": boxes}, "mark": {"type": "rect", **plain},
+         "encoding": {"x": {**x, "field": "t"}, "x2": {"field": "u"}, "y": {**y, "field": "y"}, "y2": {"field": "z"}, "color": color}},
+        {"data": {"values": names}, "mark": {"type": "text", "align": "left", "baseline": "middle"},
+         "encoding": {"x": {"value": 0}, "y": {**y, "field": "y"}, "text": {"field": "title"}}},
+        description=description,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the maps of a grid lie, in pixels from above: the first row of each, and the height of a row."""
+
+    tops: Sequence[float]
+    cell: float
+    height: float
+
+    @staticmethod
+    def of(found: Grid) -> Places:
+        """The places of the maps of a grid."""
+        rows = len(found.rows)
+        cell = max(5.0, min(22.0, round(180 / rows, 1)))
+        tops = [round(20 + n * (rows * cell + 30), 1) for n in range(len(found.maps))]
+        return Places(tops, cell, round(tops[-1] + rows * cell + 2, 1))
+
+
+def _runs(values: Sequence[float], top: float, logarithmic: bool) -> Iterator[tuple[int, int, int]]:
+    """Neighbours of one colour: first, the one behind the last, and the colour; what is (almost) nothing is left out."""
+    levels = (
+        [log_step(value, top) for value in values] if logarithmic else steps([value / top for value in values]).tolist()
+    )
+    first = 0
+    for at in range(1, len(levels) + 1):
+        # Neighbouring columns of a map of names stay apart, so that each can be seen.
+        if at == len(levels) or levels[at] != levels[first] or logarithmic:
+            if levels[first]:
+                yield first, at, levels[first]
+            first = at
+
+
+def log_step(value: float, top: float) -> int:
+    """The colour of a number on a logarithmic scale: each colour is a factor of ten below the next; 0: nothing."""
+    return 0 if value <= 0 else max(STEPS - int(math.log10(top / value)), 1)
+
+
+def _axis_of_names(names: Sequence[str]) -> Spec:
+    every = max(1, math.ceil(len(names) / 8))
+    at = [n + 0.5 for n in range(0, len(names), every)]
+    return {
+        "field": "t", "type": "quantitative", "scale": {"domain": [0, len(names)], "nice": False},
+        "axis": {"title": "to", "grid": False, "ticks": False, "values": at, "labelFlush": False,
+                 "labelExpr": f"{_texts(list(names))}[floor(datum.value)]"},
+    }  # fmt: skip
 
 
 def kernels(found: Shares, width: int = WIDE) -> Spec:
@@ -217,6 +346,13 @@ def _spec(width: int, height: float, *layers: Spec, description: str) -> Spec:
     }
 
 
+def titled(spec: Spec, title: str, subtitle: str) -> Spec:
+    """A chart that stands alone, with what it shows and of what."""
+    text = {"text": short(title), "subtitle": short(subtitle), "anchor": "start", "offset": 12}
+    look = {"color": INK, "fontSize": 15, "subtitleColor": MUTED, "subtitleFontSize": 12, "limit": spec["width"]}
+    return {**spec, "title": {**text, **look}}
+
+
 def _time(end: int) -> tuple[float, str]:
     return next((s, u) for s, u in ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")) if end >= s or s == 1.0)
 
@@ -251,18 +387,18 @@ def _tracks(count: int, low: float, high: float) -> Spec:
     }  # fmt: skip
 
 
-def _labels(names: Sequence[str], values: Sequence[str], width: int, at: float = 0.78) -> list[Spec]:
-    """The name of each row above it, and on the right its value."""
+def _labels(names: Sequence[str], values: Sequence[str], width: int, at: float = 0.78, left: int = 0) -> list[Spec]:
+    """The name of each row above it, and on the right its value. `left`: by how much names begin before the plot."""
     count = len(names)
     rows = [
-        {"y": count - 1 - n + at, "name": short(name), "value": value}
+        {"y": count - 1 - n + at, "name": short(name), "value": short(value)}
         for n, (name, value) in enumerate(zip(names, values, strict=True))
     ]
-    room = width - 40 - max(map(len, values)) * 7
+    room = width - 40 - min(max(map(len, values)), 40) * 7
     y = {**_rows(count), "field": "y"}
     return [
         {"data": {"values": rows}, "mark": {"type": "text", "align": "left", "baseline": "middle", "limit": room},
-         "encoding": {"x": {"value": 0}, "y": y, "text": {"field": "name"}}},
+         "encoding": {"x": {"value": -left}, "y": y, "text": {"field": "name"}}},
         {"data": {"values": rows}, "mark": {"type": "text", "align": "right", "baseline": "middle", "color": MUTED},
          "encoding": {"x": {"value": "width"}, "y": y, "text": {"field": "value"}}},
     ]  # fmt: skip

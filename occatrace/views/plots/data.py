@@ -27,7 +27,7 @@ _HELD = """
 CREATE OR REPLACE TEMP VIEW held_memory AS
     SELECT coalesce(d.name, CASE WHEN a.api = 'occa' THEN 'OCCA ' || coalesce(a.mode, '') ELSE api_title(a.api) END)
                || CASE WHEN a.kind = 'device' OR host_mode(a.mode) THEN '' ELSE ', ' || a.kind END AS name,
-           a.process, a.thread, a.seq, a.function, a.bytes::BIGINT AS bytes,
+           a.process, a.thread, a.seq, a.function, a.bytes::BIGINT AS bytes, a.handle, a.kind, a.device, a.call_ns,
            a.start_ns AS since, CASE WHEN a.end_ns IS NOT NULL THEN greatest(a.end_ns, a.start_ns) END AS until
     FROM allocations a LEFT JOIN devices d USING (device)
     WHERE a.bytes > 0 AND a.parent IS NULL AND a.kind NOT IN ('slice', 'wrapped')
@@ -59,9 +59,13 @@ FROM (SELECT thread, k.mode FROM kernel_runs r JOIN kernels k USING (kernel) WHE
 # Of each piece of work what no earlier one covers: pieces that do not overlap, and together are the busy time.
 _PIECES = """
 CREATE OR REPLACE TEMP TABLE busy_pieces AS
-    WITH ordered AS (
+    WITH clipped AS (
+        SELECT place, greatest(s::BIGINT, $begin) AS s, least(e::BIGINT, $end) AS e FROM busy_places
+        WHERE e::BIGINT >= $begin AND s::BIGINT <= $end
+    ),
+    ordered AS (
         SELECT place, s, e, max(e) OVER (PARTITION BY place ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until
-        FROM busy_places
+        FROM clipped
     )
     SELECT place, greatest(s, coalesce(until, s))::BIGINT AS s, e::BIGINT AS e FROM ordered WHERE until IS NULL OR e > until
 """
@@ -129,20 +133,9 @@ class Distribution:
     buckets: Sequence[tuple[float, float, int]]  # from, below, calls
 
 
-def extent(con: Connection, work_only: bool = False) -> tuple[int, int] | None:
-    """The time that the curves show: of device work and memory; None where there is neither."""
+def memory(con: Connection, begin: int, end: int) -> Memory | None:
+    """Memory between two moments, which are those of the run. None where no memory was allocated."""
     prepare(con)
-    begin, end = con.execute(f"""
-        SELECT min(s)::BIGINT - run_zero()::BIGINT, max(e)::BIGINT - run_zero()::BIGINT FROM (
-            SELECT min(s) AS s, max(e) AS e FROM busy_places
-            UNION ALL SELECT min(since), max(greatest(since, coalesce(until, since))) FROM held_memory WHERE {not work_only})
-        """).fetchall()[0]
-    return None if begin is None else (int(begin), max(int(end), int(begin) + 1))
-
-
-def memory(con: Connection) -> Memory | None:
-    """None where no memory was allocated."""
-    shown = extent(con)
     con.execute("""
         CREATE OR REPLACE TEMP TABLE memory_changes AS
         SELECT t::BIGINT - run_zero()::BIGINT AS t, name, sum(d)::BIGINT AS d
@@ -152,12 +145,13 @@ def memory(con: Connection) -> Memory | None:
     con.execute("""
         CREATE OR REPLACE TEMP TABLE memory_totals AS
         SELECT t, sum(sum(d)) OVER (ORDER BY t)::BIGINT AS v FROM memory_changes GROUP BY t""")
-    count, peak, at, left = con.execute(
-        "SELECT count(*), max(v), arg_max(t, (v, -t)), arg_max(v, t) FROM memory_totals"
+    count, peak, at, left, first, last = con.execute(
+        "SELECT count(*), max(v), arg_max(t, (v, -t)), arg_max(v, t), min(t), max(t) FROM memory_totals"
     ).fetchall()[0]
-    if not count or shown is None:
+    if not count:
         return None
-    begin, end = shown
+    # Damaged traces may have changes beyond the run.
+    begin, end = min(begin, first), max(end, last)
     part = f"((t - {begin}) * {POINTS} // {end - begin + 1})"
     chosen = "SELECT t FROM memory_totals" if count <= POINTS else (
         f"SELECT arg_max(t, v) AS t FROM memory_totals GROUP BY {part} UNION SELECT max(t) FROM memory_totals"
@@ -183,19 +177,16 @@ def memory(con: Connection) -> Memory | None:
     return Memory(times, groups, values, begin, end, int(peak), int(at), int(left), count <= POINTS)
 
 
-def busy(con: Connection, work_only: bool = False) -> Busy | None:
-    """None where nothing worked. The time shown is that of the plot of memory, too, or of work only."""
-    shown = extent(con, work_only)
-    if shown is None:
-        return None
+def busy(con: Connection, begin: int, end: int) -> Busy | None:
+    """Work between two moments. None where nothing worked."""
     origin = int(con.execute("SELECT run_zero()").fetchall()[0][0])
-    con.execute(_PIECES)
+    prepare(con)
+    con.execute(_PIECES, {"begin": origin + begin, "end": origin + end})
     totals = con.execute(
         "SELECT place, sum(e - s)::BIGINT AS busy FROM busy_pieces GROUP BY place ORDER BY busy DESC, place"
     ).fetchall()
     if not totals:
         return None
-    begin, end = shown
     length = end - begin
     width = length / PARTS
     names = dict(con.execute(_PLACES).fetchall())
@@ -256,23 +247,26 @@ def distributions(con: Connection) -> Sequence[Distribution]:
             SELECT name, span(start_ns, end_ns) FROM activities
             WHERE kind = 'kernel' AND (SELECT count(*) FROM kernel_runs) = 0
         ),
-        fine AS (SELECT name, bucket(v) AS b, count(*) AS n, sum(v) AS total FROM samples WHERE v IS NOT NULL GROUP BY ALL),
-        chosen AS (SELECT name, sum(total) AS total, sum(n) AS calls FROM fine GROUP BY name ORDER BY total DESC, name
-                   LIMIT {DISTRIBUTIONS})
-        SELECT c.name, c.calls, f.b, f.n FROM fine f JOIN chosen c USING (name) ORDER BY c.total DESC, c.name, f.b
+        fine AS (SELECT name, bucket(v) AS b, count(*) AS n, sum(v) AS total, min(v) AS lowest, max(v) AS highest
+                 FROM samples WHERE v IS NOT NULL GROUP BY ALL),
+        chosen AS (SELECT name, sum(total) AS total, sum(n) AS calls, min(lowest) AS lowest, max(highest) AS highest
+                   FROM fine GROUP BY name ORDER BY total DESC, name LIMIT {DISTRIBUTIONS})
+        SELECT c.name, c.calls, f.b, f.n, c.lowest::DOUBLE, c.highest::DOUBLE FROM fine f JOIN chosen c USING (name)
+        ORDER BY c.total DESC, c.name, f.b
         """).fetchall()
     out: list[Distribution] = []
     for name in dict.fromkeys(row[0] for row in rows):
         own = [row for row in rows if row[0] == name]
-        calls = int(own[0][1])
+        calls, lowest, highest = int(own[0][1]), *own[0][4:]
         quarters: dict[float, tuple[float, int]] = {}
-        seen, median = 0, None
-        for _, _, b, n in own:
+        seen, middles = 0, []
+        for _, _, b, n, _, _ in own:
             low, high = _quarter(_middle(b))
             quarters[low] = (high, quarters.get(low, (high, 0))[1] + int(n))
+            # As in the macro medians: between the two calls in the middle.
+            middles += [_middle(b) for at in ((calls + 1) // 2, calls // 2 + 1) if seen < at <= seen + int(n)]
             seen += int(n)
-            if median is None and 2 * seen >= calls:
-                median = _middle(b)
+        median = min(max(sum(middles) / len(middles), lowest), highest) if middles else None
         out.append(Distribution(name, calls, median, [(low, high, n) for low, (high, n) in sorted(quarters.items())]))
     return out
 

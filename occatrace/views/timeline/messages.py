@@ -33,7 +33,7 @@ class Messages:
         ((count,),) = store.con.execute("SELECT count(*) FROM mpi_messages").fetchall()
         if count > MOST:
             self.note = (
-                f"{count:,} messages and collectives, more than {MOST:,}: the timeline has no arrows between ranks"
+                f"{count:,} messages and collectives, more than {MOST:,}: the file does not show who sent to whom"
             )
             return
         calls = graph.of_mpi(store)

@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from occatrace.errors import StoreError
+from occatrace.store.tables import Store
 from occatrace.views.timeline.lanes import Lanes
+from occatrace.views.timeline.otf2_mpi import Event, MpiEvents
 from occatrace.views.timeline.text import Argument, Array, Flows, Series, Texts, Track
+
+_PARADIGMS = {"mpi": "MPI", "openmp": "OPENMP", "opencl": "OPENCL", "cuda": "CUDA", "cudart": "CUDA", "hip": "HIP"}
+_NONE: tuple[Sequence[Event], Sequence[Event]] = ((), ())
 
 
 class Otf2Timeline(Texts):
     """A location per thread, and per lane of a queue; slices are regions that are entered and left."""
 
-    def __init__(self, path: Path, origin: int, realtime: int) -> None:
+    def __init__(self, path: Path, origin: int, realtime: int, store: Store) -> None:
         super().__init__(origin)
         try:
             otf2: Any = importlib.import_module("otf2")
@@ -28,6 +35,10 @@ class Otf2Timeline(Texts):
         self._groups: dict[int, Any] = {}
         self._regions: dict[tuple[int, int], Any] = {}
         self._threads: dict[int, str] = {}
+        self.mpi = MpiEvents(store, otf2, self._trace)
+        self._defined = False
+        self.numbers: dict[int, int] = {}  # of processes and threads, by the ids of their tracks
+        self._locations: dict[int, Any] = {}  # of threads that stand for ranks, until they have events
 
     def process(self, uuid: int, pid: int, name: str, cmdline: Sequence[str], labels: Sequence[str]) -> None:
         """A process."""
@@ -47,22 +58,41 @@ class Otf2Timeline(Texts):
         where = f"{self.names[parent]}: {name}" if parent in self.parents else name
         kinds = self._otf2.LocationType
         kind = kinds.CPU_THREAD if announced else kinds.ACCELERATOR_STREAM if parent in self.parents else kinds.UNKNOWN
-        return _Otf2Track(self, self.root(parent), self._threads[uuid] if announced else where, kind, nested)
+        thread = self.numbers.get(uuid) if nested else None
+        return _Otf2Track(self, self.root(parent), self._threads[uuid] if announced else where, kind, nested, thread)
 
     def counter(self, uuid: int, parent: int, name: str, order: int, unit: str) -> Series:
         """Counters are not written."""
         return _NoSeries()
 
-    def location(self, process: int, name: str, kind: Any) -> Any:
+    def location(self, process: int, name: str, kind: Any, thread: int | None) -> Any:
         """Where the events of a new lane go."""
-        location = self._trace.definitions.location(name, type=kind, group=self._groups[process])
+        if not self._defined:
+            self._defined = True
+            self.mpi.define(self._of_rank)
+        location = self._locations.pop(thread, None) if thread is not None else None
+        if location is None:
+            location = self._trace.definitions.location(name, type=kind, group=self._groups[process])
         return self._trace.event_writer_from_location(location)
+
+    def _of_rank(self, rank: int, of: tuple[int, int, str] | None) -> Any:
+        """The location of the thread that stands for a rank; an empty one, if nothing of it was recorded."""
+        make, kind = self._trace.definitions, self._otf2.LocationType.CPU_THREAD
+        groups = {self.numbers[uuid]: group for uuid, group in self._groups.items() if uuid in self.numbers}
+        if of is None or of[1] not in groups:
+            group = make.location_group(f"rank {rank} (nothing recorded)", system_tree_parent=self._root)
+            return make.location(f"rank {rank}", type=kind, group=group)
+        thread, process, label = of
+        self._locations[thread] = make.location(label, type=kind, group=groups[process])
+        return self._locations[thread]
 
     def region(self, name: int, category: int) -> Any:
         """What is entered and left."""
         key = (name, category)
         if key not in self._regions:
-            self._regions[key] = self._trace.definitions.region(self.texts[name], description=self.texts[category])
+            api = self.texts[category]
+            paradigm = getattr(self._otf2.Paradigm, _PARADIGMS.get(api, "NONE"))
+            self._regions[key] = self._trace.definitions.region(self.texts[name], description=api, paradigm=paradigm)
         return self._regions[key]
 
     def at(self, time: int) -> int:
@@ -77,9 +107,11 @@ class Otf2Timeline(Texts):
 class _Otf2Track:
     """A track; what does not nest goes to further locations."""
 
-    def __init__(self, timeline: Otf2Timeline, process: int, name: str, kind: Any, nested: bool) -> None:
+    def __init__(
+        self, timeline: Otf2Timeline, process: int, name: str, kind: Any, nested: bool, thread: int | None
+    ) -> None:
         self._timeline, self._process, self._name = timeline, process, name
-        self._kind = kind
+        self._kind, self._thread = kind, thread
         self._lanes: Lanes[Any, Any] = Lanes(nested, self._row, self._leave)
 
     def add(
@@ -92,18 +124,30 @@ class _Otf2Track:
         arguments: Sequence[Argument],
         instant: Array | None = None,
     ) -> None:
-        """Events. What the format has no place for, arguments and arrows, is left out."""
+        """Events. What the format has no place for, arguments and arrows, is left out, as are moments of MPI: see MpiEvents."""
         timeline = self._timeline
+        if instant is not None:
+            of_mpi = np.array([text == "mpi" for text in timeline.texts], bool)[category]
+            start, end, name, category = (each[~(of_mpi & instant)] for each in (start, end, name, category))
         for begin, until, text, of in zip(*(a.tolist() for a in (start, end, name, category)), strict=True):
             region = timeline.region(text, of)
-            self._lanes.place(begin, until, region).enter(timeline.at(begin), region)
+            now, later = _NONE
+            if self._thread is not None and timeline.texts[of] == "mpi":
+                now, later = timeline.mpi.take(self._thread, begin)
+            out = self._lanes.place(begin, until, (region, later))
+            out.enter(timeline.at(begin), region)
+            for event in now:
+                event(out, timeline.at(begin))
         timeline.slices += len(start)
 
     def _row(self, count: int) -> Any:
         name = self._name + (f" ({count + 1})" if count else "")
-        return self._timeline.location(self._process, name, self._kind)
+        return self._timeline.location(self._process, name, self._kind, self._thread)
 
-    def _leave(self, writer: Any, until: int, region: Any) -> None:
+    def _leave(self, writer: Any, until: int, what: tuple[Any, Sequence[Event]]) -> None:
+        region, events = what
+        for event in events:
+            event(writer, self._timeline.at(until))
         writer.leave(self._timeline.at(until), region)
 
     def finish(self) -> None:

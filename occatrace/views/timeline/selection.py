@@ -15,7 +15,9 @@ from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range, UnitError
 from occatrace.store.tables import Store
 from occatrace.views.timeline.messages import Messages
+from occatrace.views.timeline.path import Path, tie
 from occatrace.views.timeline.sources import (
+    CRITICAL,
     DEVICE,
     FAILED,
     NONE,
@@ -62,11 +64,17 @@ class Selection:
         self._where = self._conditions(options)
         self._ranks = self._conditions(Options(ranks=options.ranks))
         self._named = bool(options.filter_name)
-        self._sources = Sources(store, options.names, self.origin).all
+        self._sources = Sources(store, options.names, self.origin, options.tracks).all
         self._messages = Messages(store)
         self.note = self._messages.note
         if self._messages.found:
             self._sources.append(self._messages.source)
+        if options.critical_path:
+            path = Path(store, self.origin)
+            if path.found:
+                self._sources.append(path.source)
+            else:
+                self.note = self.note or "there is no critical path: nothing was recorded one by one"
         self.texts = self._number_texts()
         if self._messages.found:
             self._messages.place(*self._chosen_calls(), self._part_at)
@@ -108,7 +116,10 @@ class Selection:
 
     def close(self) -> None:
         """Remove what was made."""
-        for table in ("damages", "codes", "renamed", "titles", "places", "sizes", "projections", "arrivals"):
+        for table in (
+            *("damages", "codes", "renamed", "titles", "places", "sizes", "projections", "arrivals", "asked"),
+            "path_pieces",
+        ):
             self._con.execute(f"DROP TABLE IF EXISTS {table}")
         self._con.execute("DROP TYPE IF EXISTS timeline_text")
 
@@ -313,6 +324,8 @@ class Selection:
             return {}
         rows = _joined([rows for _, rows in pieces])
         rows = _sorted(rows)
+        if kind == CRITICAL:
+            tie(rows)
         if not self.flows.empty and "seq" in rows:
             self._tie(kind, rows)
         if kind == THREAD and self._messages.found and "seq" in rows:

@@ -8,12 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from occatrace.core import naming
+from occatrace.core import naming, reasons
+from occatrace.core.duck import duckdb
 from occatrace.core.model import Function
 from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range
+from occatrace.errors import StoreError
 from occatrace.store.tables import Store
 
 DEVICE = "device"  # in Options.apis: the work on devices
@@ -26,6 +28,10 @@ THREAD, QUEUE, MEMORY, RANGES, PROBLEMS = range(5)
 MANAGED, WAITS = 8, 9
 # Under a device, too: for how long the work of a range ran there.
 PROJECTED = 10
+# What the user asks for by SQL.
+ASKED = 11
+# Above the threads of a process: the critical path, where it goes through it.
+CRITICAL = 12
 # The track of device work whose queue or device is not known is that of its process, beyond all real numbers.
 UNKNOWN = 1 << 31
 NONE = 0xFFFF_FFFF  # number of a call: there is none
@@ -49,6 +55,8 @@ class Options:
     names: str = naming.DEFAULT  # how kernels are called, one of naming.NAMES
     counters: bool = True
     split: int | Literal["rank"] | None = None  # a file per rank, or per so many ns
+    tracks: tuple[tuple[str, str], ...] = ()  # further tracks: name, and SQL that gives ts, dur (ns) and name
+    critical_path: bool = False  # a track of it
 
 
 # Calls of OCCA and OpenMP: an OCCA kernel call carries the name that its author gave the kernel.
@@ -82,6 +90,11 @@ SELECT thread, seq, any_value(label) AS label, any_value(source) AS source, any_
     FROM omp_threads t JOIN omp_regions r ON r.thread = t.region_thread AND r.seq = t.region_seq WHERE r.function <> ''
     UNION ALL
     SELECT thread, seq, operation || ' in ' || function, nullif(source, ''), NULL, NULL FROM omp_targets WHERE function <> ''
+    UNION ALL
+    -- Arguments of templates are in the name of the kernel.
+    SELECT thread, seq, operation || coalesce(' ' || nullif(regexp_replace(name, '<.*', ''), ''), nullif(' in ' || function, ' in ')),
+           nullif(source, ''), NULL, NULL
+    FROM sycl_calls WHERE name <> '' OR function <> ''
 ) GROUP BY thread, seq
 """
 _UNFINISHED = f"""
@@ -306,7 +319,7 @@ _COMMON = "c.process, c.thread, c.seq, c.start_ns, c.end_ns, c.failed, c.error, 
 class Sources:
     """The sources of a run, with the temporary tables that they read."""
 
-    def __init__(self, store: Store, names: str, origin: int) -> None:
+    def __init__(self, store: Store, names: str, origin: int, tracks: Sequence[tuple[str, str]] = ()) -> None:
         self._con, self._store = store.con, store
         self._con.execute(
             "CREATE OR REPLACE MACRO source_line(source, line) AS"
@@ -324,6 +337,8 @@ class Sources:
             *self._others(),
             Source(PROBLEMS, _problems(origin), _of(*_BOTH)),
         ]
+        if tracks:
+            self.all.append(self._asked(tracks))
 
     def _some(self, sql: str) -> bool:
         return bool(self._con.execute(f"SELECT 1 FROM {sql} LIMIT 1").fetchall())
@@ -338,7 +353,7 @@ class Sources:
         )
         con.execute(f"CREATE OR REPLACE TEMP TABLE places AS {_PLACES}")
         named = {"occa"} if self._some("kernel_runs") or self._some("occa_copies") else set()
-        named |= {"openmp"} if self._some("places") else set()
+        named |= {"openmp", "sycl"} if self._some("places") else set()
         partners = {f"{f.api}.{f.key}" for f in self._store.model.functions if any(a.name == "partner" for a in f.args)}
         named |= {"occa"} if self._some("builds WHERE api = 'occa'") else set()
         launching = self._launching()
@@ -483,6 +498,30 @@ class Sources:
             ("waits", Source(WAITS, _WAITS, _of(*_BOTH))),
         )
         return [source for table, source in rare if self._some(table)]
+
+    def _asked(self, tracks: Sequence[tuple[str, str]]) -> Source:
+        """The rows of the user's SQL, in the table `asked`. Raises a StoreError that says what is wrong with it."""
+        self._store.functions()  # it may be about single calls
+        self._con.execute(
+            "CREATE OR REPLACE TEMP TABLE asked (track UINTEGER, ts BIGINT, dur BIGINT, name VARCHAR, row INTEGER)"
+        )
+        for number, (name, sql) in enumerate(tracks):
+            # A newline: it may end in a comment. As a part of another query it can only read.
+            rows = (
+                f"SELECT {number}, ts, coalesce(dur, 0), name, row_number() OVER () FROM ({sql.strip().rstrip(';')}\n)"
+            )
+            try:
+                self._con.execute(f"INSERT INTO asked {rows}")
+            except duckdb.Error as error:
+                why = reasons.of_query(error)
+                raise StoreError(f"--track {name}: {why}; it has to give the columns ts, dur (ns) and name") from error
+        return Source(
+            ASKED,
+            f"SELECT {ASKED} AS kind, track, ts AS start_ns, ts + greatest(dur, 0) AS end_ns, row AS number, name,"
+            " 'asked' AS category, false AS failed, (SELECT min(process) FROM processes) AS process, NULL::UINTEGER AS thread"
+            " FROM asked WHERE ts >= 0",
+            _of(*_BOTH),
+        )
 
     def _project(self) -> None:
         """Table `projections`: ranges on devices."""

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from occatrace.views.timeline.counters import ALLOCATED, COUNTED, SAMPLED, Series
-from occatrace.views.timeline.sources import MANAGED, MEMORY, PROBLEMS, PROJECTED, QUEUE, RANGES, THREAD, UNKNOWN, WAITS
+from occatrace.views.timeline.sources import (
+    ASKED,
+    CRITICAL,
+    MANAGED,
+    MEMORY,
+    PROBLEMS,
+    PROJECTED,
+    QUEUE,
+    RANGES,
+    THREAD,
+    UNKNOWN,
+    WAITS,
+)
 from occatrace.views.timeline.text import COUNTERS
 
 _PROCESS, _DEVICE, _COUNTER = 5, 6, 7  # further kinds of things with a number, after those of slices
@@ -23,7 +35,9 @@ def salt(run: str) -> int:
 class Known:
     """What the tables say of processes, threads, devices and queues; once for all files of a timeline."""
 
-    def __init__(self, con: Any) -> None:
+    def __init__(self, con: Any, asked: Sequence[str] = ()) -> None:
+        self.asked = asked  # names of the tracks that the user asked for
+
         def fetch(sql: str) -> dict[int, tuple[Any, ...]]:
             return {row[0]: row[1:] for row in con.execute(sql).fetchall()}
 
@@ -48,6 +62,8 @@ class Tracks:
         self._part = part
         self._lanes: dict[tuple[int, int], Any] = {}
         self._described: set[int] = set()
+        # A format that looks up what processes and threads did is told their numbers.
+        self._numbers: dict[int, int] | None = getattr(timeline, "numbers", None)
 
     def lanes(self, kind: int, track: int) -> Any:
         """The track of a thread, a queue, a device's memory operations, a process's free ranges or its problems."""
@@ -56,7 +72,7 @@ class Tracks:
             make = {
                 **{THREAD: self._thread, QUEUE: self._queue, MEMORY: self._memory},
                 **{RANGES: self._ranges, PROBLEMS: self._problems, MANAGED: self._managed, WAITS: self._waits},
-                PROJECTED: self._projected,
+                **{PROJECTED: self._projected, ASKED: self._asked, CRITICAL: self._critical},
             }[kind]
             self._lanes[key] = make(track)
         return self._lanes[key]
@@ -107,6 +123,8 @@ class Tracks:
         """The group of a process. The interface shows them in the order of their descriptions."""
         uuid = self._uuid(_PROCESS, process)
         host, pid, exe, cmdline, rank, size = self._known.processes.get(process, ("", 0, "", "", None, None))
+        if self._numbers is not None:
+            self._numbers[uuid] = process
         self._timeline.machine(self._known.machines.get(process, 0))
         if self._describe(uuid):
             name = os.path.basename(exe) or "process"
@@ -123,6 +141,8 @@ class Tracks:
         process, tid, name = self._known.threads[thread]
         parent = self.process(process)
         uuid = self._uuid(THREAD, thread)
+        if self._numbers is not None:
+            self._numbers[uuid] = thread
         if thread in self._known.again:
             # Perfetto would take it for the thread that had this number before.
             return self._timeline.lanes(uuid, parent, f"{name or 'thread'} {tid}", 15, nested=True)
@@ -180,6 +200,16 @@ class Tracks:
 
     def _ranges(self, process: int) -> Any:
         return self._timeline.lanes(self._own(RANGES, process), self.process(process), "Annotations", 1, nested=False)
+
+    def _asked(self, number: int) -> Any:
+        """A track that the user asked for by SQL, below the first process."""
+        parent = self.process(min(self._known.processes))
+        uuid = self._own(RANGES, number | 1 << 32)
+        return self._timeline.lanes(uuid, parent, self._known.asked[number], 2 + number, nested=False)
+
+    def _critical(self, process: int) -> Any:
+        uuid = self._own(PROBLEMS, process | 1 << 31)
+        return self._timeline.lanes(uuid, self.process(process), "! critical path", 0, nested=False)
 
     def _problems(self, process: int) -> Any:
         uuid = self._own(PROBLEMS, process)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -67,7 +67,8 @@ def write(
     try:
         counters = Counters(store, selection, options)
         announce(selection.bytes + counters.bytes)
-        job = _Job(store.con, selection, counters, format, path.suffix == ".gz", progress)
+        asked = [name for name, _ in options.tracks]
+        job = _Job(store, asked, selection, counters, format, path.suffix == ".gz", progress)
         if options.split != "rank" and len(job.parts) > MOST_PARTS:
             raise TooManyParts(f"would make {len(job.parts):,} files, more than {MOST_PARTS:,}; write a longer time")
         for first in range(0, len(job.parts), _AT_ONCE):
@@ -101,7 +102,7 @@ def part_path(path: Path, split: int | str | None, number: int) -> Path:
     return path.with_name(f"{first}.{word}{dot}{rest}")
 
 
-def _encoder(format: Format, path: Path, origin: int, realtime: int, gzip: bool) -> Encoder:
+def _encoder(format: Format, path: Path, origin: int, realtime: int, gzip: bool, store: Store) -> Encoder:
     if format == "csv":
         return CsvTimeline(path, origin, gzip)
     if format == "json":
@@ -109,7 +110,7 @@ def _encoder(format: Format, path: Path, origin: int, realtime: int, gzip: bool)
     if format == "otf2":
         from occatrace.views.timeline.otf2 import Otf2Timeline
 
-        return Otf2Timeline(path, origin, realtime)
+        return Otf2Timeline(path, origin, realtime, store)
     from occatrace import _native
 
     return _native.Timeline(str(path), origin, realtime, gzip)
@@ -127,10 +128,18 @@ class _Job:
     """The writing of all files of a timeline."""
 
     def __init__(
-        self, con: Any, selection: Selection, counters: Counters, format: Format, gzip: bool, progress: Progress
+        self,
+        store: Store,
+        asked: Sequence[str],
+        selection: Selection,
+        counters: Counters,
+        format: Format,
+        gzip: bool,
+        progress: Progress,
     ) -> None:
+        self._store, con = store, store.con
         self._selection, self._counters = selection, counters
-        self._known = Known(con)
+        self._known = Known(con, asked)
         self._format, self._gzip, self._progress = format, gzip, progress
         run = con.execute("SELECT run FROM processes WHERE realtime_ns > 0 ORDER BY process LIMIT 1").fetchall()
         self._unique = salt(run[0][0] if run and run[0][0] else "")
@@ -175,7 +184,9 @@ class _Job:
 
     def _file(self, number: int, path: Path) -> _File:
         """A file with its texts and processes."""
-        timeline = _encoder(self._format, path, self._origin, self._selection.realtime + self._origin, self._gzip)
+        timeline = _encoder(
+            self._format, path, self._origin, self._selection.realtime + self._origin, self._gzip, self._store
+        )
         for text in self._selection.texts:
             timeline.string(text or "(no name)")
         for _, _, name in ARGUMENTS:
