@@ -31,6 +31,8 @@ def is_slow(item: pytest.Item) -> bool:
     name = item.name
     if name.startswith("test_calls_launches_bytes_and_failures["):
         return item.path.parent.name == "occa" and ("clang" in name or "symbolic" in name)
+    if item.path.parent.name == "other_tools":
+        return True  # it installs packages at the first use
     return item.path.name == "test_tutorials.py" and ("occa" in name or "pyopencl" in name)
 
 

@@ -159,7 +159,7 @@ def test_each_option_from_each_place(name: str, tmp_path: Path, monkeypatch: pyt
     else:
         file.write_text(f'{name} = "{written}"\n')
         words = [f"--{name}", here]
-        appends = isinstance(action, argparse._AppendAction)
+        appends = isinstance(action, argparse._AppendAction) and not isinstance(action, argparse._ExtendAction)
         values = {
             place: [value] if appends else value
             for place, value in (

@@ -207,6 +207,21 @@ def test_environment_keeps_what_was_there(tmp_path: Path) -> None:
     assert theirs["ASAN_OPTIONS"] == "verify_asan_link_order=0:detect_leaks=0:verify_asan_link_order=1"
 
 
+def test_signals_are_touched_for_samples_only(tmp_path: Path) -> None:
+    """The library is there with --sample-stacks, before the core, which has none of its functions."""
+    plain, sampled = (program_environment({}, "full", tmp_path, None, wanted)["LD_PRELOAD"] for wanted in (False, True))
+    assert install.SIGNALS.name not in plain
+    assert [Path(path).name for path in sampled.split(":")][:2] == [install.SIGNALS.name, install.PRELOAD.name]
+    functions = {}
+    for library in (install.SIGNALS, install.PRELOAD):
+        symbols = subprocess.run(
+            ["nm", "-D", "--defined-only", library], text=True, capture_output=True, check=True
+        ).stdout
+        functions[library] = {line.split()[-1] for line in symbols.splitlines()}
+    assert {"sigaction", "signal", "pthread_sigmask", "sigwait", "pthread_create"} <= functions[install.SIGNALS]
+    assert not functions[install.SIGNALS] & functions[install.PRELOAD]
+
+
 def test_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()

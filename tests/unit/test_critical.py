@@ -160,7 +160,7 @@ def test_builds_and_host_kernels(tmp_path: Path) -> None:
         assert run.answer(whatif.parse(["build*0, kernel:scale*0.5"])).predicted_ns == 600
         assert sum(row.time_ns for row in run.answer(whatif.parse(["build*0"])).rows) == 800
         trace_rows = reports.make(store, "critical_path_trace").rows
-        assert [row[0] for row in trace_rows] == [0, 100, 300, 400, 800] and sum(row[1] for row in trace_rows) == 1000
+        assert [row[0] for row in trace_rows] == [-100, 0, 200, 300, 700] and sum(row[1] for row in trace_rows) == 1000
         assert sum(row[0] for row in reports.make(store, "critical_path_sum").rows) == pytest.approx(100.0)
 
 

@@ -12,6 +12,8 @@ from occatrace.cli.dispatch import main
 from occatrace.reports import efficiency, partial
 from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, FakeTrace, fake_device, fake_rank, launch, mpi, recorded, run_folder
+from tests.support.schemas import validate
+from tests.unit.test_steps import stepping
 
 AT = 1_000_000
 WORK = 1000
@@ -103,7 +105,9 @@ def test_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Twice the ranks with half of the work each would take half as long; here each has as much."""
     runs = [str(recorded(tmp_path / str(ranks), imbalanced(0.2, ranks))) for ranks in (2, 4)]
     assert main(["efficiency", "--scale", *runs, "--format", "json"]) == 0
-    (report,) = json.loads(capsys.readouterr().out)["reports"]
+    text = capsys.readouterr().out
+    validate("report", text)
+    (report,) = json.loads(text)["reports"]
     rows = {row["name"].strip(): (row["run_1"], row["run_2"]) for row in report["rows"]}
     assert rows["speedup"] == pytest.approx((100.0, 100.0))
     assert rows["computation scalability"] == pytest.approx((100.0, 100 * 2.2 / 4.2))
@@ -122,8 +126,8 @@ def test_a_range(tmp_path: Path) -> None:
         t.record("exit", AT + 1000, reason=0)
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
         store.con.execute(
-            "CREATE OR REPLACE TEMP TABLE ranges AS SELECT process, 'step' AS name, 'push' AS kind,"
-            f" {AT + 100} AS start_ns, {AT + 500} AS end_ns FROM processes"
+            "CREATE OR REPLACE TEMP TABLE ranges AS SELECT process, NULL AS thread, '' AS domain, 'step' AS name, 'push' AS kind,"
+            f" 0 AS depth, {AT + 100} AS start_ns, {AT + 500} AS end_ns FROM processes"
         )
         store.filled = store.filled | {"ranges"}
         found = values([row for row in reports.make(store, "efficiency").rows if row[4] == "range step"])
@@ -131,4 +135,40 @@ def test_a_range(tmp_path: Path) -> None:
         "parallel efficiency": pytest.approx(50.0),
         "load balance": pytest.approx(100 * 400 / 600),
         "communication": pytest.approx(75.0),
+    }
+
+
+def test_time_steps(tmp_path: Path) -> None:
+    """Ten steps of 100 with kernels for 60; the seventh takes 160 with 120 of kernels, and the last one ends with its last kernel."""
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=stepping().open) as store:
+        rows = reports.make(store, "efficiency").rows
+    found = {str(row[4]): row[0] for row in rows if row[2] == "device efficiency"}
+    assert found.pop("run") is not None
+    assert found == {
+        "all 10 time steps": pytest.approx(100 * 660 / (8 * 100 + 160 + 64)),
+        **{f"time step {n}": pytest.approx(60.0) for n in range(4)},
+        "time step 7": pytest.approx(100 * 120 / 160),
+    }
+
+
+def test_time_steps_of_ranks(tmp_path: Path) -> None:
+    """In step n, of four, rank 1 computes for 100, rank 0 for 100 (n + 1) / 4; then they meet."""
+    trace = FakeTrace()
+    for rank in (0, 1):
+        t = fake_rank(trace, rank, 2, AT)
+        for step in range(4):
+            begin = AT + 1000 + 200 * step
+            mpi(t, "MPI_Barrier", begin + (25 * (step + 1) if rank == 0 else 100), begin + 100)
+        t.record("exit", AT + 5000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        store.con.execute(
+            "CREATE OR REPLACE TEMP TABLE ranges AS SELECT process, thread, '' AS domain, 'step' AS name, 'push' AS kind, 0 AS depth,"
+            f" {AT + 1000} + 200 * n AS start_ns, {AT + 1100} + 200 * n AS end_ns FROM threads, range(4) t(n)"
+        )
+        store.filled = store.filled | {"ranges"}
+        rows = [row for row in reports.make(store, "efficiency").rows if row[2] == "load balance"]
+    found = {str(row[4]): row[0] for row in rows if "time step" in str(row[4])}
+    assert found == {
+        "all 4 time steps": pytest.approx(100 * (250 + 400) / (2 * 400)),
+        **{f"time step {n}": pytest.approx(100 * (25 * (n + 1) + 100) / 200) for n in range(4)},
     }

@@ -6,19 +6,24 @@ import csv
 import json
 import re
 import shutil
+import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import occatrace
 from occatrace import reports
 from occatrace.cli.dispatch import main
 from occatrace.errors import StoreError
 from occatrace.store.tables import Store, open_store
-from occatrace.views import other_tools, timeline
+from occatrace.views import other_tools, rocpd, timeline
 from tests.support.fake import MODEL, demo_trace, run_folder
+from tests.support.foreign import rocpd as rocpd_file
+from tests.support.foreign import run_of
 
 
 @pytest.fixture
@@ -119,3 +124,119 @@ def test_what_cannot_be_written(
     assert not (tmp_path / "o").exists()
     assert main(["export", str(tmp_path), "--format", "nsys", "--calls", "-o", str(tmp_path / "n")]) == 2
     assert "--calls are not for nsys" in capsys.readouterr().err
+
+
+ROUND = ("gpu_kern_sum", "gpu_mem_time_sum", "gpu_mem_size_sum", "api_sum", "range_sum", "mem_usage", "kern_exec_sum")
+
+
+def told(run: Path, name: str) -> list[dict[str, Any]]:
+    with occatrace.open(run) as opened:
+        return list(opened.report(name))
+
+
+def test_rocpd_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recording of two ranks with ranges, memory and copies, written as rocpd and imported again: the same numbers."""
+    first = run_of(rocpd_file(tmp_path / "first.db"))
+    assert main(["export", str(first), "--format", "rocpd", "-o", str(tmp_path / "second.db")]) == 0
+    assert main(["import", str(tmp_path / "second.db"), "-o", str(tmp_path / "again")]) == 0
+    for name in ROUND:
+        assert told(first, name) and told(tmp_path / "again", name) == told(first, name)
+    with occatrace.open(tmp_path / "again") as run:
+        rows = run.sql("SELECT pid, ppid, host, rank, size FROM processes ORDER BY rank").fetchall()
+        assert rows == [(500 + rank, 10, "mi300", rank, 2) for rank in (0, 1)]
+        assert run.losses.notes == []
+
+
+# As the views of rocprofv3 join its tables: a row without one of the others would be missing.
+VIEWS = {
+    "kernel_dispatch": "JOIN rocpd_info_agent a ON a.id = k.agent_id JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id"
+    " JOIN rocpd_string r ON r.id = k.region_name_id JOIN rocpd_info_queue q ON q.id = k.queue_id"
+    " JOIN rocpd_info_stream st ON st.id = k.stream_id JOIN rocpd_info_code_object c ON c.id = s.code_object_id",
+    "memory_copy": "JOIN rocpd_info_agent a ON a.id = k.dst_agent_id JOIN rocpd_info_agent b ON b.id = k.src_agent_id"
+    " JOIN rocpd_string n ON n.id = k.name_id JOIN rocpd_info_queue q ON q.id = k.queue_id",
+    "region": "JOIN rocpd_string n ON n.id = k.name_id",
+    "memory_allocate": "JOIN rocpd_info_agent a ON a.id = k.agent_id",
+}
+
+
+def test_rocpd_of_our_run(store: Store, tmp_path: Path) -> None:
+    """Sums of kernels, copies and calls as in the reports, by joins over all tables."""
+    count = rocpd.write(store, tmp_path / "r.db")
+    with sqlite3.connect(tmp_path / "r.db") as db:
+        rows = 0
+        for table, joins in VIEWS.items():
+            whole = (
+                f"SELECT count(*) FROM rocpd_{table} k {joins} JOIN rocpd_event e ON e.id = k.event_id AND e.guid = k.guid"
+                " JOIN rocpd_string o ON o.id = e.category_id JOIN rocpd_info_process p ON p.id = k.pid"
+                " JOIN rocpd_info_thread t ON t.id = k.tid JOIN rocpd_info_node h ON h.id = k.nid"
+            )
+            ((joined,),), ((there,),) = db.execute(whole), db.execute(f"SELECT count(*) FROM rocpd_{table}")
+            assert joined == there, table
+            rows += there
+        assert rows == count
+        kernels = Counter[tuple[str, str]]()
+        for name, time, n in db.execute(
+            "SELECT kernel_name, sum(end - start), count(*) FROM rocpd_kernel_dispatch k"
+            " JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id GROUP BY 1"
+        ):
+            kernels[name, "ns"], kernels[name, "n"] = time, n
+        assert kernels == sums(store, "gpu_kern_sum") and len(kernels) == 4
+        # Each dispatch has the stack id of the call that launched it.
+        assert db.execute(
+            "SELECT n.string, count(*) FROM rocpd_kernel_dispatch k JOIN rocpd_event e ON e.id = k.event_id"
+            " JOIN rocpd_region r JOIN rocpd_event c ON c.id = r.event_id AND c.stack_id = e.stack_id"
+            " JOIN rocpd_string n ON n.id = r.name_id GROUP BY 1"
+        ).fetchall() == [("clEnqueueNDRangeKernel", 20)]
+    db.close()
+
+
+def test_extrap(store: Store, tmp_path: Path) -> None:
+    """A value of each path and metric for each run: sums are those of the reports; what one run lacks is 0 there."""
+    ours = other_tools.measured(store)
+    assert ours.processes == 1
+    other = other_tools.Measured(2, {("app->more", "time"): 7})
+    other_tools.extrap([({"n": 1}, ours), ({"n": 2}, other)], tmp_path / "x.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    assert {tuple(line["params"].items()) for line in lines} == {(("n", 1),), (("n", 2),)}
+    keys = Counter((line["callpath"], line["metric"]) for line in lines)
+    assert set(keys.values()) == {2}
+    # Of memory, which nothing of it allocated, there is no line.
+    assert {line["metric"] for line in lines} == {"time", "device time", "bytes moved", "visits"}
+
+    def total(metric: str, last: str, n: int) -> int:
+        return sum(
+            line["value"]
+            for line in lines
+            if line["metric"] == metric and line["params"]["n"] == n and line["callpath"].split("->")[-1] == last
+        )
+
+    for name, time in ((name, value) for (name, what), value in sums(store, "gpu_kern_sum").items() if what == "ns"):
+        assert total("device time", name, 1) == time and total("device time", name, 2) == 0
+    assert total("visits", "clEnqueueNDRangeKernel", 1) == 20
+    assert (total("time", "more", 1), total("time", "more", 2)) == (0, 7)
+
+
+def lines_of(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_extrap_of_several_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = str(run_of(rocpd_file(tmp_path / "first.db"))), str(tmp_path / "x.jsonl")
+    command = ["export", run, run, "--format", "extrap", "-o", out]
+    assert main(command) == 0
+    assert {line["params"]["processes"] for line in lines_of(out)} == {2}
+    assert main([*command, "--force", "--parameter", "n=1,2", "--parameter", "p=4,4.5"]) == 0
+    found = {tuple(line["params"].values()) for line in lines_of(out)}
+    assert found == {(1, 4), (2, 4.5)}
+    capsys.readouterr()
+    for words, said in (
+        ([*command, "--force", "--parameter", "n=1"], "n has 1 values for 2 runs"),
+        (["export", run, run, "--format", "rocpd", "-o", str(tmp_path / "r")], "made of one run"),
+        (["export", run, "--format", "rocpd", "--parameter", "n=1", "-o", str(tmp_path / "r")], "for --format extrap"),
+    ):
+        assert main(words) == 2
+        err = capsys.readouterr().err
+        assert said in err and err.count("\n") == 1
+    with pytest.raises(SystemExit):
+        main([*command, "--force", "--parameter", "n=1,x"])
+    assert "invalid NAME=NUMBER,…: 'n=1,x'" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from occatrace.cli.dispatch import main
 from occatrace.render import ci, schemas
 from occatrace.reports import compare
 from tests.support.fake import FakeTrace, demo_trace, recorded
+from tests.support.schemas import validate
 from tests.unit.test_compare import run_of
 
 
@@ -82,19 +83,17 @@ def test_the_names_of_what_became_slower(
 def test_outputs_are_as_their_schemas_say(
     trace: type[FakeTrace], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     run = recorded(tmp_path, trace())
-
-    def check(name: str, text: str) -> None:
-        schema = schemas.schema(name)
-        jsonschema.Draft202012Validator.check_schema(schema)
-        jsonschema.Draft202012Validator(schema).validate(json.loads(text))
-
+    check = validate
     check("run", (run / "run.json").read_text())
     assert main(["report", str(run), "--format", "json"]) == 0
     check("report", capsys.readouterr().out)
     assert main(["query", str(run), "SELECT 1 AS one, 'x' AS text, [1, 2] AS list", "--format", "json"]) == 0
     check("report", capsys.readouterr().out)
+    for form in ("parquet", "csv", "json"):
+        assert main(["export", str(run), "--format", form, "-o", str(tmp_path / form), "--table", "processes"]) == 0
+        check("tables", (tmp_path / form / "tables.json").read_text())
+    capsys.readouterr()
     if trace is FakeTrace:
         return
     assert main(["why", str(run), "--format", "json", "--what-if", "kernel:**0.5"]) == 0
@@ -113,5 +112,7 @@ def test_outputs_are_as_their_schemas_say(
 def test_schemas_have_versions_and_refuse_other_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "report"]) == 0
     assert json.loads(capsys.readouterr().out)["$id"] == "urn:occatrace:schema:report:1"
+    for name in schemas.NAMES:
+        assert schemas.schema(name)["$id"].rpartition(":")[2].isdigit()
     assert main(["schema", "reporrrt"]) == 2
     assert "no report 'reporrrt'" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from occatrace.render import history as site
 from occatrace.reports.compare import Run, series_of
 from occatrace.reports.history import RUN, Entry, history
 from tests.support.fake import demo_trace, recorded
+from tests.support.schemas import validate
 
 
 def entries(**medians: Sequence[float | None]) -> dict[str, Entry]:
@@ -81,6 +82,7 @@ def test_pages() -> None:
     site.badge(*site.verdict(found, 10), badge)
     assert ElementTree.fromstring(badge.getvalue()).attrib["aria-label"] == "performance: 1 slower"
     site.as_json(found, versions, data)
+    validate("history", data.getvalue())
     content = json.loads(data.getvalue())
     assert content["schema"] == 1 and content["names"][1]["changes"][0]["version"] == "c6"
     assert len(content["names"][1]["median_ns"]) == 10 and content["names"][0]["name"] == RUN[1]
@@ -97,6 +99,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {p.name for p in target.iterdir()} == {"index.html", "badge.svg", "history.json", "mine.txt"}
     names = {entry["name"] for entry in json.loads((target / "history.json").read_text())["names"]}
     assert {"recorded time", "addVectors", "clEnqueueNDRangeKernel"} <= names
+    validate("history", (target / "history.json").read_text())
     assert main(["ci", run, "-o", str(target)]) == 2
     (tmp_path / "ruptures.py").write_text("raise ImportError")
     done = subprocess.run(

@@ -17,6 +17,7 @@ from occatrace.reports.scope import Scope, Scoped
 from occatrace.store.tables import Store, open_store
 from occatrace.views import plots
 from occatrace.views.plots import charts, data, draw
+from occatrace.views.plots import times as over_time
 from tests.support.fake import MODEL, demo_trace, run_folder
 
 HOSTILE = "<script>alert(1)</script>\"' & \x00\x07\n\u202e\\'] + alert(2) + ['" + "x" * 524_288
@@ -61,7 +62,7 @@ def test_memory(store: Store, count: int) -> None:
         end = None if pick.random() < 0.1 else start + pick.randrange(0, 60_000)
         rows.append((pick.choice(["opencl", "cuda"]), "device", None, number, pick.randrange(1, 10**9), start, end))
     allocate(store, rows)
-    found = data.memory(store.con)
+    found = data.memory(store.con, *over_time.axis(store.con))
     assert found is not None
     zero = origin(store)
     times = sorted({row[5] for row in rows} | {row[6] for row in rows if row[6] is not None})
@@ -90,7 +91,7 @@ def test_memory_counts_once(store: Store) -> None:
         ],
     )
     store.con.execute("UPDATE allocations SET parent = 1 WHERE handle = 4")
-    found = data.memory(store.con)
+    found = data.memory(store.con, *over_time.axis(store.con))
     assert found is not None and found.peak == 130 and found.left == 0
     assert dict(zip(found.groups, map(max, found.bytes), strict=True)) == {"OpenCL": 100, "OCCA Serial": 30}
 
@@ -98,7 +99,7 @@ def test_memory_counts_once(store: Store) -> None:
 def test_many_groups_are_joined(store: Store) -> None:
     kinds = [f"kind {n}" for n in range(9)]
     allocate(store, [("opencl", kind, None, n, 10 + n, 1000 + n, None) for n, kind in enumerate(kinds)])
-    found = data.memory(store.con)
+    found = data.memory(store.con, *over_time.axis(store.con))
     assert found is not None and len(found.groups) == data.GROUPS and found.groups[-1] == "others"
     assert [series[-1] for series in found.bytes] == [18, 17, 16, 15, 14, 10 + 11 + 12 + 13]
 
@@ -120,16 +121,16 @@ def test_busy(store: Store, count: int) -> None:
             " ? AS start_ns, ? AS end_ns, 0 AS status",
             [queue, start, end],
         )
-    found = data.busy(store.con)
+    found = data.busy(store.con, *over_time.axis(store.con))
     if found is None:
         assert all(start == end for _, start, end in work)
         return
-    first, last = min(w[1] for w in work), max(w[2] for w in work)
-    assert (found.begin, found.end) == (first - origin(store), max(last, first + 1) - origin(store))
+    first = origin(store)
+    assert (found.begin, found.end) == over_time.axis(store.con)
     length = found.end - found.begin
     for row in found.rows:
         own = [w for w in work if row.name.startswith(f"queue {w[0]},")]
-        moments = {t - first for _, start, end in own for t in range(start, end)}
+        moments = {t - first for _, start, end in own for t in range(max(start, first), end)}
         assert row.busy_ns == len(moments)
         assert sum(row.parts) * length / data.PARTS == pytest.approx(len(moments), abs=1e-3)
         for part, fraction in enumerate(row.parts):
@@ -142,7 +143,7 @@ def test_busy(store: Store, count: int) -> None:
 
 def test_serial_threads_are_busy(store: Store) -> None:
     """In modes without a device the calls are the work."""
-    found = data.busy(store.con)
+    found = data.busy(store.con, *over_time.axis(store.con))
     assert found is not None
     rows = {row.name: row.busy_ns for row in found.rows}
     runs = sum(200 + i for i in range(10))
@@ -157,12 +158,12 @@ def test_a_part_of_the_time(store: Store) -> None:
     window = parse_range("30us:60us")
     tables = plots.source(store, Scoped(store, Scope(window, "thread")))
     with tables.connection() as con:
-        found = data.busy(con, work_only=True)
+        found = data.busy(con, *tables.axis)
     # As many pieces as begin there: of the ten rounds, 10 µs apart from 1 µs on, those of 3 (31 µs) to 5.
     starts = [row[0] for row in store.con.execute("SELECT start_ns FROM activities").fetchall()]
     inside = [s for s in starts if zero + 30_000 <= s < zero + 60_000]
     assert found is not None and 0 < len(inside) < len(starts)
-    assert found.begin >= 30_000 and found.end < 62_000
+    assert (found.begin, found.end) == (30_000, 60_000)
     plot = plots.make(tables, "util")
     assert plot is not None and "chosen part" in plot.about
     assert tables.memory is not None and tables.memory.peak == 100
@@ -211,11 +212,11 @@ def test_nothing(tmp_path: Path) -> None:
     trace.process(100)
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
         assert [plots.make(plots.source(store), name) for name in plots.PLOTS] == [None] * len(plots.PLOTS)
-        with pytest.raises(plots.UnknownPlot, match="kernels, durations, util, mem"):
+        with pytest.raises(plots.UnknownPlot, match="timeline, util, mem, counters, ranks, critical, kernels"):
             plots.make(plots.source(store), "nope")
 
 
-@pytest.mark.parametrize("name", list(plots.PLOTS))
+@pytest.mark.parametrize("name", ["util", "mem", "kernels", "durations"])
 def test_drawings(store: Store, name: str) -> None:
     """Well-formed, bounded and without scripts, with a name that wants to be something else."""
     if not draw.available():

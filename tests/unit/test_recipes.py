@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import sys
@@ -56,6 +57,26 @@ def test_files_are_reports(folder: Path, run: Path, capsys: pytest.CaptureFixtur
     assert main(["report", str(run), "--report", "length"]) == 2
     assert "did you mean lengths?" in capsys.readouterr().err
     assert "lengths" not in (ROOT / "docs/reports.md").read_text() and "lengths" not in reports.built_in()
+
+
+def test_plots_and_advice(folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The guide's sign is a row of the advice, here of all copies; one that cannot be made is a row that says why."""
+    block = re.search(r"`slow_copies.sql`:\n\n```sql\n(.*?)```", GUIDE, re.S)
+    assert block and "HAVING" in block[1]
+    (folder / "slow_copies.sql").write_text(re.sub("HAVING.*", "", block[1]))
+    head = "".join(line + "\n" for line in block[1].splitlines() if line.startswith("--"))
+    (folder / "broken.sql").write_text(head + "SELECT nothing AS share, 1 AS name, 1 AS evidence, 1 AS advice")
+    recipes._read.cache_clear()
+    (own,) = rows_of(run, "slow_copies", capsys)
+    signs = {str(row["name"]): row for row in rows_of(run, "advice", capsys)}
+    assert own["name"] == "slow copies HtoD" and own["evidence"] == "4 copies"
+    assert {key: signs["slow copies HtoD"][key] for key in own} == own
+    assert "nothing" in str(signs["broken"]["evidence"]) and "mend this report" in str(signs["broken"]["advice"])
+    if importlib.util.find_spec("vl_convert"):
+        out = tmp_path / "x.svg"
+        assert main(["report", str(run), "--plot", "copies_by_size", "-o", str(out)]) == 0
+        assert "axis titled 'Total (" in out.read_text()
+    assert main(["report", str(run), "--plot", "no_such"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
-import subprocess
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +15,7 @@ from tests.integration.html.conftest import Keep, Run
 from tests.integration.html.test_page import CONTRAST, LOOKS, show
 from tests.integration.reports.conftest import occa_prof
 from tests.support.browser import Browser
+from tests.support.npm import package
 from tests.support.runs import measured, next_folder
 
 SPEEDSCOPE = "1.25.0"
@@ -126,31 +124,9 @@ def test_bad_input(nested: Run, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def speedscope(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the real application, as its npm package has it; kept for the next time."""
-    cache = Path(
-        os.environ.get("OCCATRACE_CACHE")
-        or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "occatrace"
-    )
-    folder = cache / f"speedscope-{SPEEDSCOPE}"
-    if not folder.is_dir():
-        if not shutil.which("npm"):
-            pytest.skip("npm is not installed, from which speedscope would come")
-        work = tmp_path_factory.mktemp("speedscope")
-        packed = subprocess.run(
-            ["npm", "pack", f"speedscope@{SPEEDSCOPE}"],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        if packed.returncode:
-            pytest.skip(f"speedscope could not be fetched: {packed.stderr[-200:]}")
-        subprocess.run(["tar", "-xzf", next(work.glob("*.tgz"))], cwd=work, check=True)
-        cache.mkdir(parents=True, exist_ok=True)
-        shutil.move(work / "package", folder)
-    return folder / "dist" / "release"
+def speedscope() -> Path:
+    """The folder of the real application, as its npm package has it."""
+    return package("speedscope", SPEEDSCOPE) / "dist" / "release"
 
 
 def test_speedscope_opens_it(nested: Run, speedscope: Path, browser: Browser, tmp_path: Path, keep: Keep) -> None:

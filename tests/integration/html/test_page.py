@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from occatrace.core.units import size
+from occatrace.core.units import duration, size
 from occatrace.render import renderer
 from occatrace.render.text import cell
 from occatrace.reports import definition
@@ -22,7 +23,9 @@ from tests.integration.html.conftest import Keep, Run
 from tests.integration.reports.conftest import occa_prof
 from tests.support.browser import Browser
 from tests.support.fake import MODEL, demo_trace, run_folder
+from tests.support.npm import package
 from tests.unit.test_plots import HOSTILE
+from tests.unit.test_waits import opened, overlapping
 
 LOOKS = {
     "light": {"width": 1280},
@@ -81,7 +84,8 @@ def test_looks(run: Run, file: Path, browser: Browser, look: str, tmp_path: Path
         "[...document.querySelectorAll('figure')].map(f => [f.id, [...f.querySelectorAll('svg')].filter(s => s.checkVisibility())"
         ".map(s => { const b = s.getBoundingClientRect(); return b.width > 250 && b.height > 50; })])"
     )
-    assert dict(shown) == {f"plot-{name}": [True] for name in ("kernels", "util", "mem", "durations")}
+    names = ("timeline", "util", "mem", "critical", "kernels", "durations")
+    assert dict(shown) == {f"plot-{name}": [True] for name in names}
     picture = tmp_path / f"{run.mode}-{look}.png"
     browser.long_picture(picture, 2600)
     keep(picture)
@@ -213,6 +217,147 @@ def test_values_under_the_pointer(run: Run, file: Path, browser: Browser) -> Non
     lines = browser.run("[...document.querySelectorAll('#plot-util .tip div')].map(d => d.textContent)")
     who = "queue 1, " if run.mode == "OpenCL" else "thread "
     assert lines[0].startswith("at ") and any(" %" in line and who in line for line in lines[1:])
+
+
+def test_pointing_at_one_plot_shows_the_moment_in_all(file: Path, browser: Browser) -> None:
+    show(browser, file, LOOKS["light"])
+    x, y = browser.run(
+        "(() => { const f = document.querySelector('#plot-timeline'); f.scrollIntoView({block: 'center'});"
+        " const b = f.querySelector('.broad path.background').getBoundingClientRect(); return [b.left + b.width / 4, b.top + 5]; })()"
+    )
+    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    browser.wait("!document.querySelector('#plot-mem .cross').hidden", 10)
+    parts = browser.run(
+        "[...document.querySelectorAll('figure[data-hover]')].filter(f => !f.querySelector('.cross').hidden).map(f => {"
+        " const b = f.querySelector('.broad path.background').getBoundingClientRect(), c = f.querySelector('.cross');"
+        " return (c.getBoundingClientRect().left - b.left) / b.width; })"
+    )
+    assert len(parts) >= 4 and parts == pytest.approx([0.25] * len(parts), abs=0.01)
+
+
+def test_filter_and_copy(run: Run, file: Path, browser: Browser) -> None:
+    """Rows by text; what is copied is what the report has, of the rows that are shown."""
+    show(browser, file, LOOKS["light"])
+    table = "document.querySelector('[data-report=api_sum] table')"
+    browser.run("navigator.clipboard.writeText = async text => { window.copied = text; }")
+    button = "document.querySelector('[data-report=api_sum] .copy')"
+    content = json.loads(occa_prof("report", run.folder, "--report", "api_sum", "--format", "json").stdout)
+    # The page has a table for each API.
+    told = [row for row in content["reports"][0]["rows"] if row["api"] == "occa"]
+
+    def copied() -> list[dict[str, str]]:
+        browser.run(f"window.copied = null; {button}.click()")
+        return list(csv.DictReader(io.StringIO(browser.wait("window.copied", 10))))
+
+    everything = copied()
+    assert [(row["name"], int(row["calls"]), int(row["total_ns"])) for row in everything] == [
+        (row["name"], row["calls"], row["total_ns"]) for row in told
+    ]
+    word = "kernel"
+    browser.run(
+        f"(() => {{ const i = document.querySelector('[data-report=api_sum] .tools input'); i.value = {word.upper()!r};"
+        " i.dispatchEvent(new Event('input')); })()"
+    )
+    names = browser.run(f"[...{table}.tBodies[0].rows].filter(r => !r.hidden).map(r => r.textContent)")
+    rows = [row for row in told if word in row["name"].lower() or word in str(row["errors"]).lower()]
+    assert 0 < len(rows) < len(told) and len(names) == len(rows) <= 12
+    assert browser.run("document.querySelector('[data-report=api_sum] [role=status]').textContent") == (
+        f"{len(rows)} of {len(told)} rows"
+    )
+    assert [row["name"] for row in copied()] == [row["name"] for row in rows]
+
+
+def test_source_in_the_page(run: Run, browser: Browser, tmp_path: Path) -> None:
+    """Lines of the demo with their text where it is asked for, without it where not; the numbers are those of the report."""
+    with_text, without = tmp_path / "a.html", tmp_path / "b.html"
+    assert occa_prof("report", run.folder, "--format", "html", "--source-text", "-o", with_text).returncode == 0
+    assert occa_prof("report", run.folder, "--format", "html", "-o", without).returncode == 0
+    kernel = next(row for row in kernels(run) if row["name"] == "dotProduct")
+    path, _, line = kernel["source"].rpartition(":")
+    line_text = Path(path).read_text(encoding="utf-8").splitlines()[int(line) - 1].strip()
+    rows = "[...document.querySelectorAll('#sources tr')].map(r => [...r.cells].map(c => c.textContent.trim()))"
+    show(browser, with_text, LOOKS["light"])
+    (found,) = [row for row in browser.run(rows) if row[-1] == line_text]
+    assert found[2:5] == [f"{kernel['calls']:,}", "", line] and found[0] == duration(kernel["total_ns"])
+    show(browser, without, LOOKS["light"])
+    assert line_text not in without.read_text(encoding="utf-8")
+    assert any(row[4:] == [line] and row[0] == found[0] for row in browser.run(rows))
+    wrong = occa_prof("report", run.folder, "--source-text")
+    assert wrong.returncode == 2 and "--format html" in wrong.stderr
+
+
+def test_flame_graph_in_the_page(run: Run, file: Path, browser: Browser) -> None:
+    """Device time first: as wide as the kernels' shares."""
+    show(browser, file, LOOKS["light"])
+    assert browser.run("document.querySelector('[data-measure][aria-pressed=true]').dataset.measure") == "device-time"
+    labels = dict(
+        browser.run(
+            "[...document.querySelectorAll('.frame')].map(f => [f.getAttribute('aria-label').split(':')[0], f.clientWidth])"
+        )
+    )
+    told = {row["name"]: row["total_ns"] for row in kernels(run)}
+    first, second = sorted(told, key=lambda name: -told[name])[:2]
+    assert labels[first] / labels[second] == pytest.approx(told[first] / told[second], rel=0.1)
+
+
+AXE = "4.10.3"
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
+
+
+def violations(browser: Browser) -> tuple[list[tuple[str, str]], int]:
+    """What axe-core finds against WCAG 2.2 AA, and how many of its rules had something to check and found it good."""
+    browser.run((package("axe-core", AXE) / "axe.min.js").read_text(encoding="utf-8") + ";1")
+    found = browser.run(
+        f"axe.run(document, {{runOnly: {list(RULES)}}}).then(r => [r.violations.flatMap(v => v.nodes.map(n =>"
+        " [v.id, n.html.slice(0, 200)])), r.passes.length])"
+    )
+    return [tuple(entry) for entry in found[0]], found[1]
+
+
+@pytest.mark.parametrize("look", list(LOOKS))
+def test_accessible(run: Run, file: Path, browser: Browser, look: str, tmp_path: Path) -> None:
+    """WCAG 2.2 AA, as far as axe-core checks it, of the page, and of the flame graph's own page."""
+    show(browser, file, LOOKS[look])
+    found, good = violations(browser)
+    assert found == [] and good >= 25
+    flame = tmp_path / "flame.html"
+    assert occa_prof("flamegraph", run.folder, "-o", flame).returncode == 0
+    show(browser, flame, LOOKS[look])
+    found, good = violations(browser)
+    assert found == [] and good >= 20
+    browser.run("document.querySelector('h1').insertAdjacentHTML('afterend', '<img src=\"data:,\">')")
+    assert [rule for rule, _ in violations(browser)[0]] == ["image-alt"], "the check can fail"
+
+
+def test_ranks_in_the_page(browser: Browser, tmp_path: Path, keep: Keep) -> None:
+    """Two ranks: the map of ranks and time tells its numbers under the pointer, in any theme, and is accessible."""
+    with opened(tmp_path, overlapping()) as store:
+        out = io.StringIO()
+        renderer("html")(page.collect(store, {"program": ["ranks"]}), out)
+    path = tmp_path / "ranks.html"
+    path.write_text(out.getvalue(), encoding="utf-8")
+    for name, look in LOOKS.items():
+        show(browser, path, look)
+        assert browser.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        ratio, where = browser.run(CONTRAST)
+        assert ratio >= 4.5, f"{name}: {ratio:.1f}: {where}"
+        assert violations(browser)[0] == []
+        picture = tmp_path / f"ranks-{name}.png"
+        browser.long_picture(picture, 1600)
+        keep(picture)
+    show(browser, path, LOOKS["light"])
+    # Rank 1 is in MPI from 100 to 700 of 1,000 ns; its zero is the first call.
+    data = browser.run("JSON.parse(document.getElementById('hover-ranks').textContent)")
+    row = next(row for row in data["rows"] if row["name"] == "rank 1" and row["map"] == "in MPI")
+    x, y = browser.run(
+        "(() => { const f = document.querySelector('#plot-ranks'); f.scrollIntoView({block: 'center'});"
+        " const b = f.querySelector('.broad path.background').getBoundingClientRect();"
+        f" return [b.left + b.width * 0.2, b.top + b.height * {(row['from'] + row['to']) / 2}]; }})()"
+    )
+    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    browser.wait("!document.querySelector('#plot-ranks .tip').hidden", 10)
+    lines = browser.run("[...document.querySelectorAll('#plot-ranks .tip div')].map(d => d.textContent)")
+    assert lines[1] == "100.0 %  rank 1, in MPI"
 
 
 def test_on_paper(run: Run, file: Path, browser: Browser, tmp_path: Path, keep: Keep) -> None:
