@@ -27,6 +27,7 @@ queues and streams, OpenMP teams, MPI messages and collectives. Only what is on 
 --what-if computes the run time with changed durations, and the critical path of that run:
   kernel:dotProduct*0.5    this kernel takes half as long (names may have * and ?)
   copy:HtoD*0              copies to the device take no time
+  launch:axpy*0.5          half of the launch latency of this kernel, and of the gaps before it in its queue
   build*0                  kernel builds take no time
   call:clCreateContext*0   this traced call takes no time (function:NAME*F: an OpenMP region)
   network*0                messages and collectives of MPI take no time; waits for other ranks stay

@@ -94,6 +94,9 @@ def test_one_kernel(tmp_path: Path) -> None:
         (["kernel:w*k*0.5"], 750),  # by wildcards
         (["kernel*0"], 500),  # the wait begins at 200: no earlier end than this and the return
         (["kernel:work*0.5,kernel:work*0.5"], 625),
+        (["launch:work*0"], 950),
+        (["launch*3"], 1100),
+        (["kernel*0.5,launch*0.5"], 725),
         (["host*0"], 600),  # 100 before the launch, 300 after the wait
         (["host:after clFinish*0.5"], 850),
     ],
@@ -123,10 +126,20 @@ def test_the_longer_queue_decides(tmp_path: Path) -> None:
 
 def test_a_queue_in_order(tmp_path: Path) -> None:
     names = by_name(answer(tmp_path, in_order()))
+    (tmp_path / "gap").mkdir()
+    assert (
+        by_name(answer(tmp_path / "gap", in_order(), "launch:second*4"))["launch:gap in the queue before second"] == 40
+    )
     assert (names["kernel:first"], names["kernel:second"], names["copy:HtoD"]) == (200, 300, 100)
     assert names["launch:gap in the queue before second"] == 10
     for number, (changes, predicted) in enumerate(
-        ((["copy:HtoD*0"], 900), (["kernel:first*0", "copy*0"], 710), (["kernel:second*0.5"], 850))
+        (
+            (["copy:HtoD*0"], 900),
+            (["kernel:first*0", "copy*0"], 710),
+            (["kernel:second*0.5"], 850),
+            (["launch:second*0"], 990),  # the gap before it
+            (["launch:first*0"], 950),
+        )
     ):
         (tmp_path / str(number)).mkdir()
         assert answer(tmp_path / str(number), in_order(), *changes).predicted_ns == predicted
@@ -198,7 +211,7 @@ def test_what_cannot_be_meant(text: str) -> None:
         whatif.parse([text])
 
 
-@pytest.mark.parametrize("text", ["kernel:nosuch*0", "rank:7*0", "copy*0", "wait:clFlush*0"])
+@pytest.mark.parametrize("text", ["kernel:nosuch*0", "rank:7*0", "copy*0", "wait:clFlush*0", "launch:nosuch*0"])
 def test_what_is_not_there(tmp_path: Path, text: str) -> None:
     with pytest.raises(RunError, match="no such"):
         answer(tmp_path, one_kernel(), text)

@@ -232,7 +232,7 @@ class Run:
             owner = np.array([g.process_of.get(int(g.thread[first]), -1)])
             parts.append((np.zeros(1, np.int64), np.array([g.base[first]]), begun, owner))
         parts += self._host(path, kind, source, target, weight, factors)
-        parts += self._device(path, kind, source, weight)
+        parts += self._device(path, kind, source, weight, factors.lags()[path])
         parts += self._latencies(path, kind, source, target, weight)
         start, ns, label, process = (
             (np.concatenate([part[i] for part in parts]) for i in range(4)) if parts else _none()
@@ -268,7 +268,9 @@ class Run:
                 parts.append((start, ns, label, np.full(len(start), g.process_of.get(thread, -1))))
         return parts
 
-    def _device(self, path: Any, kind: Any, source: Ints, weight: Floats) -> list[tuple[Ints, Floats, Ints, Ints]]:
+    def _device(
+        self, path: Any, kind: Any, source: Ints, weight: Floats, lag: Floats
+    ) -> list[tuple[Ints, Floats, Ints, Ints]]:
         g = self._known
         piece = g.work[path]
         has = piece >= 0
@@ -277,7 +279,7 @@ class Run:
         which = piece[has]
         of_work = self._work_labels[g.activities["label"][which]]
         process = g.activities["process"][which].astype(np.int64)
-        latency = g.lag[path][has]
+        latency = lag[has]
         work_ns = weight[has] - latency
         begins = np.maximum(g.time[source[has]] + latency.astype(np.int64), 0)
         # By kind of edge and by label: there are few of these pairs, and millions of pieces.
@@ -335,18 +337,20 @@ class _Factors:
 
     def __init__(self, run: Run, changes: Sequence[whatif.Change]) -> None:
         self._run = run
-        self._changes = [change for change in changes if change.kind not in ("rank", "network", "wait")]
+        self._changes = [change for change in changes if change.kind in whatif.KINDS]
+        self._launches = [change for change in changes if change.kind == "launch"]
         self._unwaited = [change for change in changes if change.kind == "wait"]
         self._network = 1.0
         for change in changes:
             if change.kind == "network":
                 self._network *= change.factor if change.factor is not None else 1.0
+        self._lag: Floats | None = None
         self._weights: Floats | None = None
         hosts = any(change.kind == "host" for change in self._changes)
         if self._unwaited or hosts or any(change.kind == "call" for change in self._changes):
             self._open_calls()
         self._host_code = self._split_host() if hosts else {}
-        for change in (*self._changes, *self._unwaited):
+        for change in (*self._changes, *self._launches, *self._unwaited):
             if not any(change.matches(label) for label in run._labels.all):
                 raise whatif.unknown(change, run._labels.all)
         self._ranks = {int(change.name or 0): change for change in changes if change.kind == "rank"}
@@ -377,10 +381,10 @@ class _Factors:
             out[thread] = own[np.searchsorted(begin, low, "right") - 1], high - low, label
         return out
 
-    def _of_label(self) -> Floats:
-        """The factor of each label."""
+    def _of_label(self, changes: Sequence[whatif.Change] | None = None) -> Floats:
+        """The factor of each label, by the changes of what it stands for itself, or by others."""
         out = np.ones(len(self._run._labels.all))
-        for change in self._changes:
+        for change in self._changes if changes is None else changes:
             for number, label in enumerate(self._run._labels.all):
                 if change.matches(label):
                     out[number] *= change.factor if change.factor is not None else 1.0
@@ -408,16 +412,23 @@ class _Factors:
             self._weights = self._make()
         return self._weights
 
+    def lags(self) -> Floats:
+        """The weights of all edges without the device work that they end with."""
+        self.weights()
+        return self._run._known.lag if self._lag is None else self._lag
+
     def _make(self) -> Floats:
         run, g = self._run, self._run._known
-        if not (self._changes or self._ranks or self._unwaited or self._network != 1.0):
+        if not (self._changes or self._launches or self._ranks or self._unwaited or self._network != 1.0):
             return g.weight
         of_label = self._of_label()
         lag, work = g.lag.copy(), g.work_ns.copy()
         has = g.work >= 0
         if has.any():
             which = g.work[has]
-            work[has] *= of_label[run._work_labels[g.activities["label"][which]]]
+            named = run._work_labels[g.activities["label"][which]]
+            work[has] *= of_label[named]
+            lag[has] *= self._of_label(self._launches)[named]
             process = g.activities["process"][which]
             work[has] *= np.array([self._of_rank.get(p, 1.0) for p in range(int(process.max(initial=0)) + 1)])[process]
         sent = np.isin(g.kind, (graph.MESSAGE, graph.TOGETHER)) | ((g.kind == graph.HOST) & (g.call >= 0))
@@ -439,6 +450,7 @@ class _Factors:
                 np.add.at(lag, edge[host], ((of_label[label] - 1.0) * ns)[host])
             factor = self._of_rank.get(g.process_of.get(thread, -1), 1.0)
             lag[rows] = np.maximum(lag[rows], 0.0) * np.where(run.computing[rows], factor, 1.0)
+        self._lag = lag
         weights: Floats = lag + work
         weights[self._not_waited_for()] = -np.inf
         return weights

@@ -1,8 +1,9 @@
 """What --what-if says: which pieces of a run take how much of their time. No graph, no output.
 
 `kernel:NAME*F`, `copy:NAME*F`, `build:NAME*F`, `call:NAME*F`, `function:NAME*F`, `network*F`, `rank:N*F`, `rank:N=mean`; without
-a name all of the kind. F is a number, 0 and up; names may have the wildcards of a shell. `wait:NAME*0`: calls of this name do not
-wait for devices, but the last one of each thread.
+a name all of the kind. F is a number, 0 and up; names may have the wildcards of a shell. `launch:NAME*F`: the launch latency of
+device work of this name, and the gaps before it in its queue. `wait:NAME*0`: calls of this name do not wait for devices, but the
+last one of each thread.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 KINDS = ("kernel", "copy", "build", "call", "function", "host")
 SYNTAX = (
-    "write kernel:NAME*0.5, copy:HtoD*0, build*0, call:NAME*0.5, wait:NAME*0, function:NAME*0.5, network*0, rank:3*0.5"
-    " or rank:3=mean"
+    "write kernel:NAME*0.5, copy:HtoD*0, launch:NAME*0.5, build*0, call:NAME*0.5, wait:NAME*0, function:NAME*0.5,"
+    " network*0, rank:3*0.5 or rank:3=mean"
 )
+# The kinds of labels that have the names of a change, where they are not of its own kind.
+_NAMED = {"wait": ("call",), "launch": ("kernel", "copy", "device work")}
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Change:
 
     def matches(self, label: Label) -> bool:
         """Whether a piece with this label changes."""
-        if label.kind != ("call" if self.kind == "wait" else self.kind):
+        if label.kind not in _NAMED.get(self.kind, (self.kind,)):
             return False
         if self.name is None:
             return True
@@ -61,7 +64,7 @@ def _one(text: str) -> Change:
     except ValueError:
         value = -1.0
     good = star and 0.0 <= value < float("inf") and (not colon or name.strip())
-    if not good or kind not in (*KINDS, "network", "rank", "wait"):
+    if not good or kind not in (*KINDS, *_NAMED, "network", "rank"):
         raise RunError(f"--what-if {text}: {SYNTAX}")
     if kind == "wait" and value:
         raise RunError(f"--what-if {text}: a wait stays or goes: wait:NAME*0")
@@ -72,6 +75,6 @@ def _one(text: str) -> Change:
 
 def unknown(change: Change, known: Sequence[Label]) -> RunError:
     """What to say of a change that nothing of the run matches."""
-    names = sorted({label.name for label in known if label.kind == ("call" if change.kind == "wait" else change.kind)})
+    names = sorted({label.name for label in known if label.kind in _NAMED.get(change.kind, (change.kind,))})
     there = f"there are: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}" if names else "the run has none"
     return RunError(f"--what-if {change.text}: no such {change.kind}; {there}")
