@@ -46,7 +46,7 @@ class Reader:
     events: names or shell patterns of the events wanted; None for all. decoder: "fast" or "babeltrace2"; None for what
     OCCATRACE_DECODER says, or the fast one where it knows the trace's layout. spans: of these files (paths as `path` has
     them) only the bytes from the first number to the second, packets of a trace that still grows; the fast decoder alone
-    knows them.
+    knows them. raw: text of unsigned characters is a list of bytes, as other tools write structures (fast decoder alone).
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Reader:
         events: Sequence[str] | None = None,
         decoder: str | None = None,
         spans: Mapping[str, tuple[int, int]] = ...,
+        raw: bool = False,
     ) -> None: ...
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...

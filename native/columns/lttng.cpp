@@ -421,7 +421,7 @@ class Decoder {
 class LttngSource final : public Source {
   public:
     LttngSource(const std::string &path, const tsdl::Trace &trace, const SourceOptions &options, Output &output)
-        : number_(options.trace), layout_(lttng::compile(trace, options.filter)) {
+        : number_(options.trace), layout_(lttng::compile(trace, options.filter, options.raw)) {
         info_.path = path;
         info_.decoder = "fast";
         info_.env = trace.env;

@@ -39,15 +39,16 @@ Kind number_kind(const Type &type, const std::string &name) {
     return integer_kind(type.size, type.is_signed);
 }
 
-bool is_text(const Type &list) {
+// `raw`: characters without a sign are bytes, of which a NUL ends nothing.
+bool is_text(const Type &list, bool raw) {
     const Type &element = *list.element;
-    return element.what == What::Integer && element.text && element.size == 8 && element.align == 8;
+    return element.what == What::Integer && element.text && element.size == 8 && element.align == 8 && (!raw || element.is_signed);
 }
 
 // The steps of one event: its contexts and its payload.
 class EventCompiler {
   public:
-    explicit EventCompiler(const std::string &event) : schema_(event), event_(event) {}
+    EventCompiler(const std::string &event, bool raw) : schema_(event), event_(event), raw_(raw) {}
 
     void structure(const TypePtr &type, const std::string &prefix) {
         if (!type) return;
@@ -186,7 +187,7 @@ class EventCompiler {
         // Elements that are not packed
         if (element.align > element.size) throw Declined(event_ + ": " + name + " has gaps between its values");
         end_run();
-        const bool text = is_text(type);
+        const bool text = is_text(type, raw_);
         const bool sequence = type.what == What::Sequence;
         uint8_t slot = 0;
         if (sequence) {
@@ -207,6 +208,7 @@ class EventCompiler {
 
     SchemaBuilder schema_;
     const std::string event_;
+    const bool raw_;
     std::vector<Step> steps_;
     size_t run_ = SIZE_MAX;
     size_t slots_ = 0;
@@ -329,7 +331,7 @@ uint64_t Place::read(const uint8_t *base) const {
     return value;
 }
 
-Layout compile(const tsdl::Trace &trace, const EventFilter &filter) {
+Layout compile(const tsdl::Trace &trace, const EventFilter &filter, bool raw) {
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
     throw Declined("this machine is big-endian");
 #endif
@@ -361,7 +363,7 @@ Layout compile(const tsdl::Trace &trace, const EventFilter &filter) {
         if (place.events.size() <= event.id) place.events.resize(event.id + 1);
         EventLayout &slot = place.events[event.id];
         if (slot.known) throw Declined("two events of one number");
-        EventCompiler compiler(event.name);
+        EventCompiler compiler(event.name, raw);
         compiler.structure(stream->second->event_context, "ctx");
         compiler.structure(event.context, "ctx");
         compiler.structure(event.fields, "");

@@ -80,7 +80,7 @@ struct Layout {
     std::vector<StreamLayout> streams;
 };
 
-// Throws Declined.
-Layout compile(const tsdl::Trace &trace, const EventFilter &filter);
+// `raw`: text of unsigned characters is a list of bytes. Throws Declined.
+Layout compile(const tsdl::Trace &trace, const EventFilter &filter, bool raw);
 
 } // namespace occatrace::columns::lttng

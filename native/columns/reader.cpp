@@ -65,6 +65,7 @@ Reader::Reader(const std::string &path, const ReaderOptions &options)
         source.workers = workers_;
         source.filter = EventFilter(options.events);
         source.spans = options.spans;
+        source.raw = options.raw;
         try {
             sources_.push_back(open_trace(folder, options.decoder, source, output_));
             traces_.push_back(sources_.back()->info());

@@ -13,6 +13,7 @@ struct ReaderOptions {
     std::vector<std::string> events;
     DecoderChoice decoder = DecoderChoice::Automatic;
     Spans spans;
+    bool raw = false; // text of unsigned characters is a list of bytes
 };
 
 class Reader {

@@ -38,6 +38,7 @@ struct SourceOptions {
     unsigned workers = 1; // how many will call work()
     EventFilter filter{{}};
     Spans spans;          // known to the fast decoder alone
+    bool raw = false;     // likewise: text of unsigned characters is a list of bytes
     bool doubtful = false; // its layout is not known to us: it may be damage that a library dies of
 };
 

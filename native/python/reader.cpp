@@ -76,11 +76,12 @@ class PythonReader {
   public:
     PythonReader(const std::filesystem::path &path, unsigned threads, size_t batch_rows,
                  const std::optional<std::vector<std::string>> &events, const std::optional<std::string> &decoder,
-                 const std::map<std::string, std::pair<uint64_t, uint64_t>> &spans) {
+                 const std::map<std::string, std::pair<uint64_t, uint64_t>> &spans, bool raw) {
         columns::ReaderOptions options;
         options.threads = threads;
         options.batch_rows = batch_rows;
         options.decoder = decoder_choice(decoder);
+        options.raw = raw;
         for (const auto &[file, span] : spans) options.spans[file] = {span.first, span.second};
         // No event at all is a wish too, and not the same as no wish.
         if (events) options.events = events->empty() ? std::vector<std::string>{""} : *events;
@@ -204,9 +205,9 @@ void bind_reader(py::module_ &module) {
     py::class_<PythonReader>(module, "Reader")
         .def(py::init<const std::filesystem::path &, unsigned, size_t, const std::optional<std::vector<std::string>> &,
                       const std::optional<std::string> &,
-                      const std::map<std::string, std::pair<uint64_t, uint64_t>> &>(),
+                      const std::map<std::string, std::pair<uint64_t, uint64_t>> &, bool>(),
              py::arg("path"), py::arg("threads") = 0, py::arg("batch_rows") = 1'000'000, py::arg("events") = py::none(),
-             py::arg("decoder") = py::none(), py::arg("spans") = py::dict())
+             py::arg("decoder") = py::none(), py::arg("spans") = py::dict(), py::arg("raw") = false)
         .def("__iter__", [](py::object self) { return self; })
         .def("__next__", &PythonReader::next)
         .def("__enter__", [](py::object self) { return self; })

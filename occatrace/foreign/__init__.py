@@ -7,5 +7,6 @@ What is read may come from anybody: its types are checked, and nothing of it bec
 FORMATS = {
     "nsys": "SQLite export of Nsight Systems: nsys export --type sqlite",
     "rocpd": "SQLite file of rocprofv3: rocprofv3 --output-format rocpd",
+    "ctf": "folder of LTTng traces of THAPI (iprof), or of the HIP and HSA events of AMD's runtimes",
     "chrome": "Chrome trace events, as PyTorch's profiler (Kineto) writes them: .json, .json.gz",
 }

@@ -17,7 +17,7 @@ from occatrace.core import model as model_module
 from occatrace.core.checked import printable
 from occatrace.core.duck import duckdb
 from occatrace.errors import RunError
-from occatrace.foreign import FORMATS, chrome, nsys, rocpd, sqlite
+from occatrace.foreign import FORMATS, chrome, ctf, nsys, rocpd, sqlite
 from occatrace.foreign.assembly import Assembly
 from occatrace.foreign.staging import Staging
 from occatrace.run import folder as runs
@@ -83,10 +83,7 @@ def _check(file: Path) -> int:
     finally:
         os.close(fd)
     if stat.S_ISDIR(status.st_mode) and find_traces(file):
-        raise RunError(
-            f"{file} is a folder of CTF traces: those of THAPI and of AMD's HIP events are not imported; one with events of"
-            f" occatrace needs no import: occa_prof report {file}"
-        )
+        return sum(part.stat().st_size for part in _parts(file))
     if not stat.S_ISREG(status.st_mode):
         raise RunError(f"{file} is no file: give a recording of another tool ({', '.join(FORMATS)})")
     if not status.st_size:
@@ -94,11 +91,20 @@ def _check(file: Path) -> int:
     return status.st_size
 
 
+def _parts(file: Path) -> list[Path]:
+    """The file, or the files of a folder in the order of their names."""
+    if not file.is_dir():
+        return [file]
+    return sorted(part for part in file.rglob("*") if part.is_file() and not part.is_symlink())
+
+
 Read = Callable[[Path, Staging], None]
 
 
 def _reader(file: Path) -> tuple[str, Read]:
     """Which format it is, and what reads it."""
+    if file.is_dir():
+        return ctf.NAME, ctf.read
     with file.open("rb") as opened:
         head = opened.read(64)
     if head.startswith(sqlite.MAGIC):
@@ -147,7 +153,7 @@ def _wall(seconds: float) -> str:
 
 
 class _Digest:
-    """SHA-256 of a file, by a thread beside the reader."""
+    """SHA-256 of a file, or of those of a folder one after another, by a thread beside the reader."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -159,9 +165,10 @@ class _Digest:
 
     def _run(self) -> None:
         try:
-            with self._file.open("rb") as opened:
-                while not self._stopped and (chunk := opened.read(_CHUNK)):
-                    self._sha.update(chunk)
+            for part in _parts(self._file):
+                with part.open("rb") as opened:
+                    while not self._stopped and (chunk := opened.read(_CHUNK)):
+                        self._sha.update(chunk)
         except OSError as error:
             self._error = error
 

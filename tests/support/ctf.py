@@ -156,6 +156,18 @@ class Text(Type):
 
 
 @dataclass(frozen=True)
+class Bytes(Type):
+    """A sequence of bytes that is declared as text, as LTTng's `sequence_text` of `uint8_t`."""
+
+    def declare(self, name: str) -> str:
+        character = _CHAR.replace("signed = 1", "signed = 0")
+        return f"uint32_t _{name}_length; {character} {name}[ _{name}_length ];"
+
+    def write(self, cursor: Cursor, value: bytes) -> None:
+        cursor.data += struct.pack("<I", len(value)) + value
+
+
+@dataclass(frozen=True)
 class List(Type):
     """Numbers in an array of `length`, or in a sequence with a length of its own type."""
 

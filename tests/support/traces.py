@@ -75,9 +75,14 @@ def _daemon(home: Path) -> Iterator[dict[str, str]]:
 
 
 def record(
-    out: Path, *arguments: str, events: str = "columns_test:*", contexts: Sequence[str] = (), sub_buffer: str = "64K"
+    out: Path,
+    *arguments: str,
+    events: str = "columns_test:*",
+    contexts: Sequence[str] = (),
+    sub_buffer: str = "64K",
+    program: Path | None = None,
 ) -> Path:
-    """Runs the emitter under LTTng and returns the folder of the trace. 8 MB of events per processor are never lost."""
+    """Runs the emitter, or `program`, under LTTng; returns the trace's folder. 8 MB of events per processor are never lost."""
     session = f"columns-{os.getpid()}-{out.name}"
     with _daemon(out.parent) as env:
 
@@ -91,7 +96,7 @@ def record(
             for context in contexts:
                 lttng("add-context", "-s", session, "-u", "-t", context)
             lttng("start", session)
-            subprocess.run([str(emitter()), *arguments], env=env, check=True)
+            subprocess.run([str(program or emitter()), *arguments], env=env, check=True)
             lttng("stop", session)
         finally:
             lttng("destroy", session)

@@ -239,7 +239,7 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
     "an unknown direction": (_with("CUPTI_ACTIVITY_KIND_MEMCPY", 8, 99), "copyKind 99 is not known"),
     "a pipe": (_fifo, "is no file"),
     "a folder": (lambda path: path.mkdir() or path, "is no file"),
-    "a trace of THAPI": (_ctf, "those of THAPI and of AMD's HIP events are not imported"),
+    "a trace of THAPI": (_ctf, "metadata"),
     "a link to a device": (_link("/dev/zero"), "is no file"),
     "a link to nothing": (_link("nowhere"), "No such file"),
     "changes beside it": (_wal, "holds changes"),
