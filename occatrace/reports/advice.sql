@@ -22,7 +22,8 @@ python_before AS (
 ),
 program_lines AS (SELECT thread, seq, coalesce(y.source, l.source) AS source FROM call_lines l FULL JOIN python_before y USING (thread, seq)),
 
--- Kernels that run for hardly more time than the call that launches them: the host, which has to prepare each, is the limit.
+-- Kernels that run for hardly more time than the call that launches them: the host, which has to prepare each, is the limit. One
+-- that runs longer than 100 µs is not short, however slow its call was.
 launches AS (
     SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, any_value(coalesce(k.name, a.name)) AS known, any_value(CASE WHEN k.name IS NOT NULL THEN 'occa::kernel::run' ELSE c.function END) AS function,
            count(*) AS n, avg(span(c.start_ns, c.end_ns)) AS api,
@@ -142,13 +143,16 @@ use AS (SELECT key, busy, (busy + coalesce(idle, 0))::BIGINT AS length FROM busy
 
 -- What a copy costs the host: its call, without the time in which a blocking one waits for the work before it.
 tiny AS (
-    SELECT a.kind, count(*) AS n, avg(a.bytes) AS each, sum(span(a.start_ns, a.end_ns)) AS device_ns, list(DISTINCT c.function) AS functions, sum(least(span(c.start_ns, c.end_ns), span(least(a.start_ns, c.end_ns), c.end_ns)
+    -- The call that counts on the critical path is the outermost one.
+    SELECT a.kind, count(*) AS n, avg(a.bytes) AS each, sum(span(a.start_ns, a.end_ns)) AS device_ns,
+           list(DISTINCT CASE WHEN o.end_ns >= c.end_ns THEN o.function ELSE c.function END) AS functions, sum(least(span(c.start_ns, c.end_ns), span(least(a.start_ns, c.end_ns), c.end_ns)
                + CASE WHEN a.start_ns >= c.end_ns THEN span(c.start_ns, c.end_ns) ELSE 0 END)) AS ns
     FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq
+    ASOF LEFT JOIN (SELECT thread, start_ns, end_ns, function FROM calls WHERE api = 'occa') o ON o.thread = c.thread AND o.start_ns <= c.start_ns
     WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD') AND a.bytes BETWEEN 1 AND 4096 GROUP BY a.kind
 ),
 
-copying AS (SELECT kind, greatest(sum(span(start_ns, end_ns)), 1) AS ns FROM activities GROUP BY kind),
+copying AS (SELECT kind, count(*) AS copies, greatest(sum(span(start_ns, end_ns)), 1) AS ns FROM activities GROUP BY kind),
 
 -- Of calls that are made again and again; what builds or sets up is slow by nature, and has a rule of its own.
 timed AS (
@@ -179,7 +183,7 @@ signs AS (
                AS evidence, 'join kernels, or give each more work' AS advice, caller,
            -- Half as many launches: the device has half of the gaps between them, too.
            [format('call:{}*{}', function, 1 - 0.5 * launches.total / launching.total), format('launch:{}*0.5', launches.known)] AS changes
-    FROM launches JOIN launching USING (function) LEFT JOIN launch_lines USING (name), run WHERE n >= 100 AND launches.run < 1.5 * api AND launches.total > 0.01 * run.length_ns
+    FROM launches JOIN launching USING (function) LEFT JOIN launch_lines USING (name), run WHERE n >= 100 AND launches.run < least(1.5 * api, 100_000) AND launches.total > 0.01 * run.length_ns
     UNION ALL
     SELECT ns, 'waiting',
            format('{:,} times in {:,} pieces of work the device ran out of work while the host waited in {}, for {:.1f} ms until the next work ({:.0f} % of the run)',
@@ -219,7 +223,7 @@ signs AS (
     SELECT tiny.ns, 'small copies',
            format('{:,} {} copies of {:,.0f} bytes on average took the host {:.1f} ms ({:.0f} % of the run)', n, kind, each, tiny.ns / 1e6, share(tiny.ns, run.length_ns)),
            'gather them into fewer, larger copies', small,
-           list_concat([format('copy:{}*{}', kind, 1 - least(device_ns / copying.ns, 1))], [format('call:{}*0.1', x) FOR x IN functions], [format('wait:{}*0', x) FOR x IN functions])
+           list_concat([format('copy:{}*{}', kind, 1 - least(device_ns / copying.ns, 1)), format('launch:{}*{}', kind, 1 - 0.9 * n / copies)], [format('call:{}*0.1', x) FOR x IN functions], [format('wait:{}*0', x) FOR x IN functions])
     FROM tiny JOIN copying USING (kind) LEFT JOIN copy_lines USING (kind), run WHERE n >= 100 AND tiny.ns > 0.01 * run.length_ns
     UNION ALL
     SELECT first - others AS ns, 'slow first call',
