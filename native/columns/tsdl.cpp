@@ -16,6 +16,7 @@ constexpr uint32_t packet_magic = 0x75d11d57;
 constexpr size_t packet_header_size = 4 + 16 + 4 + 4 + 4 + 5;
 constexpr unsigned most_depth = 32;
 constexpr size_t most_members = 4096; // of one structure
+constexpr uint64_t most_elements = 1 << 20; // of one array, with those of arrays in it
 
 uint32_t word(std::string_view content, size_t place, bool swapped) {
     uint32_t value;
@@ -498,6 +499,7 @@ class Parser {
             if (is(";")) continue; // a type that is only named
             std::string name = word();
             unsigned dimensions = 0;
+            uint64_t elements = 1;
             while (accept("[")) {
                 if (++dimensions > 4) lexer_.fail("too many dimensions");
                 auto list = std::make_shared<Type>();
@@ -506,6 +508,10 @@ class Parser {
                 if (lexer_.peek().what == Token::What::Number) {
                     list->what = Type::What::Array;
                     list->count = static_cast<uint64_t>(lexer_.take().number);
+                    elements *= std::max<uint64_t>(list->count, 1);
+                    // No packet has so many values. libbabeltrace2 allocates them all at the first event.
+                    if (list->count > most_elements || elements > most_elements)
+                        throw MetadataError("the metadata is damaged: " + name + " has " + std::to_string(list->count) + " elements");
                 } else {
                     list->what = Type::What::Sequence;
                     list->tag = word();
