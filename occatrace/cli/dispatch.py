@@ -13,7 +13,7 @@ from typing import Any
 
 from occatrace.cli import bar, ending
 from occatrace.cli.parser import Parser, of_command
-from occatrace.core.checked import printable
+from occatrace.core.checked import message
 from occatrace.errors import RunError
 
 DEFAULT = "run"
@@ -153,7 +153,7 @@ def complain(text: str) -> None:
     if sys.stderr is None:
         return
     with contextlib.suppress(OSError):  # the terminal may have gone
-        print(f"occa_prof: {chr(10).join(map(printable, text.split(chr(10))))}", file=sys.stderr, flush=True)
+        print(f"occa_prof: {chr(10).join(map(message, text.split(chr(10))))}", file=sys.stderr, flush=True)
 
 
 def prepare_standard_streams() -> None:

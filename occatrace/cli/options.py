@@ -128,6 +128,8 @@ def _read(file: Path) -> Mapping[str, Any]:
         raise UsageError(f"--config {file}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"--config {file}: this is not TOML: {error}") from None
+    except RecursionError:
+        raise UsageError(f"--config {file}: its values are nested too deeply") from None
 
 
 def _value(parser: argparse.ArgumentParser, action: argparse.Action, given: Any, where: str) -> Any:

@@ -34,9 +34,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with status 2."""
-        from occatrace.core.checked import printable
+        from occatrace.core import checked
 
-        self.exit(2, f"{self.prog}: {printable(message)} ({self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {checked.message(message)} ({self.prog} --help)\n")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does; what is left over is named with a suggestion."""

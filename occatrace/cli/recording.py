@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
 import threading
@@ -66,7 +67,8 @@ def start_loading(plan: Plan) -> None:
     Not where recording goes by the clock: imports hold the interpreter, and its turns would be late by 0.1 s and more."""
     if plan.timed:
         return
-    threading.Thread(target=_load_analysis, name="load").start()
+    with contextlib.suppress(RuntimeError):  # no more threads are allowed (ulimit -u, control groups)
+        threading.Thread(target=_load_analysis, name="load").start()
 
 
 def _load_analysis() -> None:

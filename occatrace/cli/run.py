@@ -232,7 +232,7 @@ class Recording:
             started.start()
         except ImportError as error:
             self._no_session(f"LTTng's control library cannot be loaded ({error})")
-        except (DaemonError, OSError) as error:
+        except (DaemonError, OSError, RuntimeError) as error:  # the last: no more threads are allowed
             if started:
                 started.close()
             self._no_session(str(error))

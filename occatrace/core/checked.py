@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 from occatrace.core.files import read_file
 
 LARGEST = 256 << 20
+LONGEST_MESSAGE = 900  # characters
 _INT64 = 1 << 63
 
 T = TypeVar("T")
@@ -155,3 +156,10 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def message(text: str) -> str:
+    """A line of a message: printable, and without the middle of a value of the user's that is very long."""
+    if len(text) > LONGEST_MESSAGE:
+        text = f"{text[: LONGEST_MESSAGE // 2]} … {text[-LONGEST_MESSAGE // 2 :]}"
+    return printable(text)

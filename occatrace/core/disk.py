@@ -40,6 +40,16 @@ def mount_of(path: Path) -> Path:
     return path
 
 
+def is_used_up(path: Path) -> bool:
+    """Whether nothing can be made below a path: the disk has no block or no inode left."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    with contextlib.suppress(OSError):
+        there = os.statvfs(path)
+        return there.f_bavail == 0 < there.f_blocks or there.f_favail == 0 < there.f_files
+    return False
+
+
 def needs_room(path: Path) -> str:
     """What is said where something cannot be written below a path."""
     return f"{WORDS}: the disk of {path} is full ({mount_of(path)}); free some space there"

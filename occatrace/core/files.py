@@ -5,6 +5,8 @@ A run's folder, /tmp and /dev/shm are shared with strangers. docs/security.md sa
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import socket
 import stat
@@ -12,11 +14,12 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _USUAL = ("/tmp", "/dev/shm")
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class ForeignError(PermissionError):
@@ -137,6 +140,15 @@ def open_own(path: Path, mode: str, permissions: int = 0o600) -> IO[bytes]:
         return fd
 
     return open(path, mode, opener=opener)
+
+
+def lock(file: IO[Any], operation: int) -> None:
+    """flock(), where the file system has locks: those of clusters may be mounted without. Errors: OSError (BlockingIOError)."""
+    try:
+        fcntl.flock(file, operation)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
 
 
 def read_file(path: Path, largest: int, *, follow: bool = True, uid: int | None = None) -> bytes:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from occatrace.core import disk
+
+LONGEST = 400  # characters of an error of DuckDB, which may hold a whole value
 
 
 def reason(error: BaseException, tables: Path | None = None) -> str | None:
@@ -12,7 +15,11 @@ def reason(error: BaseException, tables: Path | None = None) -> str | None:
     if isinstance(error, MemoryError):
         return _too_little_memory("")
     if isinstance(error, ImportError):
-        return f"occatrace is not installed completely ({error}): `occa_prof doctor` says what is missing"
+        # NumPy says much; what failed comes last.
+        text = " ".join(str(error).rpartition("Original error was:")[2].split())
+        if re.search("failed to map segment|annot allocate memory", text):
+            return _too_little_memory(text)
+        return f"occatrace is not installed completely ({text}): `occa_prof doctor` says what is missing"
     if isinstance(error, OSError) and disk.is_full(error):
         return f"{disk.WORDS}: {error}; free some space there, and try again"
     if isinstance(error, OSError):
@@ -51,8 +58,9 @@ def _of_system(error: BaseException) -> str | None:
 
 
 def _text(error: BaseException) -> str:
-    """Without the advice that DuckDB adds."""
-    return " ".join(str(error).partition("\n\n")[0].split())
+    """Without the advice that DuckDB adds, and not longer than a few lines of a terminal."""
+    text = " ".join(re.split(r"\n\n| You might need to | Candidate functions:", str(error))[0].split())
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 def internal(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
@@ -528,10 +529,11 @@ class Assembly:
                 part.rename(folder / keys[int(part.name.removeprefix("f="))])
             if place.is_dir():
                 place.rmdir()
-        for part in folder.iterdir():
-            part.chmod(0o700)
-            for file in part.iterdir():
-                file.chmod(0o600)
+        with contextlib.suppress(PermissionError):  # a file system without modes
+            for part in folder.iterdir():
+                part.chmod(0o700)
+                for file in part.iterdir():
+                    file.chmod(0o600)
 
     def _write_messages(self, folder: Path, number: int, function: Function, common: str, source: str) -> None:
         there = ("bytes", "partner", "tag", "request")

@@ -210,6 +210,7 @@ class Session:
         limits.check(possible_cpus())
         free = shutil.disk_usage(self._shm_base).free
         self.outcome.buffers = plan_buffers(possible_cpus(), free, self._shm_base, limits.address_space())
+        limits.check_files(self.outcome.buffers.size * self.outcome.buffers.count)
         if self.outcome.buffers.note:
             self.outcome.notes.append(self.outcome.buffers.note)
         run = self.output.parent.parent
@@ -395,7 +396,9 @@ class Session:
                     self._create()
                     self._settled.set()
                 except (DaemonError, _session.Error) as error:
-                    self.outcome.problem = str(error)
+                    # LTTng does not say why its consumer could not make a folder.
+                    full = disk.is_used_up(self.output)
+                    self.outcome.problem = disk.needs_room(self.output) if full else str(error)
                     self._settled.set()
                 for client, who in self._waiting:
                     self._answer(client, who)

@@ -179,7 +179,7 @@ def size_of(folder: Path) -> int:
 def _set(folder: Path, host: str, page: mmap.mmap, byte: int, on: bool) -> None:
     """Turn one byte. The log has the state at the begin, with time 0, and every change of the whole."""
     with files.open_own(folder / f"{host}.log", "ab") as log:
-        fcntl.flock(log, fcntl.LOCK_EX)
+        files.lock(log, fcntl.LOCK_EX)
         before = _running(page)
         begin = time.monotonic_ns()
         page[byte] = on

@@ -29,6 +29,15 @@ def of_daemon(cpus: int) -> int:
     return 4 * cpus + 96
 
 
+def check_files(buffers: int) -> None:
+    """Raises DaemonError where a file may not be as large as the buffers of a processor, `buffers` bytes, which are a file."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit != resource.RLIM_INFINITY and limit < 2 * buffers:
+        raise DaemonError(
+            f"a process may write only files of {limit >> 20} MiB (ulimit -f), LTTng's buffers need {2 * buffers >> 20} MiB"
+        )
+
+
 def check(cpus: int) -> None:
     """Raises DaemonError where the program would fail for lack of what tracing takes, or would not be recorded."""
     space = address_space()

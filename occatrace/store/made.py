@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,5 +42,6 @@ def write_made(path: Path, made: Made) -> None:
     """For the tables in a new folder, which are for its owner only."""
     said = {name: value for name, value in vars(made).items() if name != "streamed" or value}
     (path / "tables.json").write_text(json.dumps(said, indent=1), encoding="utf-8")
-    for file in path.iterdir():
-        file.chmod(0o600 if file.is_file() else 0o700)
+    with contextlib.suppress(PermissionError):  # a file system without modes
+        for file in path.iterdir():
+            file.chmod(0o600 if file.is_file() else 0o700)

@@ -335,7 +335,7 @@ def _share(lock: IO[str]) -> None:
     end = time.monotonic() + DELETING_S
     while time.monotonic() < end:
         try:
-            return fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return files.lock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.005)
 
@@ -373,7 +373,7 @@ class Held:
 def writing(folder: Path) -> Iterator[None]:
     """One writer of a host's tables at a time; who comes later waits until the other has ended."""
     with (folder / "writer").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        files.lock(lock, fcntl.LOCK_EX)
         yield
 
 

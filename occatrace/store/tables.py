@@ -260,8 +260,16 @@ def _has_files(trace: Path) -> bool:
 def _locked(run: Path) -> Iterator[None]:
     """One writer of a run's tables at a time; it ends with the process, however that ends."""
     with files.open_own(run / ".tables.lock", "ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        files.lock(lock, fcntl.LOCK_EX)
         yield
+
+
+def lacks_locks(error: BaseException) -> bool:
+    """Whether DuckDB could not write a table because its file system has no locks (NFS and Lustre may be mounted so)."""
+    said = str(error)
+    return type(error).__name__ == "IOException" and (
+        "Could not set lock" in said or "ile locks are not supported" in said
+    )
 
 
 def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace = native_reader) -> Store:
@@ -272,7 +280,8 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
     try:
         return _open_store(run, model, open_trace, apart)
     except Exception as error:
-        if not disk.is_full(error):
+        lockless = not apart and lacks_locks(error)
+        if not lockless and not disk.is_full(error):
             raise
         if apart:
             raise StoreError(disk.needs_room(Path(tempfile.gettempdir()))) from error
@@ -281,8 +290,10 @@ def open_store(run: Path, *, model: Model | None = None, open_trace: OpenTrace =
     except Exception as error:
         if not disk.is_full(error):
             raise
-        raise StoreError(f"{disk.needs_room(run)}, or name a folder with more room in TMPDIR") from error
-    line = f"{disk.needs_room(run)}: until then its tables are not kept, and are made again for each report"
+        lacking = disk.needs_room(Path(tempfile.gettempdir()) if lockless else run)
+        raise StoreError(f"{lacking}, or name a folder with more room in TMPDIR") from error
+    lack = f"files in {run} cannot be locked" if lockless else f"{disk.needs_room(run)}: until then"
+    line = f"{lack}{',' if lockless else ''} its tables are not kept, and are made again for each report"
     store.problems = [*store.problems, line]
     return store
 
