@@ -24,6 +24,8 @@ from occatrace.ingest import HostTrace, Reader, ThreadMap, texts_of
 
 _PART_ROWS = 1 << 20  # rows of one Parquet file, where it is put together from small batches
 _DIRECT_ROWS = 1 << 16  # a batch of so many rows is a file of its own: collecting it first would double the work
+# Small groups of rows are short in time, so a reader of a window of time skips most of a file.
+_FORMAT = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 16384"
 _SHORT = 16  # arrays up to this length are built from columns, longer ones by grouping
 _HEADER = ("tid", "seq", "start", "caller", "ts")
 
@@ -145,7 +147,7 @@ class CallsWriter:
 
     def _write(self, sink: _Sink, rows: str) -> None:
         file = sql_text(str(sink.folder / f"{sink.parts:04}.parquet"))
-        self._con.execute(f"COPY ({rows}) TO {file} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)")
+        self._con.execute(f"COPY ({rows}) TO {file} ({_FORMAT})")
         sink.parts += 1
 
 

@@ -16,6 +16,7 @@ from occatrace.core.sql import bit_names, enum_case
 from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
 from occatrace.store.tables import Store
+from occatrace.store.windows import between, windows
 
 _FETCH = 4096
 _FEW, _MANY = 2_000, 200_000  # lines of a window: of the first, and about so many of later ones
@@ -74,36 +75,19 @@ def _unknown(key: str) -> Function:
 
 
 def _in_order(store: Store, parts: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of all parts by their start, window by window. Of a window DuckDB reads what may be in it: Parquet files say of
-    each group of rows when its first and its last call began."""
-    sources = ("calls", "unfinished", "ranges")
-    extents = " UNION ALL ".join(
-        f"SELECT min(start_ns) AS a, max(start_ns) AS b, count(*) AS n FROM {t}" for t in sources
-    )
-    begin, last, count = store.con.execute(f"SELECT min(a), max(b), sum(n) FROM ({extents})").fetchall()[0]
-    if not count:
-        return
-    query = (
-        f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text, c.nests, {_PLACE}"
-        f" FROM (SELECT * FROM ({parts}) WHERE start_ns >= $1 AND start_ns < $2) c"
-        f" JOIN processes p ON p.process = c.process JOIN threads t ON t.thread = c.thread"
-        f" LEFT JOIN call_sites s ON s.process = c.process AND s.address = c.caller"
-        f" ORDER BY c.start_ns, c.thread, c.seq"
-    )
-    wanted = _FEW
-    width = max((last - begin) * wanted // count, 1)
+    """The rows of all parts by their start, window by window."""
+    starts = " UNION ALL ".join(f"SELECT start_ns FROM {table}" for table in ("calls", "unfinished", "ranges"))
     cursor = store.con.cursor()
-    while begin <= last:
-        end = min(begin + width, last + 1)
-        cursor.execute(query, [begin, end])
-        found = 0
+    for begin, end in windows(store.con, starts, _MANY, _FEW):
+        cursor.execute(
+            f"SELECT c.start_ns, c.end_ns - c.start_ns, p.pid, t.tid, c.thread, c.end_ns, c.failed, c.text, c.nests, {_PLACE}"
+            f" FROM (SELECT * FROM ({parts}) WHERE {between('start_ns', begin, end)}) c"
+            f" JOIN processes p ON p.process = c.process JOIN threads t ON t.thread = c.thread"
+            f" LEFT JOIN call_sites s ON s.process = c.process AND s.address = c.caller"
+            f" ORDER BY c.start_ns, c.thread, c.seq"
+        )
         while rows := cursor.fetchmany(_FETCH):
-            found += len(rows)
             yield from rows
-        begin = end
-        # Calls are not spread evenly: the next window as the last ones had it, never much wider at once.
-        wanted = min(wanted * 4, _MANY)
-        width = max(min(width * wanted // max(found, 1), width * 16), 1)
 
 
 def _select(store: Store, key: str, function: Function) -> str:

@@ -116,6 +116,7 @@ def test_read_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: 
     whole = write(tmp_path / "whole", truth.trace, name="x.csv", form="csv").read_text(encoding="utf-8")
     monkeypatch.setattr("occatrace.views.timeline.selection.WINDOW_ROWS", 3)
     monkeypatch.setattr("occatrace.views.timeline.selection.BUCKETS", 2)
+    monkeypatch.setattr("occatrace.store.windows.BUCKETS", 2)
     assert write(tmp_path / "cut", truth.trace, name="x.csv", form="csv").read_text(encoding="utf-8") == whole
     path = write(tmp_path / "perfetto", truth.trace)
     assert check(path).problems == []

@@ -15,7 +15,8 @@ from occatrace import _native
 from occatrace.core.schema import MEMORY_KINDS
 from occatrace.core.sql import text as sql_text
 from occatrace.store.tables import Store
-from occatrace.views.timeline.selection import FILE_FORMAT, WINDOW_ROWS, Columns, Selection, between, cut, plain
+from occatrace.store.windows import between, cut
+from occatrace.views.timeline.selection import FILE_FORMAT, WINDOW_ROWS, Columns, Selection, plain
 from occatrace.views.timeline.sources import DEVICE, Options
 
 # Kinds of counters, in the order in which they stand below the queues.

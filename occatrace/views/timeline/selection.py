@@ -3,7 +3,7 @@ nothing is sorted as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from occatrace import _native
 from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range, UnitError
 from occatrace.store.tables import Store
+from occatrace.store.windows import BUCKETS, between, cut
 from occatrace.views.timeline.messages import Messages
 from occatrace.views.timeline.path import Path, tie
 from occatrace.views.timeline.sources import (
@@ -33,10 +34,6 @@ from occatrace.views.timeline.sources import (
 
 WINDOW_ROWS = 1 << 18  # slices that are in memory at a time, about
 FILE_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {1 << 17})"
-BUCKETS = (
-    4096  # into which a time is divided to find windows; a power of two, so that the finer ones fit into the others
-)
-
 Columns = dict[str, npt.NDArray[Any]]
 
 # Bytes in the file, for the estimate before it is written: of a slice, what one has more that tells much, an end of an arrow.
@@ -386,47 +383,6 @@ class Selection:
                 of_part, thread, seq, run = (plain(rows[name]) for name in ("part", "thread", "seq", "run_seq"))
                 flows.add(of_part, thread, seq, run, plain(rows["wanted"]).astype(bool) if filtered else None)
         return flows
-
-
-Count = Callable[[int, int | None, int | None], list[tuple[int, int]]]
-
-
-def cut(
-    counts: Sequence[tuple[int, int]],
-    width: int,
-    most: int,
-    count: Count,
-    begin: int | None = None,
-    end: int | None = None,
-) -> Iterator[tuple[int | None, int | None]]:
-    """Windows of time from `begin` to `end`, with at most `most` rows where these are not all at one moment.
-
-    `counts`: number and rows of pieces of time that are `width` ns long; `count` counts those between two times in finer
-    pieces. Widths are powers of two.
-    """
-    total: dict[int, int] = {}
-    for at, rows in counts:
-        total[at] = total.get(at, 0) + rows
-    held = 0
-    for at in sorted(total):
-        here, after = at * width, (at + 1) * width
-        if held and held + total[at] > most:
-            yield begin, here
-            begin, held = here, 0
-        if total[at] > most and width > 1:
-            finer = max(width // BUCKETS, 1)
-            yield from cut(count(finer, here, after), finer, most, count, begin, after)
-            begin = after
-        else:
-            held += total[at]
-    if held:
-        yield begin, end
-
-
-def between(column: str, begin: int | None, end: int | None) -> str:
-    """SQL: the condition that a time lies in a window."""
-    bounds = [f"{column} {sign} {at}" for sign, at in ((">=", begin), ("<", end)) if at is not None]
-    return " AND ".join(bounds) or "true"
 
 
 def _last(rank: int | None) -> float:
