@@ -231,6 +231,9 @@ class Timeline:
     @property
     def counter_values(self) -> int: ...
 
+def babeltrace_version() -> str:
+    """The version of libbabeltrace2, as "2.0.4"; it reads CTF 2 from 2.1 on."""
+
 def papi_refused(events: str) -> list[tuple[str, str]]:
     """Of a list of events with commas: those that cannot be counted here and why; ("", why): none of them."""
 

@@ -503,6 +503,13 @@ class BabeltraceSource final : public Source {
 
 } // namespace
 
+std::string babeltrace_version() {
+    return std::to_string(bt_version_get_major()) + "." + std::to_string(bt_version_get_minor()) + "." +
+           std::to_string(bt_version_get_patch());
+}
+
+bool babeltrace_reads_ctf2() { return bt_version_get_major() > 2 || bt_version_get_minor() >= 1; }
+
 std::unique_ptr<Source> open_babeltrace(const std::string &path, const SourceOptions &options, Output &output) {
     return std::make_unique<BabeltraceSource>(path, options, output);
 }

@@ -214,7 +214,17 @@ class Decoder {
             if (stream.header_align > 1) p = aligned(p, stream.header_align);
             if (p >= end_) return nullptr;
             uint64_t id = 0;
-            p = stream.compact ? compact_header(p, id, clock) : large_header(p, id, clock);
+            switch (stream.header) {
+            case StreamLayout::Header::Compact:
+                p = compact_header(p, id, clock);
+                break;
+            case StreamLayout::Header::Large:
+                p = large_header(p, id, clock);
+                break;
+            case StreamLayout::Header::Plain:
+                p = plain_header(stream, p, id, clock);
+                break;
+            }
             if (p == nullptr) return "an event header is cut";
             if (id >= stream.events.size() || !stream.events[id].known) return "an event of an unknown kind";
             const EventLayout &event = stream.events[id];
@@ -280,6 +290,13 @@ class Decoder {
         id = load<uint32_t>(p + 2);
         clock = load<uint64_t>(p + 6);
         return p + 14;
+    }
+
+    const uint8_t *plain_header(const StreamLayout &stream, const uint8_t *p, uint64_t &id, uint64_t &clock) const {
+        if (left(p) < stream.header_size) return nullptr;
+        id = stream.header_id.read(p);
+        clock = stream.header_time.read(p);
+        return p + stream.header_size;
     }
 
     static uint64_t length(const Step &step, const uint8_t *run) {

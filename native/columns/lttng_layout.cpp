@@ -183,7 +183,7 @@ class EventCompiler {
         if (!is_number(element)) throw Declined(event_ + ": " + name + " is a list of something else than numbers");
         const uint8_t width = number_width(element, event_ + ": " + name);
         const Kind kind = number_kind(element, event_ + ": " + name);
-        align(element.align);
+        align(type.align);
         // Elements that are not packed
         if (element.align > element.size) throw Declined(event_ + ": " + name + " has gaps between its values");
         end_run();
@@ -278,10 +278,14 @@ bool is_event_header(const Type &type, uint64_t id_bits, uint64_t time_bits) {
     const Type &id = *type.members[0].type;
     const Type &variant = *type.members[1].type;
     const int64_t last = (int64_t(1) << id_bits) - 1;
+    const auto has = [&](const char *label, int64_t from, int64_t to) { // their order differs between versions of LTTng
+        return std::any_of(id.ranges.begin(), id.ranges.end(), [&](const tsdl::Range &each) {
+            return each.label == label && each.first == from && each.last == to;
+        });
+    };
     const bool id_matches = type.members[0].name == "id" && id.what == What::Enum && id.size == id_bits &&
                             id.align <= 8 && !id.is_signed && !id.big_endian && !id.clock && id.ranges.size() == 2 &&
-                            id.ranges[0].label == "compact" && id.ranges[0].first == 0 && id.ranges[0].last == last - 1 &&
-                            id.ranges[1].label == "extended" && id.ranges[1].first == last && id.ranges[1].last == last;
+                            has("compact", 0, last - 1) && has("extended", last, last);
     if (!id_matches || variant.what != What::Variant || variant.tag != "id" || variant.members.size() != 2) return false;
     const tsdl::Member &compact = variant.members[0], &extended = variant.members[1];
     // The compact time follows the id's bits; all else starts at whole bytes, without gaps.
@@ -311,9 +315,17 @@ StreamLayout compile_stream(const tsdl::Stream &stream, const Layout &layout) {
     const Type &header = *stream.event_header;
     if (header.align % 8 != 0) throw Declined("event headers that start within a byte");
     if (is_event_header(header, 5, 27)) {
-        result.compact = true;
+        result.header = StreamLayout::Header::Compact;
     } else if (!is_event_header(header, 16, 32)) {
-        throw Declined("an event header that is neither LTTng's compact nor its large one");
+        result.header = StreamLayout::Header::Plain;
+        Head plain(0);
+        plain.structure(stream.event_header, "the event header");
+        result.header_id = plain.place("id");
+        result.header_time = plain.place("timestamp");
+        result.header_size = plain.end();
+        if (result.header_id.width == 0 || result.header_time.width != 8) {
+            throw Declined("an event header that is neither LTTng's compact nor its large one, nor number and time");
+        }
     }
     result.header_align = header.align / 8;
     return result;

@@ -1,5 +1,6 @@
 // The layouts of LTTng-UST's streams, compiled from a trace's metadata: little-endian, whole bytes, the compact or large event
-// header. What is different is declined, so that another decoder takes the trace.
+// header, or one that is number and time (as babeltrace2 writes). What is different is declined, so that another decoder takes
+// the trace.
 #pragma once
 
 #include "schema.h"
@@ -65,7 +66,9 @@ struct StreamLayout {
     uint64_t id = 0;
     Place timestamp_begin, content_size, packet_size; // from the packet's start
     uint64_t head_size = 0;                           // of packet header and context
-    bool compact = false;                             // 5 bits of id and 27 of time; else 16 and 32
+    enum class Header { Compact, Large, Plain } header = Header::Large; // 5 bits of id and 27 of time; 16 and 32; as below
+    Place header_id, header_time;                     // of a plain header, from its start
+    uint64_t header_size = 0;                         // likewise
     uint64_t header_align = 1;
     std::vector<EventLayout> events; // by id
 };

@@ -1,6 +1,7 @@
 // Which decoder reads a trace (see source.h).
 #include "source.h"
 
+#include "ctf2.h"
 #include "lttng_layout.h"
 
 #include <dirent.h>
@@ -99,11 +100,13 @@ std::vector<StreamFile> stream_files(const std::string &path) {
 std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice, const SourceOptions &options,
                                    Output &output) {
     std::string declined;
+    bool is_ctf2 = false;
     try {
         // For both decoders: babeltrace 2.0 does not return from metadata that is cut within a packet.
         const std::string text = tsdl::text_of(content_of(path + "/metadata"));
         try {
-            const tsdl::Trace trace = tsdl::parse(text);
+            is_ctf2 = ctf2::is_sequence(text);
+            const tsdl::Trace trace = is_ctf2 ? ctf2::parse(text) : tsdl::parse(text);
             if (is_empty(path, trace)) return std::make_unique<NothingToRead>(path);
             if (trace.streams.empty() && trace.events.empty()) throw tsdl::MetadataError("the metadata ends before any event is declared");
             // libbabeltrace2 ends the process, or takes all memory, at a damaged sequence length (seen in 2.0.4).
@@ -116,6 +119,10 @@ std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice
         }
     } catch (const tsdl::MetadataError &error) {
         throw TraceError("cannot read the trace " + path + ": " + error.what());
+    }
+    if (is_ctf2 && !babeltrace_reads_ctf2()) {
+        throw TraceError("cannot read the trace " + path + ": it is in CTF 2, which babeltrace2 knows from version 2.1 on (here: " +
+                         babeltrace_version() + ")" + (declined.empty() ? "" : "; the fast decoder says: " + declined));
     }
     SourceOptions library = options;
     library.doubtful = !declined.empty();

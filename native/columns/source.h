@@ -68,6 +68,10 @@ struct StreamFile {
 // All of them, by name; none where the folder cannot be read.
 std::vector<StreamFile> stream_files(const std::string &path);
 
+// The version of libbabeltrace2, "2.0.4"; it reads CTF 2 from 2.1 on.
+std::string babeltrace_version();
+bool babeltrace_reads_ctf2();
+
 // Any CTF trace, through libbabeltrace2. Throws TraceError if not even its metadata can be read.
 std::unique_ptr<Source> open_babeltrace(const std::string &path, const SourceOptions &options, Output &output);
 

@@ -196,6 +196,7 @@ void bind_reader(py::module_ &module) {
         }
     });
 
+    module.def("babeltrace_version", &columns::babeltrace_version);
     py::class_<PythonBatch>(module, "Batch")
         .def_property_readonly("event", [](const PythonBatch &self) { return shown(self.batch->schema->event); })
         .def_property_readonly("trace", [](const PythonBatch &self) { return self.batch->trace; })

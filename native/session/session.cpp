@@ -101,6 +101,7 @@ void add_channel(const std::string &session, const std::string &name, std::uint6
                                                                            &lttng_channel_destroy);
   if (!channel) throw Error("cannot describe channel " + name);
   copy_text(channel->name, name);
+  channel->enabled = 1; // LTTng before 2.16 takes the command's word for it
   channel->attr.overwrite = 0; // discard: a full buffer never holds the program up
   channel->attr.subbuf_size = subbuf_size;
   channel->attr.num_subbuf = subbuf_count;

@@ -57,6 +57,7 @@ _MAGIC = 0xC1FC1FC1
 _HEAD = struct.Struct("<16sQHHHBB11I8B3I3QI")
 _HEAD_MAGIC = bytes((0x17, 0x7B, 0xF1, 0x77, 0xBF) * 4)[:16]
 _ORDER, _WORD = 0x1234, 8
+_FRAGMENT = b"\x1e"  # before each fragment of the metadata of CTF 2
 
 
 @dataclass(frozen=True)
@@ -426,6 +427,9 @@ def _tail(trace: Path) -> Path:
 
 def _declarations(text: bytes) -> bytes:
     """Metadata that is being written, up to the last declaration that is whole; nothing before streams are declared."""
+    if text.startswith(_FRAGMENT):  # CTF 2: a fragment ends with the brace that is not indented
+        whole = text[: text.rfind(b"\n}") + 2]
+        return whole if b'"data-stream-class"' in whole else b""
     whole = text[: text.rfind(b"\n};\n") + 4]
     return whole if b"stream {" in whole else b""
 

@@ -1,6 +1,7 @@
 // libFuzzer target of the fast decoder: metadata and one stream of any bytes give rows or an error, never a crash, an endless
 // loop or unbounded memory; what is delivered is consistent. Input: metadata size (u16, little-endian), metadata, stream.
 // Run by tests/fuzz/run.
+#include "../../native/columns/ctf2.h"
 #include "../../native/columns/lttng_layout.h"
 #include "../../native/columns/source.h"
 
@@ -14,6 +15,8 @@ using namespace occatrace::columns;
 // The other decoder is not linked; nothing here asks for it.
 namespace occatrace::columns {
 std::unique_ptr<Source> open_babeltrace(const std::string &, const SourceOptions &, Output &) { abort(); }
+std::string babeltrace_version() { abort(); }
+bool babeltrace_reads_ctf2() { abort(); }
 } // namespace occatrace::columns
 
 namespace {
@@ -66,7 +69,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     limits.waiting_bytes = SIZE_MAX / 2; // the one thread here both writes and reads
     Output output(limits);
     try {
-        const tsdl::Trace trace = tsdl::parse(tsdl::text_of(content));
+        const std::string text = tsdl::text_of(content);
+        const tsdl::Trace trace = ctf2::is_sequence(text) ? ctf2::parse(text) : tsdl::parse(text);
         const std::unique_ptr<Source> source = open_lttng(folder(), trace, SourceOptions(), output);
         WorkerOutput worker(output, 1);
         source->work(worker);

@@ -57,10 +57,11 @@ def main() -> None:
                 ctf.Event((1 << 33) + 5, kinds[2], common, {"z": 3}, {"a": 1}),
                 ctf.Event((1 << 33) + 6, kinds[0], common, {}, VALUE),
             ]
-            text = ctf.metadata([stream])
-            metadata = ctf.packetized(text, 1000) if packets else text.encode()
             data = b"".join(ctf.packet(stream, 0, 9, events, padding) for padding in (0, 16))
-            (folder / f"{compact}-{packets}").write_bytes(struct.pack("<H", len(metadata)) + metadata + data)
+            for version, text in ((1, ctf.metadata([stream])), (2, ctf.metadata2([stream]))):
+                metadata = ctf.packetized(text, 1000) if packets else text.encode()
+                content = struct.pack("<H", len(metadata)) + metadata + data
+                (folder / f"{version}-{compact}-{packets}").write_bytes(content)
 
 
 if __name__ == "__main__":

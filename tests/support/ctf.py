@@ -1,7 +1,8 @@
-"""Writes small CTF 1.8 traces in LTTng-UST's manner from values: for layouts that no tracer at hand would write."""
+"""Writes small traces in LTTng-UST's manner from values, as CTF 1.8 or CTF 2: for layouts that no tracer at hand would write."""
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -70,6 +71,24 @@ class Type:
     def shown(self, name: str, value: Any) -> list[tuple[str, Any]]:
         return [(name, value)]
 
+    def field_class(self) -> dict[str, Any]:
+        """As the metadata of CTF 2 has it."""
+        raise NotImplementedError
+
+    def member_classes(self, name: str, path: Sequence[str]) -> list[dict[str, Any]]:
+        """As members of a structure there, which is at a path."""
+        return [_member(name, self.field_class())]
+
+
+def _member(name: str, field_class: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "field-class": field_class}
+
+
+def _dynamic(name: str, path: Sequence[str], kind: dict[str, Any], counter: dict[str, Any]) -> list[dict[str, Any]]:
+    length = f"_{name}_length"
+    location = {"origin": path[0], "path": [*path[1:], length]}
+    return [_member(length, counter), _member(name, {**kind, "length-field-location": location})]
+
 
 @dataclass(frozen=True)
 class Integer(Type):
@@ -91,6 +110,11 @@ class Integer(Type):
         order = "big" if self.big_endian else "little"
         cursor.data += value.to_bytes(self.size // 8, order, signed=self.signed)  # type: ignore[arg-type]
 
+    def field_class(self) -> dict[str, Any]:
+        kind = f"fixed-length-{'' if self.signed else 'un'}signed-integer"
+        order = "big-endian" if self.big_endian else "little-endian"
+        return {"type": kind, "length": self.size, "byte-order": order, "alignment": self.align * 8}
+
 
 @dataclass(frozen=True)
 class Enum(Type):
@@ -106,6 +130,9 @@ class Enum(Type):
     def write(self, cursor: Cursor, value: int) -> None:
         self.integer.write(cursor, value)
 
+    def field_class(self) -> dict[str, Any]:
+        return {**self.integer.field_class(), "mappings": {"some more": [[5, 9]], "one": [[1, 1]], "zero": [[0, 0]]}}
+
 
 @dataclass(frozen=True)
 class Float(Type):
@@ -118,6 +145,10 @@ class Float(Type):
     def write(self, cursor: Cursor, value: float) -> None:
         cursor.data += struct.pack("<d" if self.double else "<f", value)
 
+    def field_class(self) -> dict[str, Any]:
+        kind = "fixed-length-floating-point-number"
+        return {"type": kind, "length": 64 if self.double else 32, "byte-order": "little-endian", "alignment": 8}
+
 
 @dataclass(frozen=True)
 class String(Type):
@@ -126,6 +157,9 @@ class String(Type):
 
     def write(self, cursor: Cursor, value: str) -> None:
         cursor.data += value.encode() + b"\0"
+
+    def field_class(self) -> dict[str, Any]:
+        return {"type": "null-terminated-string"}
 
 
 _CHAR = "integer { size = 8; align = 8; signed = 1; encoding = UTF8; base = 10; }"
@@ -153,6 +187,11 @@ class Text(Type):
         if self.length:
             value = value[: self.length]
         return [(name, value.split(b"\0")[0].decode())]
+
+    def member_classes(self, name: str, path: Sequence[str]) -> list[dict[str, Any]]:
+        if self.length:
+            return [_member(name, {"type": "static-length-string", "length": self.length})]
+        return _dynamic(name, path, {"type": "dynamic-length-string"}, Integer(32).field_class())
 
 
 @dataclass(frozen=True)
@@ -194,6 +233,12 @@ class List(Type):
     def shown(self, name: str, value: Sequence[Any]) -> list[tuple[str, Any]]:
         return [(name, tuple(value))]
 
+    def member_classes(self, name: str, path: Sequence[str]) -> list[dict[str, Any]]:
+        kind = {"element-field-class": self.element.field_class()}
+        if self.length is not None:
+            return [_member(name, {"type": "static-length-array", "length": self.length, **kind})]
+        return _dynamic(name, path, {"type": "dynamic-length-array", **kind}, self.counter.field_class())
+
 
 @dataclass(frozen=True)
 class Struct(Type):
@@ -217,6 +262,14 @@ class Struct(Type):
     def shown(self, name: str, value: dict[str, Any]) -> list[tuple[str, Any]]:
         prefix = f"{name}." if name else ""
         return [pair for inner, member in self.members for pair in member.shown(prefix + inner, value[inner])]
+
+    def at(self, path: Sequence[str]) -> dict[str, Any]:
+        """The structure of CTF 2 at a path: where lengths are found."""
+        members = [each for name, member in self.members for each in member.member_classes(name, path)]
+        return {"type": "structure", "member-classes": members}
+
+    def member_classes(self, name: str, path: Sequence[str]) -> list[dict[str, Any]]:
+        return [_member(name, self.at([*path, name]))]
 
 
 @dataclass(frozen=True)
@@ -270,6 +323,71 @@ def metadata(streams: Sequence[StreamClass]) -> str:
     return text
 
 
+def _unsigned(size: int, align: int, *roles: str, **more: Any) -> dict[str, Any]:
+    made = {"type": "fixed-length-unsigned-integer", "length": size, "byte-order": "little-endian", "alignment": align}
+    return {**made, **({"roles": roles} if roles else {}), **more}
+
+
+def _structure(**members: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "structure", "member-classes": [_member(name, each) for name, each in members.items()]}
+
+
+def _event_header_class(id_bits: int, time_bits: int, align: int) -> dict[str, Any]:
+    """LTTng's: the number and the low bits of the time, or both at full length."""
+    time, last = "default-clock-timestamp", (1 << id_bits) - 1
+    mappings = {"compact": [[0, last - 1]], "extended": [[last, last]]}
+    short = _structure(timestamp=_unsigned(time_bits, align, time))
+    whole = _structure(id=_unsigned(32, 8, "event-record-class-id"), timestamp=_unsigned(64, 8, time))
+    options = [
+        {"selector-field-ranges": mappings["compact"], "field-class": short},
+        {"selector-field-ranges": mappings["extended"], "field-class": whole},
+    ]
+    location = {"origin": "event-record-header", "path": ["id"]}
+    variant = {"type": "variant", "selector-field-location": location, "options": options}
+    made = _structure(id=_unsigned(id_bits, align, "event-record-class-id", mappings=mappings), v=variant)
+    return {**made, "minimum-alignment": 8}
+
+
+def metadata2(streams: Sequence[StreamClass]) -> str:
+    """The metadata of CTF 2 for the same packets."""
+    uuid = {"type": "static-length-blob", "length": 16, "roles": ["metadata-stream-uuid"]}
+    header = _structure(
+        magic=_unsigned(32, 8, "packet-magic-number"),
+        uuid=uuid,
+        stream_id=_unsigned(32, 8, "data-stream-class-id"),
+        stream_instance_id=_unsigned(64, 8, "data-stream-id"),
+    )
+    context = _structure(
+        timestamp_begin=_unsigned(64, 8, "default-clock-timestamp"),
+        timestamp_end=_unsigned(64, 8, "packet-end-default-clock-timestamp"),
+        content_size=_unsigned(64, 8, "packet-content-length"),
+        packet_size=_unsigned(64, 8, "packet-total-length"),
+    )
+    environment = {"hostname": "made", "answer": 42}
+    offset = {"seconds": 0, "cycles": 5}
+    fragments: list[dict[str, Any]] = [
+        {"type": "preamble", "version": 2, "uuid": list(UUID)},
+        {"type": "trace-class", "environment": environment, "packet-header-field-class": header},
+        {"type": "clock-class", "id": "monotonic", "frequency": 1_000_000_000, "offset-from-origin": offset},
+    ]
+    for stream in streams:
+        bits = (5, _COMPACT_BITS, 1) if stream.compact else (16, _LARGE_BITS, 8)
+        fragment: dict[str, Any] = {"type": "data-stream-class", "id": stream.id, "default-clock-class-id": "monotonic"}
+        fragment["packet-context-field-class"] = context
+        fragment["event-record-header-field-class"] = _event_header_class(*bits)
+        if stream.context.members:
+            fragment["event-record-common-context-field-class"] = stream.context.at(["event-record-common-context"])
+        fragments.append(fragment)
+        for event in stream.events:
+            fragment = {"type": "event-record-class", "id": event.id, "data-stream-class-id": stream.id}
+            fragment["name"] = event.name
+            if event.context.members:
+                fragment["specific-context-field-class"] = event.context.at(["event-record-specific-context"])
+            fragment["payload-field-class"] = event.fields.at(["event-record-payload"])
+            fragments.append(fragment)
+    return "".join(f"\x1e{json.dumps(each, indent=2)}\n" for each in fragments)
+
+
 def packetized(text: str, size: int = 200) -> bytes:
     """Metadata as LTTng's consumer writes it."""
     out = bytearray()
@@ -317,10 +435,12 @@ def _event_header(cursor: Cursor, stream: StreamClass, event: Event, clock: int)
         cursor.data += struct.pack("<HIQ", 65535, number, time)
 
 
-def write(folder: Path, streams: Sequence[StreamClass], files: Sequence[bytes], packets: bool = True) -> Path:
-    """A trace's folder of its metadata and its streams' files."""
+def write(
+    folder: Path, streams: Sequence[StreamClass], files: Sequence[bytes], packets: bool = True, version: int = 1
+) -> Path:
+    """A trace's folder of its metadata (of CTF 1.8 or 2) and its streams' files."""
     folder.mkdir(parents=True)
-    text = metadata(streams)
+    text = metadata(streams) if version == 1 else metadata2(streams)
     (folder / "metadata").write_bytes(packetized(text) if packets else text.encode())
     for number, data in enumerate(files):
         (folder / f"stream_{number}").write_bytes(data)

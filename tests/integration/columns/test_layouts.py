@@ -146,9 +146,9 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def _write(folder: Path, made: Written, packets: bool = True) -> Path:
+def _write(folder: Path, made: Written, packets: bool = True, version: int = 1) -> Path:
     shutil.rmtree(folder / "trace", ignore_errors=True)
-    return ctf.write(folder / "trace", made[0], made[1], packets)
+    return ctf.write(folder / "trace", made[0], made[1], packets, version)
 
 
 def _has_sequence(structure: ctf.Struct) -> bool:
@@ -172,6 +172,40 @@ def test_random_layouts(folder: Path, made: Written, packets: bool) -> None:
         _has_sequence(each) for stream in made[0] for each in (stream.context, *(e.context for e in stream.events))
     ):
         traces.assert_same(traces.columns(trace, decoder="babeltrace2", threads=1), made[2])
+
+
+@SETTINGS
+@given(made=written(), packets=st.booleans())
+def test_random_layouts_of_ctf2(folder: Path, made: Written, packets: bool) -> None:
+    """The same packets give the same rows where their metadata is that of CTF 2, as LTTng 2.15 writes it."""
+    trace = _write(folder, made, packets, version=2)
+    reader = _native.Reader(trace, decoder="fast", threads=1)
+    assert reader.traces[0]["decoder"] == "fast", reader.traces[0]["declined"]
+    assert reader.trace_env == {"hostname": "made", "answer": "42"}
+    assert reader.clock_offset == 5
+    found = traces.rows_of(reader)
+    assert not reader.problems
+    traces.assert_same(found, made[2])
+
+
+@settings(SETTINGS, max_examples=60)
+@given(made=written(), seed=st.randoms(use_true_random=False))
+def test_damaged_metadata_of_ctf2(folder: Path, made: Written, seed: Any) -> None:
+    """Cut or flipped: rows or one error, never the end of the process."""
+    trace = _write(folder, made, packets=False, version=2)
+    data = bytearray((trace / "metadata").read_bytes())
+    if seed.random() < 0.5:
+        del data[seed.randrange(1, len(data)) :]
+    for _ in range(seed.choice([0, 1, 5])):
+        data[seed.randrange(len(data))] ^= 1 << seed.randrange(8)
+    (trace / "metadata").write_bytes(data)
+    try:
+        reader = _native.Reader(trace, decoder="fast", threads=1)
+    except _native.TraceError as error:
+        assert "\n" not in str(error)
+        return
+    for batch in reader:
+        assert len(batch) > 0
 
 
 @SETTINGS
@@ -241,6 +275,37 @@ def test_declined(folder: Path, before: str, after: str, why: str) -> None:
         reader = _native.Reader(trace, decoder="fast")
     except _native.TraceError:
         return  # babeltrace2 does not know it either
+    assert reader.traces[0]["decoder"] == "babeltrace2"
+    assert why in reader.traces[0]["declined"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ('"version": 2', '"version": 3', "version 3"),
+        ('"type": "fixed-length-unsigned-integer",\n          "length": 32', '"type": "odd"', "a field of type odd"),
+        ('"length": 27', '"length": 26', "header"),
+        ('"name": "a",', '"name": "a", "extra": 1,', None),
+        ('"hostname": "made"', '"hostname": made', "damaged: fragment 2: expected a value at byte"),
+        ('"packet-magic-number"', '"no-such-role"', "magic"),
+        ('"type": "clock-class"', '"type": "unheard-of"', "unheard-of"),
+    ],
+)
+def test_declined_of_ctf2(folder: Path, before: str, after: str, why: str | None) -> None:
+    """What the fast decoder does not know of CTF 2: the message names it; what has no meaning is passed over."""
+    text = ctf.metadata2(LAYOUT)
+    trace = folder / "trace"
+    trace.mkdir()
+    (trace / "metadata").write_text(text.replace(before, after))
+    if why is None:
+        assert _native.Reader(trace, decoder="fast").traces[0]["decoder"] == "fast"
+        return
+    assert before in text
+    try:
+        reader = _native.Reader(trace, decoder="fast")
+    except _native.TraceError as error:
+        assert why in str(error)
+        return
     assert reader.traces[0]["decoder"] == "babeltrace2"
     assert why in reader.traces[0]["declined"]
 
