@@ -89,6 +89,23 @@ class Reader:
     def progress(self) -> float | None:
         """What part of the traces has been taken so far, 0 to 1; None where no decoder knows."""
 
+def has_sqlite() -> bool:
+    """Whether SqliteNumbers works: it needs the system's libsqlite3."""
+
+@final
+class SqliteNumbers:
+    """
+    The rows of a query over an SQLite file, so many at a time: an array for each column, all values whole numbers.
+
+    `uri` opens the file, `settings` are statements before the query. Raises a RuntimeError with SQLite's words, and a ValueError
+    for a value that is no whole number.
+    """
+
+    def __init__(self, uri: str, settings: Sequence[str], query: str, rows: int) -> None: ...
+    def __iter__(self) -> Iterator[list[NDArray[np.int64]]]: ...
+    def __next__(self) -> list[NDArray[np.int64]]: ...
+    def close(self) -> None: ...
+
 @final
 class ThreadStatistics:
     """What is known of each thread from all of its events. A thread is its number, 0 and up."""

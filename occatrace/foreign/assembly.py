@@ -154,6 +154,12 @@ class Assembly:
         ):
             raise RunError("a thread has more than 4,294,967,294 events")
         # Which call launched what, by its correlation id: of calls in each other the outer one.
+        if not self._all("""
+            SELECT 1 FROM sorted WHERE corr IS NOT NULL AND f IS NOT NULL GROUP BY process, corr HAVING count(*) > 1 LIMIT 1"""):
+            self._con.execute("""
+                CREATE VIEW launches AS SELECT process, corr, thread, seq, s, e, f FROM numbered
+                WHERE corr IS NOT NULL AND f IS NOT NULL""")
+            return
         self._con.execute("""
             CREATE TABLE launches AS
             SELECT process, corr, arg_min(thread, rn) AS thread, arg_min(seq, rn) AS seq, arg_min(s, rn) AS s,
@@ -305,8 +311,6 @@ class Assembly:
             for name in ("gx", "gy", "gz", "lx", "ly", "lz")
         )
         kinds = _case("w.kind", WORK_KINDS)
-        self._con.execute("CREATE TABLE ws AS SELECT ps.process, w.* FROM s_work w JOIN ps USING (p)")
-        self._con.execute("DROP TABLE s_work")
         self._fill(
             "activities",
             f"""SELECT w.process, {kinds} AS kind,
@@ -322,11 +326,13 @@ class Assembly:
                        {threads},
                        0 AS status,
                        {_case("w.src", SIDES)} AS source, {_case("w.dst", SIDES)} AS target
-                FROM ws w LEFT JOIN launches l USING (process, corr) LEFT JOIN ds d USING (process, dev)
+                FROM (SELECT ps.process, w.* FROM s_work w JOIN ps USING (p)) w LEFT JOIN launches l USING (process, corr)
+                LEFT JOIN ds d USING (process, dev)
                 LEFT JOIN qs q ON q.process = w.process AND q.stream = w.stream AND q.dev IS NOT DISTINCT FROM w.dev
                      AND q.ctx IS NOT DISTINCT FROM w.ctx
                 LEFT JOIN s_texts x ON x.id = w.name""",
         )
+        self._con.execute("DROP TABLE s_work")
         self._fill(
             "waits",
             f"""SELECT ps.process, w.kind, l.thread, l.seq,
@@ -486,7 +492,9 @@ class Assembly:
         for table in TABLES:
             file = self._folder / f"{table.name}.parquet"
             if table.name in filled:
-                self._con.execute(f"COPY {table.name} TO {sql_text(str(file))} (FORMAT parquet, COMPRESSION zstd)")
+                self._con.execute(
+                    f"COPY {table.name} TO {sql_text(str(file))} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
+                )
             else:
                 empty.write(file, BY_NAME[table.name])
         self._write_calls()

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
+from occatrace import _native
 from occatrace.core.checked import printable
 from occatrace.core.sql import name as sql_name
 from occatrace.errors import RunError
@@ -24,6 +25,10 @@ LATEST = 1 << 61  # ns: no clock shows more
 _BATCH = 1 << 16
 _LONGEST = 64 << 20  # bytes of a value
 _LIMIT_LENGTH = 0  # SQLITE_LIMIT_LENGTH
+_SETTINGS = tuple(
+    f"PRAGMA {pragma}"
+    for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0")
+)
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -59,17 +64,17 @@ class Database:
                     f"{beside} holds changes that are not in {path.name} yet: close the program that writes it"
                 )
         # Immutable: no locks and no files beside it. Its schema may name no function that does anything.
-        uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        self._uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
         try:
-            self._con = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            self._con = sqlite3.connect(self._uri, uri=True, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise RunError(f"{path}: cannot be read as SQLite ({error})") from None
         if hasattr(self._con, "setlimit"):  # Python 3.11
             self._con.setlimit(_LIMIT_LENGTH, _LONGEST)
         self._con.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace").replace("\0", "")
         try:
-            for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
-                self._con.execute(f"PRAGMA {pragma}")
+            for setting in _SETTINGS:
+                self._con.execute(setting)
             rows = self._con.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
         except (sqlite3.Error, OverflowError) as error:
             self._con.close()
@@ -113,10 +118,30 @@ class Database:
             else f"ifnull({sql_name(c.name)}, {NULL + 1} - 1)"
             for c in found
         ]
+        query = f"SELECT {', '.join(shown)} FROM {sql_name(table)}{f' WHERE {where}' if where else ''}"
+        numbers = all(column.kind not in ("text", "any") for column in found)
+        if found and numbers and _native.has_sqlite():
+            yield from self._numbers(table, wanted, found, query)
+        else:
+            yield from self._values(table, wanted, found, query)
+
+    def _numbers(self, table: str, wanted: Sequence[Column], found: Sequence[Column], query: str) -> Iterator[Columns]:
+        """Rows of whole numbers alone, without an object for each."""
         try:
-            cursor = self._con.execute(
-                f"SELECT {', '.join(shown)} FROM {sql_name(table)}{f' WHERE {where}' if where else ''}"
-            )
+            for arrays in _native.SqliteNumbers(self._uri, _SETTINGS, query, _BATCH):
+                out: Columns = {column.name: values for column, values in zip(found, arrays, strict=True)}
+                yield self._complete(table, wanted, out, len(arrays[0]))
+        except RuntimeError as error:
+            raise self._damaged(error) from None
+        except ValueError:
+            # Which value it is.
+            for _ in self._values(table, wanted, found, query):
+                pass
+            raise
+
+    def _values(self, table: str, wanted: Sequence[Column], found: Sequence[Column], query: str) -> Iterator[Columns]:
+        try:
+            cursor = self._con.execute(query)
             while rows := cursor.fetchmany(_BATCH):
                 yield self._batch(table, wanted, found, rows)
         except (sqlite3.Error, OverflowError) as error:
@@ -157,10 +182,14 @@ class Database:
                         out[column.name] = np.array(array("q", values), np.int64)
                     except (TypeError, OverflowError):
                         raise self._wrong(table, found, rows) from None
+        return self._complete(table, wanted, out, len(rows))
+
+    def _complete(self, table: str, wanted: Sequence[Column], out: Columns, count: int) -> Columns:
+        """With the columns that the table does not have, checked."""
         for column in wanted:
             if column.name not in out:
                 empty = None if column.kind in ("text", "any") else NULL
-                out[column.name] = np.full(len(rows), empty, object if empty is None else np.int64)
+                out[column.name] = np.full(count, empty, object if empty is None else np.int64)
         self._check(table, wanted, out)
         return out
 

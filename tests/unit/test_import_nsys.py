@@ -298,3 +298,18 @@ def test_place(imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["import", str(bad), "-o", str(tmp_path / "run"), "--force"]) == 2
     assert (tmp_path / "run/tables").is_dir()
     assert main(["import", str(file), "-o", str(tmp_path / "run"), "--force"]) == 0
+
+
+def test_without_the_systems_sqlite(imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of Python alone gives the same run."""
+    from occatrace import _native
+
+    assert _native.has_sqlite()
+    monkeypatch.setattr(_native, "has_sqlite", lambda: False)
+    file = nsys(tmp_path / "app.sqlite")
+    assert main(["import", str(file), "-o", str(tmp_path / "run")]) == 0
+    with occatrace.open(imported) as one, occatrace.open(tmp_path / "run") as other:
+        for table in ("activities", "calls", "waits", "allocations", "managed_memory"):
+            query = f"SELECT * FROM {table} ORDER BY ALL"
+            rows = one.sql(query).fetchall()
+            assert rows and rows == other.sql(query).fetchall()
