@@ -216,10 +216,10 @@ class Decoder {
             uint64_t id = 0;
             switch (stream.header) {
             case StreamLayout::Header::Compact:
-                p = compact_header(p, id, clock);
+                p = compact_header(stream, p, id, clock);
                 break;
             case StreamLayout::Header::Large:
-                p = large_header(p, id, clock);
+                p = large_header(stream, p, id, clock);
                 break;
             case StreamLayout::Header::Plain:
                 p = plain_header(stream, p, id, clock);
@@ -265,31 +265,35 @@ class Decoder {
         return (clock & ~mask) | low;
     }
 
-    const uint8_t *compact_header(const uint8_t *p, uint64_t &id, uint64_t &clock) const {
+    const uint8_t *compact_header(const StreamLayout &stream, const uint8_t *p, uint64_t &id, uint64_t &clock) const {
         if (left(p) < 4) return nullptr;
         const auto word = load<uint32_t>(p);
         id = word & 31;
-        if (id != 31) {
-            clock = advance(clock, word >> 5, 27);
-            return p + 4;
-        }
-        if (left(p) < 13) return nullptr;
-        id = load<uint32_t>(p + 1);
-        clock = load<uint64_t>(p + 5);
-        return p + 13;
+        if (id == 31) return long_header(stream, p + 1, id, clock);
+        clock = advance(clock, word >> 5, 27);
+        return p + 4;
     }
 
-    const uint8_t *large_header(const uint8_t *p, uint64_t &id, uint64_t &clock) const {
+    const uint8_t *large_header(const StreamLayout &stream, const uint8_t *p, uint64_t &id, uint64_t &clock) const {
         if (left(p) < 6) return nullptr;
         id = load<uint16_t>(p);
-        if (id != 65535) {
-            clock = advance(clock, load<uint32_t>(p + 2), 32);
-            return p + 6;
-        }
-        if (left(p) < 14) return nullptr;
-        id = load<uint32_t>(p + 2);
-        clock = load<uint64_t>(p + 6);
-        return p + 14;
+        p += 2;
+        if (id == 65535) return long_header(stream, p, id, clock);
+        if (stream.short_align > 1) p = aligned(p, stream.short_align);
+        if (left(p) < 4) return nullptr;
+        clock = advance(clock, load<uint32_t>(p), 32);
+        return p + 4;
+    }
+
+    // Number and time at full length.
+    const uint8_t *long_header(const StreamLayout &stream, const uint8_t *p, uint64_t &id, uint64_t &clock) const {
+        p = aligned(p, stream.long_align);
+        if (left(p) < 12) return nullptr;
+        id = load<uint32_t>(p);
+        p = aligned(p + 4, stream.long_time_align);
+        if (left(p) < 8) return nullptr;
+        clock = load<uint64_t>(p);
+        return p + 8;
     }
 
     const uint8_t *plain_header(const StreamLayout &stream, const uint8_t *p, uint64_t &id, uint64_t &clock) const {

@@ -266,14 +266,15 @@ class Head {
     std::map<std::string, std::pair<uint64_t, uint64_t>> arrays_;
 };
 
-bool is_integer(const TypePtr &type, uint64_t size, uint64_t most_align, bool clock) {
-    return type->what == What::Integer && type->size == size && type->align <= most_align && !type->is_signed &&
-           !type->big_endian && type->clock == clock;
+bool is_integer(const TypePtr &type, uint64_t size, bool clock) {
+    return type->what == What::Integer && type->size == size && !type->is_signed && !type->big_endian && type->clock == clock;
 }
+
+bool is_of_whole_bytes(const tsdl::Member &member) { return member.type->align % 8 == 0; }
 
 // struct { enum : uintN_t { compact = 0 … 2^N - 2, extended = 2^N - 1 } id;
 //          variant <id> { struct { uintM_t timestamp; } compact; struct { uint32_t id; uint64_t timestamp; } extended; } v; }
-bool is_event_header(const Type &type, uint64_t id_bits, uint64_t time_bits) {
+bool is_event_header(const Type &type, uint64_t id_bits, uint64_t time_bits, StreamLayout &layout) {
     if (type.what != What::Struct || type.members.size() != 2) return false;
     const Type &id = *type.members[0].type;
     const Type &variant = *type.members[1].type;
@@ -284,19 +285,23 @@ bool is_event_header(const Type &type, uint64_t id_bits, uint64_t time_bits) {
         });
     };
     const bool id_matches = type.members[0].name == "id" && id.what == What::Enum && id.size == id_bits &&
-                            id.align <= 8 && !id.is_signed && !id.big_endian && !id.clock && id.ranges.size() == 2 &&
+                            !id.is_signed && !id.big_endian && !id.clock && id.ranges.size() == 2 &&
                             has("compact", 0, last - 1) && has("extended", last, last);
     if (!id_matches || variant.what != What::Variant || variant.tag != "id" || variant.members.size() != 2) return false;
     const tsdl::Member &compact = variant.members[0], &extended = variant.members[1];
-    // The compact time follows the id's bits; all else starts at whole bytes, without gaps.
-    const uint64_t compact_align = id_bits % 8 == 0 ? 8 : 1;
-    return compact.name == "compact" && compact.type->what == What::Struct && compact.type->members.size() == 1 &&
-           compact.type->align <= compact_align && compact.type->members[0].name == "timestamp" &&
-           is_integer(compact.type->members[0].type, time_bits, compact_align, true) && extended.name == "extended" &&
-           extended.type->what == What::Struct && extended.type->align == 8 && extended.type->members.size() == 2 &&
-           extended.type->members[0].name == "id" && is_integer(extended.type->members[0].type, 32, 8, false) &&
-           extended.type->members[0].type->align == 8 && extended.type->members[1].name == "timestamp" &&
-           is_integer(extended.type->members[1].type, 64, 8, true) && extended.type->members[1].type->align == 8;
+    if (compact.name != "compact" || compact.type->what != What::Struct || compact.type->members.size() != 1 ||
+        extended.name != "extended" || extended.type->what != What::Struct || extended.type->members.size() != 2) {
+        return false;
+    }
+    const tsdl::Member &low = compact.type->members[0], &number = extended.type->members[0], &time = extended.type->members[1];
+    // Low bits that do not start at a byte follow the number's; all else starts at whole bytes.
+    const bool placed = id_bits % 8 == 0 ? is_of_whole_bytes(compact) : compact.type->align == 1;
+    if (!placed || !is_of_whole_bytes(extended) || !is_of_whole_bytes(number) || !is_of_whole_bytes(time)) return false;
+    layout.short_align = std::max<uint64_t>(1, compact.type->align / 8);
+    layout.long_align = extended.type->align / 8;
+    layout.long_time_align = time.type->align / 8;
+    return low.name == "timestamp" && is_integer(low.type, time_bits, true) && number.name == "id" &&
+           is_integer(number.type, 32, false) && time.name == "timestamp" && is_integer(time.type, 64, true);
 }
 
 StreamLayout compile_stream(const tsdl::Stream &stream, const Layout &layout) {
@@ -314,9 +319,9 @@ StreamLayout compile_stream(const tsdl::Stream &stream, const Layout &layout) {
     }
     const Type &header = *stream.event_header;
     if (header.align % 8 != 0) throw Declined("event headers that start within a byte");
-    if (is_event_header(header, 5, 27)) {
+    if (is_event_header(header, 5, 27, result)) {
         result.header = StreamLayout::Header::Compact;
-    } else if (!is_event_header(header, 16, 32)) {
+    } else if (!is_event_header(header, 16, 32, result)) {
         result.header = StreamLayout::Header::Plain;
         Head plain(0);
         plain.structure(stream.event_header, "the event header");

@@ -69,6 +69,9 @@ struct StreamLayout {
     enum class Header { Compact, Large, Plain } header = Header::Large; // 5 bits of id and 27 of time; 16 and 32; as below
     Place header_id, header_time;                     // of a plain header, from its start
     uint64_t header_size = 0;                         // likewise
+    // Of LTTng's headers, in bytes: 1 where it packs (x86-64), those of C where it does not (AArch64).
+    uint64_t short_align = 1;                         // of the time's low bits
+    uint64_t long_align = 1, long_time_align = 1;     // of number and time at full length, and of the time in it
     uint64_t header_align = 1;
     std::vector<EventLayout> events; // by id
 };

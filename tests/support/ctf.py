@@ -44,6 +44,24 @@ struct event_header_large {
 		struct { uint32_t id; uint64_clock_t timestamp; } extended;
 	} v;
 } align(8);
+typealias integer { size = 16; align = 16; signed = false; } := aligned16_t;
+typealias integer { size = 32; align = 32; signed = false; } := aligned32_t;
+typealias integer { size = 32; align = 32; signed = false; map = clock.monotonic.value; } := aligned32_clock_t;
+typealias integer { size = 64; align = 64; signed = false; map = clock.monotonic.value; } := aligned64_clock_t;
+struct event_header_compact_natural {
+	enum : uint5_t { compact = 0 ... 30, extended = 31 } id;
+	variant <id> {
+		struct { uint27_clock_t timestamp; } compact;
+		struct { aligned32_t id; aligned64_clock_t timestamp; } extended;
+	} v;
+} align(32);
+struct event_header_large_natural {
+	enum : aligned16_t { compact = 0 ... 65534, extended = 65535 } id;
+	variant <id> {
+		struct { aligned32_clock_t timestamp; } compact;
+		struct { aligned32_t id; aligned64_clock_t timestamp; } extended;
+	} v;
+} align(16);
 """
 
 
@@ -286,6 +304,7 @@ class StreamClass:
     compact: bool
     context: Struct
     events: tuple[EventClass, ...]
+    natural: bool = False  # headers aligned as in C, which LTTng-UST does on AArch64
 
 
 @dataclass(frozen=True)
@@ -310,6 +329,7 @@ def metadata(streams: Sequence[StreamClass]) -> str:
     text = HEAD
     for stream in streams:
         header = "event_header_compact" if stream.compact else "event_header_large"
+        header += "_natural" if stream.natural else ""
         text += f"stream {{ id = {stream.id}; event.header := struct {header};\n"
         text += "packet.context := struct packet_context;"
         if stream.context.members:
@@ -332,20 +352,26 @@ def _structure(**members: dict[str, Any]) -> dict[str, Any]:
     return {"type": "structure", "member-classes": [_member(name, each) for name, each in members.items()]}
 
 
-def _event_header_class(id_bits: int, time_bits: int, align: int) -> dict[str, Any]:
+def _event_header_class(stream: StreamClass) -> dict[str, Any]:
     """LTTng's: the number and the low bits of the time, or both at full length."""
+    id_bits, time_bits = (5, _COMPACT_BITS) if stream.compact else (16, _LARGE_BITS)
     time, last = "default-clock-timestamp", (1 << id_bits) - 1
+
+    def align(bits: int) -> int:
+        return 1 if bits % 8 else bits if stream.natural else 8
+
     mappings = {"compact": [[0, last - 1]], "extended": [[last, last]]}
-    short = _structure(timestamp=_unsigned(time_bits, align, time))
-    whole = _structure(id=_unsigned(32, 8, "event-record-class-id"), timestamp=_unsigned(64, 8, time))
+    short = _structure(timestamp=_unsigned(time_bits, align(time_bits), time))
+    number = _unsigned(32, align(32), "event-record-class-id")
+    whole = _structure(id=number, timestamp=_unsigned(64, align(64), time))
     options = [
         {"selector-field-ranges": mappings["compact"], "field-class": short},
         {"selector-field-ranges": mappings["extended"], "field-class": whole},
     ]
     location = {"origin": "event-record-header", "path": ["id"]}
     variant = {"type": "variant", "selector-field-location": location, "options": options}
-    made = _structure(id=_unsigned(id_bits, align, "event-record-class-id", mappings=mappings), v=variant)
-    return {**made, "minimum-alignment": 8}
+    made = _structure(id=_unsigned(id_bits, align(id_bits), "event-record-class-id", mappings=mappings), v=variant)
+    return {**made, "minimum-alignment": (32 if stream.compact else 16) if stream.natural else 8}
 
 
 def metadata2(streams: Sequence[StreamClass]) -> str:
@@ -371,10 +397,9 @@ def metadata2(streams: Sequence[StreamClass]) -> str:
         {"type": "clock-class", "id": "monotonic", "frequency": 1_000_000_000, "offset-from-origin": offset},
     ]
     for stream in streams:
-        bits = (5, _COMPACT_BITS, 1) if stream.compact else (16, _LARGE_BITS, 8)
         fragment: dict[str, Any] = {"type": "data-stream-class", "id": stream.id, "default-clock-class-id": "monotonic"}
         fragment["packet-context-field-class"] = context
-        fragment["event-record-header-field-class"] = _event_header_class(*bits)
+        fragment["event-record-header-field-class"] = _event_header_class(stream)
         if stream.context.members:
             fragment["event-record-common-context-field-class"] = stream.context.at(["event-record-common-context"])
         fragments.append(fragment)
@@ -424,15 +449,32 @@ def packet(stream: StreamClass, instance: int, begin: int, events: Sequence[Even
 
 def _event_header(cursor: Cursor, stream: StreamClass, event: Event, clock: int) -> None:
     number, time = event.kind.id, event.time
+
+    def write(form: str, value: int) -> None:
+        if stream.natural:
+            cursor.align(struct.calcsize(form))
+        cursor.data += struct.pack(f"<{form}", value)
+
+    def write_long() -> None:
+        if stream.natural:
+            cursor.align(8)
+        write("I", number)
+        write("Q", time)
+
     if stream.compact:
+        if stream.natural:
+            cursor.align(4)
         if number < 31 and time - clock < 1 << _COMPACT_BITS:
-            cursor.data += struct.pack("<I", number | (time % (1 << _COMPACT_BITS)) << 5)
+            write("I", number | (time % (1 << _COMPACT_BITS)) << 5)
         else:
-            cursor.data += struct.pack("<BIQ", 31, number, time)
+            write("B", 31)
+            write_long()
     elif number < 65535 and time - clock < 1 << _LARGE_BITS:
-        cursor.data += struct.pack("<HI", number, time % (1 << _LARGE_BITS))
+        write("H", number)
+        write("I", time % (1 << _LARGE_BITS))
     else:
-        cursor.data += struct.pack("<HIQ", 65535, number, time)
+        write("H", 65535)
+        write_long()
 
 
 def write(

@@ -93,7 +93,8 @@ def stream_classes(draw: st.DrawFn) -> tuple[ctf.StreamClass, ...]:
             )
             for number in ids
         ]
-        streams.append(ctf.StreamClass(stream, draw(st.booleans()), draw(contexts), tuple(events)))
+        compact, natural = draw(st.booleans()), draw(st.booleans())
+        streams.append(ctf.StreamClass(stream, compact, draw(contexts), tuple(events), natural))
     return tuple(streams)
 
 
