@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -390,11 +392,13 @@ class Assembly:
                 "SELECT process, realtime_ns, mono_ns FROM processes"
             ).fetchall()
         }
-        modules: dict[int, list[tuple[int, int, int, call_sites.Module]]] = {}  # by process: begin, end, base
+        modules: dict[int, dict[tuple[str, str, int], _Loaded]] = {}  # by process; path, build id and base
         for _, r in self._records("module"):
             process = self._process_of[r["slot"]]
             used = call_sites.Module(text_of(r["path"]), text_of(r["build_id"]), int(r["ts"]) + wall.get(process, 0))
-            modules.setdefault(process, []).append((r["begin"], r["begin"] + r["size"], r["base"], used))
+            of_process = modules.setdefault(process, {})
+            loaded = of_process.setdefault((used.path, used.build_id, r["base"]), _Loaded(used, r["base"], []))
+            loaded.ranges.append((r["begin"], r["begin"] + r["size"]))
         raw = {callers.SUMS: "caller", callers.PATH_FRAMES: "address"}
         parts = [
             f"SELECT slot, {column} AS address, {gathered is callers.PATH_FRAMES} AS on_path FROM {gathered.raw}"
@@ -402,77 +406,158 @@ class Assembly:
             if gathered in self._given
         ]
         asked = self._con.execute(
-            f"SELECT s.process, r.address, bool_or(on_path) FROM ({' UNION ALL '.join(parts)}) r JOIN slots s USING (slot)"
-            " GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
-        on_path = {(process, address) for process, address, wanted in asked if wanted}
-        placed: list[tuple[int, int, int, call_sites.Module | None, str]] = []
-        wanted: dict[tuple[str, str], tuple[call_sites.Module, set[int]]] = {}
-        for process, address, _ in asked:
-            found = {
-                (m.path, m.build_id, base): m
-                for begin, end, base, m in modules.get(process, ())
-                if begin <= address < end
-            }
-            if len(found) != 1:
-                # Code that the program made itself, or libraries that were unloaded and gave room to others.
-                why = "several files were at this address in turn" if found else "in no file of the process"
-                placed.append((process, address, address - 1, None, why))
-                continue
-            ((path, build, base), module) = next(iter(found.items()))
-            placed.append((process, address, address - 1 - base, module, ""))
-            wanted.setdefault((path, build), (module, set()))[1].add(address - 1 - base)
-        known: dict[tuple[str, str], tuple[dict[int, list[call_sites.Site]], str]] = {}
+            f"SELECT s.process, r.address, bool_or(on_path) AS on_path FROM ({' UNION ALL '.join(parts)}) r"
+            " JOIN slots s USING (slot) GROUP BY ALL ORDER BY ALL"
+        ).fetchnumpy()
+        addresses = np.asarray(asked["address"], np.uint64)
+        # The file of each address: the number of one of `files`; none, or several in turn.
+        files: list[_File] = []
+        of_file = {}
+        file = np.full(len(addresses), _NO_FILE, np.int32)
+        offsets = addresses - np.uint64(1)
+        for process in modules:
+            begin, end = np.searchsorted(asked["process"], (process, process + 1)).tolist()
+            here, file_here = addresses[begin:end], file[begin:end]
+            for (path, build, base), loaded in modules[process].items():
+                if (path, build) not in of_file:
+                    of_file[path, build] = len(files)
+                    files.append(_File(loaded.module))
+                within = np.zeros(len(here), np.bool_)
+                for first, past in loaded.ranges:
+                    low, high = np.searchsorted(here, np.array((first, past), np.uint64)).tolist()
+                    within[low:high] = True
+                several = within & (file_here != _NO_FILE)
+                alone = within & ~several
+                file_here[alone] = of_file[path, build]
+                file_here[several] = _SEVERAL
+                offsets[begin:end][alone] = here[alone] - np.uint64(base + 1)
+        offsets[file == _SEVERAL] = addresses[file == _SEVERAL] - np.uint64(1)
         unusable: list[str] = []
         servers = debuginfod.Servers()
-        for key, (module, offsets) in wanted.items():
-            found_of, why = call_sites.look_up(module, offsets, servers)
-            known[key] = (found_of, why)
-            if why and not module.path.startswith("linux-vdso"):  # of the kernel, no file
-                unusable.append(why)
+        for number, one in enumerate(files):
+            wanted = np.sort(offsets[file == number])
+            wanted = wanted[np.concatenate(([True], wanted[1:] != wanted[:-1]))] if len(wanted) else wanted
+            if not len(wanted):
+                continue
+            one.lines, one.why = call_sites.look_up(one.module, memoryview(wanted.data), servers)
+            if one.why and not one.module.path.startswith("linux-vdso"):  # of the kernel, no file
+                unusable.append(one.why)
         if unusable:
             more = f" (and {len(unusable) - 1} more files)" if len(unusable) > 1 else ""
             self._hosts[0].problems.append(f"calls have no lines where {unusable[0]}{more}")
-        rows = []
-        frames: list[tuple[Any, ...]] = []
-        numbers: dict[int, int] = {}
-        for process, address, offset, place, why in placed:
-            numbers[process] = numbers.get(process, 0) + 1
-            head = (process, numbers[process], address)
-            if place is None:
-                rows.append((*head, "", offset, "", "", "", 0, why))
-                if (process, address) in on_path:
-                    frames.append((*head, 0, False, "", "", 0))
-                continue
-            chains, why = known[place.path, place.build_id]
-            chain = chains.get(offset) or [call_sites.Site(place.path, offset)]
-            site = call_sites.caller(chain, _OCCA_HEADERS)
-            if not why and not site.file:
-                why = servers.why_not() or "no debug information (compile with -g)"
-            rows.append((*head, place.path, offset, place.build_id, site.function, site.file, site.line, why))
-            # Tracers' own frames are there where a vendor's callback recorded the call.
-            if (process, address) in on_path and not place.path.rpartition("/")[2].startswith("liboccatrace"):
-                for level, inner in enumerate(chain):
-                    inlined = level + 1 < len(chain)
-                    frames.append((*head, level, inlined, inner.function, inner.file, inner.line))
-        self._fill("call_sites", rows)
         self._con.execute(
             "CREATE OR REPLACE TEMP TABLE path_sites (process UINTEGER, site UINTEGER, address UBIGINT, level UINTEGER,"
             " inlined BOOLEAN, function VARCHAR, file VARCHAR, line UINTEGER)"
         )
-        for at in range(0, len(frames), _FRAMES_AT_ONCE):
-            columns = zip(*frames[at : at + _FRAMES_AT_ONCE], strict=True)
-            names = ("process", "site", "address", "level", "inlined", "function", "file", "line")
-            types = (np.uint32, np.uint32, np.uint64, np.uint32, np.bool_, object, object, np.uint32)
-            batch: dict[str, npt.NDArray[Any]] = {
-                n: np.array(c, t) for n, c, t in zip(names, columns, types, strict=True)
-            }
-            self._con.register("batch", batch)
-            self._con.execute("INSERT INTO path_sites SELECT * FROM batch")
-            self._con.unregister("batch")
+        processes = np.asarray(asked["process"], np.uint32)
+        # The number of an address among those of its process, from 1.
+        sites = np.arange(1, len(addresses) + 1) - np.searchsorted(processes, processes)
+        columns = {"process": processes, "site": sites, "address": addresses, "offset": offsets}
+        for number in (_NO_FILE, _SEVERAL, *range(len(files))):
+            chosen = np.flatnonzero(file == number)
+            for at in range(0, len(chosen), _SITES_AT_ONCE):
+                rows = chosen[at : at + _SITES_AT_ONCE]
+                batch = {name: column[rows] for name, column in columns.items()}
+                self._fill_sites(batch, files[number] if number >= 0 else None, number == _SEVERAL, servers)
+                self._fill_path_sites(batch, files[number] if number >= 0 else None, asked["on_path"][rows])
+
+    def _fill_sites(
+        self, batch: Mapping[str, npt.NDArray[Any]], file: _File | None, several: bool, servers: debuginfod.Servers
+    ) -> None:
+        """Some places of one file, or in none."""
+        count = len(batch["address"])
+        if file is None:
+            # Code that the program made itself, or libraries that were unloaded and gave room to others.
+            why = "several files were at this address in turn" if several else "in no file of the process"
+            texts = {"module": "", "build_id": "", "function": "", "file": "", "why": why}
+            lines = np.zeros(count, np.uint32)
+            self._fill_arrays(
+                "call_sites", {**batch, **{n: np.full(count, t, object) for n, t in texts.items()}, "line": lines}
+            )
+            return
+        why = file.why or servers.why_not() or "no debug information (compile with -g)"
+        known = file.lines
+        found = known.find(batch["offset"])
+        frame = np.where(found >= 0, np.append(file.callers, 0)[found], -1)
+
+        def of(column: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+            return np.append(column, np.uint32(0))[frame]
+
+        has_line = of(known.files) > 0
+        self._fill_arrays(
+            "call_sites",
+            {
+                **batch,
+                "module": np.full(count, file.module.path, object),
+                "build_id": np.full(count, file.module.build_id, object),
+                "function": file.texts[of(known.functions)],
+                "file": file.texts[of(known.files)],
+                "line": of(known.lines),
+                "why": np.where(has_line, file.why, why).astype(object),
+            },
+        )
+
+    def _fill_path_sites(
+        self, batch: Mapping[str, npt.NDArray[Any]], file: _File | None, on_path: npt.NDArray[np.bool_]
+    ) -> None:
+        """The frames at some places of one file, or in none, that are on paths: with those into which code was inlined."""
+        # Tracers' own frames are there where a vendor's callback recorded the call.
+        if not on_path.any() or (file and file.module.path.rpartition("/")[2].startswith("liboccatrace")):
+            return
+        batch = {name: batch[name][on_path] for name in ("process", "site", "address", "offset")}
+        known = file.lines if file else call_sites.Lines()
+        found = known.find(batch["offset"])
+        begins = np.append(known.starts[:-1], 0)[found]
+        counts = np.where(found >= 0, np.append(np.diff(known.starts), 1)[found], 1)
+        ends = np.cumsum(counts)
+        level = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+        frame = np.where(np.repeat(found, counts) >= 0, np.repeat(begins, counts) + level, -1)
+
+        def of(column: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+            return np.append(column, np.uint32(0))[frame]
+
+        texts = file.texts if file else np.array([""], object)
+        rows: dict[str, npt.NDArray[Any]] = {
+            **{name: np.repeat(batch[name], counts) for name in ("process", "site", "address")},
+            "level": level,
+            "inlined": level + 1 < np.repeat(counts, counts),
+            "function": texts[of(known.functions)],
+            "file": texts[of(known.files)],
+            "line": of(known.lines),
+        }
+        self._con.register("batch", rows)
+        self._con.execute("INSERT INTO path_sites BY NAME SELECT * FROM batch")
+        self._con.unregister("batch")
 
 
-_FRAMES_AT_ONCE = 1 << 17
+@dataclass
+class _Loaded:
+    """A file as a process had it."""
+
+    module: call_sites.Module
+    base: int
+    ranges: list[tuple[int, int]]
+
+
+@dataclass
+class _File:
+    """A file of code, and what is known of the addresses in it that are asked for."""
+
+    module: call_sites.Module
+    lines: call_sites.Lines = field(default_factory=call_sites.Lines)
+    why: str = ""
+
+    @cached_property
+    def callers(self) -> Index:
+        return self.lines.callers(_OCCA_HEADERS)
+
+    @cached_property
+    def texts(self) -> npt.NDArray[Any]:
+        return np.array(self.lines.texts, object)
+
+
+_NO_FILE, _SEVERAL = -1, -2
+_SITES_AT_ONCE = 1 << 17
 _NUMPY = {
     "UTINYINT": np.uint8,
     "UINTEGER": np.uint32,

@@ -5,16 +5,21 @@ The work is addr2line's (of binutils, LLVM or elfutils, whichever is there), onc
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Collection, Iterable, Sequence
+import tempfile
+import threading
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from occatrace.ingest.debuginfod import Servers
 from occatrace.ingest.elf import build_id
@@ -33,6 +38,7 @@ _NEAR = sorted(
     (*range(-400, 0, 4), *range(4, 101, 4)), key=abs
 )  # bytes from a place to which the compiler gave no line
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
+_Numbers = Sequence[int] | npt.NDArray[Any]
 _SECONDS = 60  # for one file: debug information of gigabytes takes a while
 
 
@@ -108,64 +114,170 @@ def why_not(module: Module) -> str:
     return "" if tool() else "addr2line (binutils) is missing"
 
 
-def look_up(module: Module, offsets: Collection[int], servers: Servers) -> tuple[dict[int, list[Site]], str]:
-    """What debug information says of addresses in the file, of that file or else of debuginfod's servers, and why there is none."""
+class Lines:
+    """What debug information says of addresses in a file: the function and line of each, and those into which it was inlined.
+
+    In arrays, as there may be a million of addresses: `offsets` in ascending order; the frames of the i-th one are those from
+    `starts[i]` to before `starts[i + 1]`, the innermost first. `functions` and `files` are numbers in `texts`; "" is the first text.
+    """
+
+    def __init__(
+        self, texts: Sequence[str] = ("",), offsets: _Numbers = (), starts: _Numbers = (0,),
+        functions: _Numbers = (), files: _Numbers = (), lines: _Numbers = (),
+    ) -> None:  # fmt: skip
+        self.texts = texts
+        self.offsets = np.asarray(offsets, np.uint64)
+        self.starts = np.asarray(starts, np.int64)
+        self.functions, self.files, self.lines = (np.asarray(column, np.uint32) for column in (functions, files, lines))
+
+    def find(self, offsets: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """The places of these in `offsets`; -1: nothing is known of them."""
+        at = np.searchsorted(self.offsets, offsets)
+        if not len(self.offsets):
+            return np.full(len(offsets), -1)
+        return np.where(self.offsets[np.minimum(at, len(self.offsets) - 1)] == offsets, at, -1)
+
+    def callers(self, headers: re.Pattern[str]) -> npt.NDArray[np.int64]:
+        """Of each address the frame that stands for it: of inlined code the innermost function that is outside of these headers."""
+        if not len(self.offsets):
+            return self.starts[:0]
+        outside = np.array([bool(text) and not headers.search(text) for text in self.texts])[self.files]
+        first = self.starts[:-1]
+        found = np.minimum.reduceat(np.where(outside, np.arange(len(self.files)), len(self.files)), first)
+        return np.where(found < self.starts[1:], found, first)
+
+    def chain(self, module: str, offset: int) -> list[Site]:
+        """The frames of one address in the file `module`."""
+        (at,) = self.find(np.array([offset], np.uint64)).tolist()
+        frames = range(int(self.starts[at]), int(self.starts[at + 1])) if at >= 0 else ()
+        return [
+            Site(module, offset, self.texts[self.functions[i]], self.texts[self.files[i]], int(self.lines[i]))
+            for i in frames
+        ]
+
+    def inlined(self) -> npt.NDArray[np.bool_]:
+        """Which addresses have more than one frame, or a file of link-time optimization's making."""
+        artificial = np.array([text.endswith("<artificial>") for text in self.texts])[self.files]
+        found: npt.NDArray[np.bool_] = (np.diff(self.starts) > 1) | artificial[self.starts[:-1]]
+        return found
+
+    def has_files(self) -> npt.NDArray[np.bool_]:
+        """Which addresses have a source file, by their outermost frame."""
+        found: npt.NDArray[np.bool_] = self.files[self.starts[1:] - 1] > 0
+        return found
+
+    def of(self, wanted: npt.NDArray[np.bool_]) -> Lines:
+        """Only these addresses."""
+        counts = np.diff(self.starts)
+        frames = np.repeat(wanted, counts)
+        starts = np.concatenate(([0], np.cumsum(counts[wanted])))
+        return Lines(
+            self.texts, self.offsets[wanted], starts, self.functions[frames], self.files[frames], self.lines[frames]
+        )
+
+    def known(self) -> Lines:
+        """Only addresses of which something is known."""
+        first = self.starts[:-1]
+        return self.of((self.functions[first] > 0) | (self.files[first] > 0))
+
+    def replaced_by(self, better: Lines) -> Lines:
+        """These, and instead of them those of the same address that are better."""
+        if not len(better.offsets):
+            return self
+        kept = self.of(better.find(self.offsets) < 0)
+        texts = [*kept.texts, *better.texts[1:]]
+
+        def numbers(column: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+            return np.where(column > 0, column + np.uint32(len(kept.texts) - 1), column)
+
+        offsets = np.concatenate((kept.offsets, better.offsets))
+        order = np.argsort(offsets, kind="stable")
+        counts = np.concatenate((np.diff(kept.starts), np.diff(better.starts)))
+        firsts = np.concatenate((kept.starts[:-1], better.starts[:-1] + len(kept.lines)))[order]
+        counts = counts[order]
+        starts = np.concatenate(([0], np.cumsum(counts)))
+        frames = np.repeat(firsts - starts[:-1], counts) + np.arange(starts[-1])
+        columns = (
+            np.concatenate(pair)[frames]
+            for pair in (
+                (kept.functions, numbers(better.functions)),
+                (kept.files, numbers(better.files)),
+                (kept.lines, better.lines),
+            )
+        )
+        return Lines(texts, offsets[order], starts, *columns)
+
+
+def look_up(module: Module, offsets: Iterable[int], servers: Servers) -> tuple[Lines, str]:
+    """What debug information says of addresses in the file (ascending, each once), of that file or else of debuginfod's servers,
+    and why there is none."""
     why = why_not(module)
-    found = {} if why else chains(module.path, offsets)
-    if not tool() or any(chain[-1].file for chain in found.values()):
+    found = Lines() if why else lines_of(module.path, offsets)
+    if not tool() or found.has_files().any():
         return found, why
     if debug := servers.find(module.build_id):
-        better = {o: chain for o, chain in chains(str(debug), offsets).items() if chain[-1].file}
-        return found | better, "" if better else why
+        better = lines_of(str(debug), offsets)
+        better = better.of(better.has_files())
+        return found.replaced_by(better), "" if len(better.offsets) else why
     return found, why
 
 
-def chains(module: str, offsets: Iterable[int]) -> dict[int, list[Site]]:
-    """What the debug information says of addresses in the file: function and line, and those into which it was inlined, the
-    innermost first. Addresses of which it says nothing are left out."""
-    # A million of objects without cycles: looking for some takes a third of the time.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return _known(module, sorted(set(offsets)))
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _known(module: str, offsets: list[int]) -> dict[int, list[Site]]:
-    found = _chains(str(tool()), module, offsets)
+def lines_of(module: str, offsets: Iterable[int]) -> Lines:
+    """What the debug information says of addresses in the file (ascending, each once). Those of which it says nothing are left out."""
+    found = _lines(str(tool()), module, offsets)
     # Of inlined functions binutils often names the one around them, and no file after link-time optimization; LLVM takes longer
     # to start.
-    inlined = [offset for offset, chain in found.items() if len(chain) > 1 or chain[0].file.endswith("<artificial>")]
-    if inlined and (better := shutil.which("llvm-addr2line")):
-        found |= _chains(better, module, inlined)
-    return {offset: chain for offset, chain in found.items() if chain[0].function or chain[0].file}
+    inlined = found.offsets[found.inlined()]
+    if len(inlined) and (better := shutil.which("llvm-addr2line")):
+        found = found.replaced_by(_lines(better, module, inlined.tolist()))
+    return found.known()
 
 
-def caller(chain: Sequence[Site], headers: re.Pattern[str]) -> Site:
-    """Of inlined code the innermost function that is outside of these headers."""
-    return _innermost(chain, headers) or chain[0]
+def _lines(program: str, module: str, offsets: Iterable[int]) -> Lines:
+    """Of each address (ascending, each once) what a tool says; nothing at all if it does not answer for all of them."""
+    texts, numbers = [""], {"": 0}
 
+    def number(text: str) -> int:
+        if text not in numbers:
+            numbers[text] = len(texts)
+            texts.append(text)
+        return numbers[text]
 
-def _chains(program: str, module: str, offsets: list[int]) -> dict[int, list[Site]]:
-    """For each address (each once) the function that it is in and those into which that was inlined, the innermost first."""
-    found: dict[int, list[Site]] = {}
-    # A million of addresses have few functions and lines.
-    name, where = cache(function_name), cache(_file_and_line)
+    at, starts = array("Q"), array("Q")
+    functions, files, lines = array("I"), array("I"), array("I")
+    places: dict[str, int] = {}
     asked = iter(offsets)
-    offset, function = -1, None
-    for line in _run([program, "-a", "-i", "-f", "-C", "-e", module], offsets):
-        if line[:2] == "0x" and _ADDRESS.fullmatch(line):
-            offset, function = next(asked, -1), None
+    function = -1
+    for text in _run([program, "-a", "-i", "-f", "-C", "-e", module], offsets):
+        if function >= 0:
+            # A million of addresses have few files: only the number behind the last colon differs.
+            place, _, digits = text.rpartition(":")
+            file = places.get(place, 0) if digits.isdecimal() else 0
+            line = int(digits) if file else 0
+            if not line:
+                path, line = _file_and_line(text)
+                file = number(path)
+                if path:
+                    places[place] = file
+            functions.append(function)
+            files.append(file)
+            lines.append(line)
+            function = -1
+        elif text[:2] == "0x" and _ADDRESS.fullmatch(text):
+            offset = next(asked, -1)
             if offset < 0:
-                return {}
-        elif function is None:
-            function = line
+                return Lines()
+            at.append(offset)
+            starts.append(len(lines))
         else:
-            found.setdefault(offset, []).append(Site(module, offset, name(function), *where(line)))
-            function = None
-    return found if next(asked, None) is None else {}
+            function = numbers.get(text, -1)
+            if function < 0:
+                function = numbers[text] = number(function_name(text))
+    starts.append(len(lines))
+    if next(asked, None) is not None or function >= 0:
+        return Lines()
+    found = Lines(texts, at, starts, functions, files, lines)
+    return found.of(np.diff(found.starts) > 0)
 
 
 def outside(sites: Iterable[Site], headers: re.Pattern[str]) -> dict[Site, Site]:
@@ -177,9 +289,9 @@ def outside(sites: Iterable[Site], headers: re.Pattern[str]) -> dict[Site, Site]
         if program and headers.search(site.file):
             by_module.setdefault(site.module, []).append(site)
     for module, inlined in by_module.items():
-        chains = _chains(str(program), module, sorted({site.offset for site in inlined}))
+        lines = _lines(str(program), module, sorted({site.offset for site in inlined}))
         for site in inlined:
-            found[site] = _innermost(chains.get(site.offset, ()), headers) or site
+            found[site] = _innermost(lines.chain(module, site.offset), headers) or site
     return found
 
 
@@ -201,27 +313,38 @@ def _look_around(program: str, module: str, known: dict[int, Site]) -> None:
             known[site.offset] = Site(module, site.offset, site.function, found.file, found.line)
 
 
-def _run(command: list[str], offsets: Iterable[int]) -> list[str]:
+def _run(command: list[str], offsets: Iterable[int]) -> Iterator[str]:
+    """The lines that a tool writes when it is asked for these addresses, while it writes them; fewer if it takes too long."""
     # What is on the network is asked for once for each file (debuginfod.py), not at each start of a tool.
     environment = os.environ | {"LC_ALL": "C", "DEBUGINFOD_URLS": ""}
-    asked = "".join(f"{offset:#x}\n" for offset in offsets)
-    try:
-        done = subprocess.run(
-            command,
-            input=asked.encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            timeout=_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.decode("utf-8", "backslashreplace").splitlines()
+    with tempfile.TemporaryFile("w+", encoding="ascii") as asked:
+        asked.writelines(f"{offset:#x}\n" for offset in offsets)
+        asked.seek(0)
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=asked,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                encoding="utf-8",
+                errors="backslashreplace",
+            )
+        except OSError:
+            return
+    too_long = threading.Timer(_SECONDS, process.kill)
+    too_long.start()
+    with process:
+        try:
+            for line in process.stdout or ():
+                yield line[:-1]
+        finally:
+            too_long.cancel()
+            process.kill()
 
 
 def _ask(program: str, module: str, offsets: list[int]) -> dict[int, Site]:
-    lines = _run([program, "-f", "-C", "-e", module], offsets)
+    lines = list(_run([program, "-f", "-C", "-e", module], offsets))
     if len(lines) != 2 * len(offsets):
         return {}
     return {

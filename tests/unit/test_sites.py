@@ -7,10 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from occatrace.ingest import call_sites
-from occatrace.ingest.call_sites import Site
+from occatrace.ingest.call_sites import Lines, Site
 
 
 def test_names_of_sites() -> None:
@@ -91,3 +92,41 @@ def test_what_was_inlined_out_of_a_header(tmp_path: Path) -> None:
     moved = call_sites.outside(found, re.compile(r"/occa/[^/]*[.]hpp$"))
     assert {(moved[site].function, moved[site].file, moved[site].line) for site in inlined} == {("two", str(source), 4)}
     assert all(moved[site] == site for site in found if site not in inlined)
+
+
+def _chains(lines: Lines) -> dict[int, list[tuple[str, str, int]]]:
+    return {
+        int(offset): [(s.function, s.file, s.line) for s in lines.chain("/x", int(offset))] for offset in lines.offsets
+    }
+
+
+def test_lines_in_arrays() -> None:
+    texts = ["", "f", "g", "/occa/inner.hpp", "/a.c", "?"]
+    # 10: g inlined into f; 20: nothing known; 30: a function without a line; 40: inlined, all of it in the header.
+    lines = Lines(texts, [10, 20, 30, 40], [0, 2, 3, 4, 6], [2, 1, 0, 1, 2, 1], [3, 4, 0, 0, 3, 3], [7, 8, 0, 0, 9, 10])
+    assert lines.inlined().tolist() == [True, False, False, True]
+    assert lines.has_files().tolist() == [True, False, False, True]
+    assert lines.callers(re.compile("/occa/")).tolist() == [1, 2, 3, 4]
+    assert lines.find(np.array([5, 10, 40, 41], np.uint64)).tolist() == [-1, 0, 3, -1]
+    known = lines.known()
+    expected = {
+        10: [("g", "/occa/inner.hpp", 7), ("f", "/a.c", 8)],
+        30: [("f", "", 0)],
+        40: [("g", "/occa/inner.hpp", 9), ("f", "/occa/inner.hpp", 10)],
+    }
+    assert _chains(known) == expected and lines.chain("/x", 11) == []
+    better = Lines(["", "h", "/b.c"], [5, 30], [0, 1, 4], [1, 1, 1, 0], [2, 0, 2, 2], [1, 2, 3, 4])
+    more = {5: [("h", "/b.c", 1)], 30: [("h", "", 2), ("h", "/b.c", 3), ("", "/b.c", 4)]}
+    assert _chains(known.replaced_by(better)) == dict(sorted((expected | more).items()))
+    assert _chains(Lines().replaced_by(better)) == more and _chains(known.replaced_by(Lines())) == expected
+    assert Lines().callers(re.compile("x")).tolist() == [] and Lines().find(np.array([1], np.uint64)).tolist() == [-1]
+
+
+def test_a_tool_that_stops_on_the_way_has_said_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = "0x1\nf\n/a.c:1\n0x2\ng\n/a.c:2 (discriminator 3)\n"
+    for name, text in (("addr2line", answers), ("llvm-addr2line", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\ncat <<'end'\n{text}end\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    assert _chains(call_sites.lines_of("/x", [1, 2])) == {1: [("f", "/a.c", 1)], 2: [("g", "/a.c", 2)]}
+    assert _chains(call_sites.lines_of("/x", [1, 2, 3])) == {}
