@@ -217,6 +217,20 @@ enum occatrace_call_kind {
 extern OCCATRACE_EXPORT void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds);
 /* Sets it, besides what --call-paths wants. */
 OCCATRACE_EXPORT void occatrace_want_calls(void (*told)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds));
+/* Whether stacks are sampled (--sample-stacks). */
+OCCATRACE_EXPORT int occatrace_samples_stacks(void);
+/* Frames of a language that are not those of the machine's stack, in samples of stacks. */
+struct occatrace_frames {
+  /* In a signal's handler: a word for each frame of the calling thread, the innermost first; returns how many. */
+  uint32_t (*read)(uint64_t *words, uint32_t room);
+  /* Whether they can be announced. */
+  int (*ready)(void);
+  /* The number of the innermost frame, announced; 0: there is none. */
+  uint32_t (*announce)(struct occatrace_thread *self, const uint64_t *words, uint32_t count);
+};
+OCCATRACE_EXPORT void occatrace_sample_frames(const struct occatrace_frames *frames);
+/* Whether the word at a multiple of 8 can be read; in a handler, too. `page`: the last one that could, 0 at the begin. */
+OCCATRACE_EXPORT int occatrace_is_readable(uintptr_t place, uintptr_t *page);
 /* Wants to know, in the thread that ends the process, that it ends, while events can still be written; NULL: nobody does. */
 extern OCCATRACE_EXPORT void (*occatrace_on_end)(struct occatrace_thread *self);
 static inline void occatrace_calling(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds) {

@@ -147,7 +147,7 @@ void occatrace_sample_modules_forked(void) {
 /* ---- the stack ---- */
 
 /* Whether memory can be read, once for each page: the kernel reads a mask of signals there, and refuses what it is to do with it. */
-static int is_there(uintptr_t place, uintptr_t *page) {
+int occatrace_is_readable(uintptr_t place, uintptr_t *page) {
   if (place >> 12 == *page) return 1;
   if (place % sizeof(void *) != 0) return 0;
   if (syscall(SYS_rt_sigprocmask, ~0, (const void *)place, NULL, 8) == -1 && errno == EFAULT) return 0;
@@ -256,7 +256,7 @@ static uint32_t walk(const struct files *files, const ucontext_t *context, struc
       case OCCATRACE_CFA_REGISTER: cfa = r[rule->number] + offset; break;
       case OCCATRACE_CFA_EXPRESSION: cfa = by_expression(rule->expression, r); break;
       case OCCATRACE_CFA_AT_RBP:
-        if (r[OCCATRACE_RBP] + offset >= stack - RED_ZONE && is_there(r[OCCATRACE_RBP] + offset, &page)) cfa = *(const uintptr_t *)(r[OCCATRACE_RBP] + offset);
+        if (r[OCCATRACE_RBP] + offset >= stack - RED_ZONE && occatrace_is_readable(r[OCCATRACE_RBP] + offset, &page)) cfa = *(const uintptr_t *)(r[OCCATRACE_RBP] + offset);
         break;
       case OCCATRACE_CFA_END: *end = OCCATRACE_PATH_WHOLE; return count;
       case OCCATRACE_CFA_OTHER:
@@ -265,7 +265,7 @@ static uint32_t walk(const struct files *files, const ucontext_t *context, struc
           /* A handler of the program: what it has interrupted lies there. */
           const ucontext_t *const outer = (const ucontext_t *)stack;
           uintptr_t last = 0;
-          if (!is_there(stack, &page) || !is_there((uintptr_t)&outer->uc_mcontext.gregs[REG_CR2] & ~(uintptr_t)7, &last)) return count;
+          if (!occatrace_is_readable(stack, &page) || !occatrace_is_readable((uintptr_t)&outer->uc_mcontext.gregs[REG_CR2] & ~(uintptr_t)7, &last)) return count;
           registers_of(outer, r);
           interrupted = 1;
           continue;
@@ -273,16 +273,16 @@ static uint32_t walk(const struct files *files, const ucontext_t *context, struc
         return count;
       default: return count;
     }
-    if (cfa <= stack || cfa - stack > (UINT64_C(1) << 30) || !is_there(cfa - sizeof(void *), &page)) return count;
+    if (cfa <= stack || cfa - stack > (UINT64_C(1) << 30) || !occatrace_is_readable(cfa - sizeof(void *), &page)) return count;
     const uintptr_t returns = *(const uintptr_t *)(cfa - sizeof(void *));
     static const uint8_t numbers[5] = {OCCATRACE_RBX, OCCATRACE_R12, OCCATRACE_R12 + 1, OCCATRACE_R12 + 2, OCCATRACE_R12 + 3};
     for (int i = 0; i < 5; i++) {
       const uintptr_t place = cfa + (uintptr_t)((intptr_t)rule->saved[i] * (intptr_t)sizeof(void *));
-      if (rule->saved[i] != 0 && place >= stack - RED_ZONE && is_there(place, &page)) r[numbers[i]] = *(const uintptr_t *)place;
+      if (rule->saved[i] != 0 && place >= stack - RED_ZONE && occatrace_is_readable(place, &page)) r[numbers[i]] = *(const uintptr_t *)place;
     }
     if (rule->cfa != OCCATRACE_CFA_EXPRESSION && rule->rbp != OCCATRACE_RBP_SAME) {
       const uintptr_t place = (rule->rbp == OCCATRACE_RBP_AT_CFA ? cfa : r[OCCATRACE_RBP]) + (uintptr_t)(intptr_t)rule->rbp_offset;
-      if (place < stack - RED_ZONE || !is_there(place, &page)) return count;
+      if (place < stack - RED_ZONE || !occatrace_is_readable(place, &page)) return count;
       r[OCCATRACE_RBP] = *(const uintptr_t *)place;
     }
     r[OCCATRACE_RSP] = cfa;
@@ -297,7 +297,7 @@ static uint32_t walk(const struct files *files, const ucontext_t *context, struc
   uint32_t count = 0;
   at[count++] = context->uc_mcontext.pc + 1;
   *end = OCCATRACE_PATH_WHOLE;
-  while (frame != 0 && frame % 16 == 0 && is_there(frame, &page) && is_there(frame + 8, &page)) {
+  while (frame != 0 && frame % 16 == 0 && occatrace_is_readable(frame, &page) && occatrace_is_readable(frame + 8, &page)) {
     const uintptr_t *const record = (const uintptr_t *)frame;
     if (record[1] == 0) break;
     if (count == OCCATRACE_SAMPLE_DEPTH) {
@@ -312,7 +312,7 @@ static uint32_t walk(const struct files *files, const ucontext_t *context, struc
 }
 #else
 static uint32_t walk(const struct files *files, const ucontext_t *context, struct occatrace_rules *kept, uintptr_t *at, uint32_t *end) {
-  (void)files, (void)context, (void)kept, (void)at, (void)is_there;
+  (void)files, (void)context, (void)kept, (void)at;
   *end = OCCATRACE_PATH_NO_TABLE;
   return 0;
 }

@@ -40,6 +40,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t end_key;
 static uint64_t period;
 static int traced; /* what is recorded now is known */
+static const struct occatrace_frames *frames; /* of Python */
+
+/* A sample in a ring: time; periods, how many frames of Python and of the machine's stack there are, why those end; the frames. */
+enum { MOST_FRAMES = 64 };
+static uint64_t packed(uint64_t periods, uint32_t count, uint32_t inner, uint32_t end) {
+  return (periods > UINT32_MAX ? UINT32_MAX : periods) << 32 | inner << 20 | end << 16 | count;
+}
 
 static void block(sigset_t *before) {
   sigset_t every;
@@ -72,11 +79,15 @@ static void tick(int n, siginfo_t *info, void *context) {
     uint32_t end = OCCATRACE_PATH_NO_TABLE;
     const uint64_t time = occatrace_now(), periods = (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0) + 1;
     const uint32_t count = occatrace_walk_interrupted(context, &s->rules, at, &end);
-    const uint32_t head = s->head, words = count + 2;
+    uint64_t inside[MOST_FRAMES];
+    const struct occatrace_frames *const of = __atomic_load_n(&frames, __ATOMIC_ACQUIRE);
+    const uint32_t inner = of != NULL ? of->read(inside, MOST_FRAMES) : 0;
+    const uint32_t head = s->head, words = count + inner + 2;
     if (s->words - (head - __atomic_load_n(&s->tail, __ATOMIC_ACQUIRE)) >= words) {
       s->ring[head % s->words] = time;
-      s->ring[(head + 1) % s->words] = (periods > UINT32_MAX ? UINT32_MAX : periods) << 32 | (uint64_t)end << 16 | count;
+      s->ring[(head + 1) % s->words] = packed(periods, count, inner, end);
       for (uint32_t i = 0; i < count; i++) s->ring[(head + 2 + i) % s->words] = at[i];
+      for (uint32_t i = 0; i < inner; i++) s->ring[(head + 2 + count + i) % s->words] = inside[i];
       __atomic_store_n(&s->taken, s->taken + periods, __ATOMIC_RELAXED);
       __atomic_store_n(&s->head, head + words, __ATOMIC_RELEASE);
     } else {
@@ -229,17 +240,22 @@ static void look_for_threads(void) {
 
 /* ---- what is written ---- */
 
+static int telling_frames;
+
 static void write_samples(struct occatrace_thread *self, struct sampled *s) {
   uintptr_t at[OCCATRACE_SAMPLE_DEPTH];
+  uint64_t inside[MOST_FRAMES];
   const uint32_t head = __atomic_load_n(&s->head, __ATOMIC_ACQUIRE);
   while (s->tail != head) {
     const uint64_t time = s->ring[s->tail % s->words], word = s->ring[(s->tail + 1) % s->words];
-    const uint32_t count = (uint32_t)(word & 0xffff);
+    const uint32_t count = (uint32_t)word & 0xffff, end = (uint32_t)word >> 16 & 0xf, inner = (uint32_t)word >> 20;
     for (uint32_t i = 0; i < count; i++) at[i] = s->ring[(s->tail + 2 + i) % s->words];
-    __atomic_store_n(&s->tail, s->tail + 2 + count, __ATOMIC_RELEASE);
-    const uint32_t path = occatrace_path_of(self, at, count, (uint32_t)(word >> 16) & 0xff);
+    for (uint32_t i = 0; i < inner; i++) inside[i] = s->ring[(s->tail + 2 + count + i) % s->words];
+    __atomic_store_n(&s->tail, s->tail + 2 + count + inner, __ATOMIC_RELEASE);
+    const uint32_t path = occatrace_path_of(self, at, count, end);
+    const uint32_t frame = inner > 0 && telling_frames ? frames->announce(self, inside, inner) : 0;
     const struct occatrace_process_stack_sample r = {.tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .owner = s->tid,
-                                                     .time = time, .path = path, .cpu = (word >> 32) * period};
+                                                     .time = time, .path = path, .cpu = (word >> 32) * period, .frame = frame};
     occatrace_process->stack_sample(&r);
   }
 }
@@ -258,8 +274,11 @@ void occatrace_samples_drain(int final) {
   static uint32_t turns;
   struct occatrace_thread *const self = occatrace_self();
   if (!final) occatrace_sample_modules();
+  const struct occatrace_frames *const of = __atomic_load_n(&frames, __ATOMIC_ACQUIRE);
+  const int ready = of != NULL && of->ready(); /* it may load a library */
   sigset_t signals;
   block(&signals);
+  telling_frames = ready;
   if (!final) look_for_threads();
   const int telling = final || ++turns % 10 == 0;
   for (uint32_t i = 0; i < used; i++) {
@@ -286,6 +305,10 @@ void occatrace_samples_drain(int final) {
 }
 
 /* ---- begin and end ---- */
+
+int occatrace_samples_stacks(void) { return __atomic_load_n(&occatrace_sampling, __ATOMIC_ACQUIRE); }
+
+void occatrace_sample_frames(const struct occatrace_frames *of) { __atomic_store_n(&frames, of, __ATOMIC_RELEASE); }
 
 void occatrace_samples_begin(void) {
   if (!occatrace_sampling) return;

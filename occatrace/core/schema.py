@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
@@ -220,6 +220,7 @@ thread       UINTEGER  id     thread
 time_ns      UBIGINT   ns     moment
 cpu_ns       UBIGINT   ns     processor time of the thread that the sample stands for
 path         UINTEGER  id     its stack (call_paths.path); 0: not known
+frame        UINTEGER  id     its innermost frame in Python (python_frames.id); 0: none
 """),
     ),
     Table(
@@ -661,7 +662,8 @@ inner_ns     UBIGINT   ns     of it, in those directly inside; of an import, in 
     ),
     Table(
         "python_frames",
-        "places in Python code from which traced calls were made, each with the one that called it (--python lines)",
+        "places in Python code from which traced calls were made (--python lines) or that were sampled (--sample-stacks), each"
+        " with the one that called it",
         _columns("""
 process      UINTEGER  id     process
 id           UINTEGER  id     number of the place on its stack, within the process

@@ -49,8 +49,18 @@ def _functions(patterns: str) -> None:
     monitoring.set_events(tool, wanted)
 
 
+_confirmed: "bool | None" = None
+
+
 def _confirm_stack() -> bool:
     """Whether what is read of a known stack is what Python itself says; without it no places are noted."""
+    global _confirmed
+    if _confirmed is None:
+        _confirmed = _find_stack()
+    return _confirmed
+
+
+def _find_stack() -> bool:
 
     def known() -> bool:
         found: list[str] = native["stack"]().split()
@@ -167,7 +177,11 @@ def _logging(_: str = "") -> None:
 
 for _option in options.split(";"):
     _word, _, _value = _option.partition(":")
-    if _word and native["start"]():
+    if _word == "samples":
+        # No reason to record the process: its samples are written when something else is.
+        if _confirm_stack():
+            native["samples"]()
+    elif _word and native["start"]():
         if _word == "functions":
             _functions(_value)
         elif _word in ("lines", "pools"):

@@ -19,9 +19,9 @@
 -- column: file source File
 -- column: line count Line (of its own with most time)
 WITH frames AS (
-    SELECT process, path, depth, max(depth) OVER (PARTITION BY process, path) AS innermost, file, nullif(line, 0) AS line,
+    SELECT process, path, frame, depth, max(depth) OVER (PARTITION BY process, path, frame) AS innermost, file, nullif(line, 0) AS line,
            CASE WHEN function != '' THEN function WHEN module != '' THEN regexp_extract(module, '[^/]*$') ELSE '(code without a file)' END AS name
-    FROM path_frames
+    FROM joined_frames
 ),
 -- Calls and work that begin before a moment and end after it are running then: the latest end so far tells.
 ends AS (
@@ -34,7 +34,7 @@ work AS (
     SELECT queue, start_ns, max(end_ns) OVER (PARTITION BY queue ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS until
     FROM activities WHERE kind != 'marker' AND queue IS NOT NULL AND end_ns > start_ns
 ),
-sampled AS (SELECT row_number() OVER () AS sample, process, thread, time_ns, cpu_ns, path FROM stack_samples),
+sampled AS (SELECT row_number() OVER () AS sample, process, thread, time_ns, cpu_ns, path, frame FROM stack_samples),
 called AS (
     SELECT s.sample, CASE WHEN e.end_ns > s.time_ns THEN e.function WHEN e.until > s.time_ns THEN e.outermost END AS function
     FROM sampled s ASOF JOIN ends e ON e.thread = s.thread AND s.time_ns >= e.start_ns
@@ -46,7 +46,7 @@ queues_then AS (
 ),
 idle_then AS (SELECT sample, bool_and(idle) AS idle FROM queues_then GROUP BY sample),
 -- A function within itself counts once.
-within AS (SELECT DISTINCT s.sample, s.cpu_ns, f.name, f.file FROM sampled s JOIN frames f USING (process, path)),
+within AS (SELECT DISTINCT s.sample, s.cpu_ns, f.name, f.file FROM sampled s JOIN frames f USING (process, path, frame)),
 totals AS (
     SELECT w.name, w.file, sum(w.cpu_ns) AS total, sum(w.cpu_ns) FILTER (i.idle) AS idle, sum(w.cpu_ns) FILTER (i.idle IS NOT NULL) AS told
     FROM within w LEFT JOIN idle_then i USING (sample) GROUP BY ALL
@@ -66,7 +66,7 @@ idle_queues AS (
 own AS (
     SELECT name, file, sum(ns) AS self, sum(samples) AS samples, arg_max(line, (ns, -line::BIGINT)) AS line FROM (
         SELECT f.name, f.file, f.line, sum(s.cpu_ns) AS ns, count(*) AS samples
-        FROM sampled s JOIN frames f USING (process, path) WHERE f.depth = f.innermost GROUP BY ALL
+        FROM sampled s JOIN frames f USING (process, path, frame) WHERE f.depth = f.innermost GROUP BY ALL
     ) GROUP BY ALL
 )
 SELECT share(coalesce(self, 0), (SELECT sum(cpu_ns) FROM sampled)) AS share, coalesce(self, 0) AS self_ns, total AS total_ns,

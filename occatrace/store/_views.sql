@@ -25,6 +25,41 @@ CREATE OR REPLACE TEMP VIEW path_frames AS
 CREATE OR REPLACE TEMP VIEW path_texts AS
     SELECT process, path, string_agg(name, ' → ' ORDER BY depth) AS text FROM path_frames GROUP BY ALL;
 
+-- Stacks of calls and samples with the frames of Python in place of the interpreter's: what called the interpreter, Python, what
+-- that has called. Frames with their numbers `path` and `frame`; `depth` counts from the outermost.
+CREATE OR REPLACE TEMP VIEW joined_frames AS
+    WITH RECURSIVE stacks AS (
+        SELECT DISTINCT process, path, frame FROM stack_samples WHERE frame != 0
+        UNION
+        SELECT DISTINCT c.process, c.path, l.frame FROM path_calls c JOIN python_lines l USING (thread, seq)
+    ),
+    lines AS (
+        SELECT process, id AS frame, id, parent, function, source, line FROM python_frames
+        WHERE (process, id) IN (SELECT process, frame FROM stacks)
+        UNION ALL
+        SELECT l.process, l.frame, f.id, f.parent, f.function, f.source, f.line
+        FROM lines l JOIN python_frames f ON f.process = l.process AND f.id = l.parent
+    ),
+    known AS (SELECT *, regexp_matches(module, '/(libpython|python)[0-9.]*[^/]*$') AS interpreter FROM path_frames),
+    within AS (
+        SELECT process, path, min(depth) FILTER (interpreter) AS first, max(depth) FILTER (interpreter) AS last
+        FROM known GROUP BY ALL
+    ),
+    frames AS (
+        SELECT process, path, 0 AS frame, 0 AS part, depth AS number, module, function, file, line, name FROM known
+        UNION ALL
+        SELECT s.process, s.path, s.frame, CASE WHEN k.depth < w.first THEN 0 ELSE 2 END, k.depth, k.module, k.function, k.file, k.line, k.name
+        FROM stacks s JOIN known k USING (process, path) JOIN within w USING (process, path)
+        WHERE coalesce(k.depth NOT BETWEEN w.first AND w.last, true)
+        UNION ALL
+        SELECT s.process, s.path, s.frame, 1, l.id, '', l.function, l.source, l.line,
+               l.function || ' (' || regexp_extract(l.source, '[^/]*$') || ':' || l.line || ')'
+        FROM stacks s JOIN lines l USING (process, frame)
+    )
+    SELECT process, path, frame, row_number() OVER (PARTITION BY process, path, frame ORDER BY part, number) - 1 AS depth,
+           part = 1 AS python, module, function, file, line, name
+    FROM frames;
+
 -- Memory operations by kind and mode, with a number for each pair.
 CREATE OR REPLACE TEMP VIEW memory_groups AS
     SELECT name, mode, row_number() OVER (ORDER BY name, mode) AS key

@@ -8,7 +8,6 @@ Calls and ranges → trees of stacks, one per process, over all of its threads; 
 from __future__ import annotations
 
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -160,9 +159,11 @@ def stacks(store: Store) -> list[Stacks]:
             open_frames.pop()
         parent, known, called = open_frames[-1][1:] if open_frames else (-1, False, False)
         above = parent
-        frames = [(line, PYTHON) for line in lines.get((owners[thread], frame), ())] if frame and not known else []
+        frames: Sequence[tuple[str, str]] = ()
         if path and not called:
-            frames = _joined(frames, paths.get((owners[thread], path), ()))
+            frames = paths.get((owners[thread], path, frame), ())
+        elif frame and not known:
+            frames = [(line, PYTHON) for line in lines.get((owners[thread], frame), ())]
         for outer in frames:
             above = tree.node(above, *outer)
         node = tree.node(above, *texts[text])
@@ -206,15 +207,17 @@ def _add_samples(
     store: Store,
     found: dict[int, Stacks],
     processes: Mapping[int, str],
-    paths: Mapping[tuple[int, int], Sequence[tuple[str, str]]],
+    paths: Mapping[tuple[int, int, int], Sequence[tuple[str, str]]],
 ) -> None:
     """Processor time, by the stacks that were sampled."""
-    rows = store.con.execute("SELECT process, path, sum(cpu_ns)::BIGINT FROM stack_samples GROUP BY ALL ORDER BY ALL")
-    for process, path, cpu in rows.fetchall():
+    rows = store.con.execute(
+        "SELECT process, path, frame, sum(cpu_ns)::BIGINT FROM stack_samples GROUP BY ALL ORDER BY ALL"
+    )
+    for process, path, frame, cpu in rows.fetchall():
         tree = found.setdefault(process, Stacks(processes[process]))
         node = -1
-        for name, _ in paths.get((process, path), (("(stack not known)", ""),)):
-            node = tree.node(node, name, PROGRAM)
+        for outer in paths.get((process, path, frame), (("(stack not known)", PROGRAM),)):
+            node = tree.node(node, *outer)
         tree.weights["cpu"][node] += cpu
 
 
@@ -264,22 +267,17 @@ def _python_stacks(store: Store) -> dict[tuple[int, int], list[str]]:
 
 
 _WORK = "SELECT process, start_ns, end_ns FROM activities WHERE kind != 'marker'"
-_INTERPRETER = re.compile(r"/(libpython|python)[0-9.]*[^/]*$")
 
 
-def _paths(store: Store) -> dict[tuple[int, int], list[tuple[str, str]]]:
-    """The frames of each call path, outermost first: name and file of code."""
-    found: dict[tuple[int, int], list[tuple[str, str]]] = {}
-    rows = store.con.execute("SELECT process, path, name, module FROM path_frames ORDER BY process, path, depth")
-    for process, path, name, module in rows.fetchall():
-        found.setdefault((process, path), []).append((name, module))
+def _paths(store: Store) -> dict[tuple[int, int, int], list[tuple[str, str]]]:
+    """The frames of each stack, outermost first: name and category. By process, call path and innermost line of Python (0: none)."""
+    found: dict[tuple[int, int, int], list[tuple[str, str]]] = {}
+    rows = store.con.execute(
+        "SELECT process, path, frame, name, python FROM joined_frames ORDER BY process, path, frame, depth"
+    )
+    for process, path, frame, name, python in rows.fetchall():
+        found.setdefault((process, path, frame), []).append((name, PYTHON if python else PROGRAM))
     return found
-
-
-def _joined(lines: Sequence[tuple[str, str]], path: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Lines of Python, and of the program's stack what is below them: the interpreter's own frames stand for these lines."""
-    last = max((i for i, (_, module) in enumerate(path) if _INTERPRETER.search(module)), default=-1) if lines else -1
-    return [*lines, *((name, PROGRAM) for name, _ in path[last + 1 :])]
 
 
 def _peak(store: Store) -> int:

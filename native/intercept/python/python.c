@@ -396,6 +396,10 @@ static PyObject *native_confirmed(PyObject *self, PyObject *const *args, ptrdiff
   python_stack_confirmed = 1;
   return nothing();
 }
+static PyObject *native_samples(PyObject *self, PyObject *const *args, ptrdiff_t count) {
+  python_stack_samples_start();
+  return nothing();
+}
 static PyObject *native_untime(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   python_samples_stop();
   return nothing();
@@ -432,6 +436,7 @@ static struct python_method natives[] = {
     {"lines", native_lines, 0x80, NULL},   {"say", native_say, 0x80, NULL},       {"message", native_message, 0x80, NULL},
     {"time", native_time, 0x80, NULL},     {"untime", native_untime, 0x80, NULL},
     {"on_import", native_on_import, 0x80, NULL}, {"confirmed", native_confirmed, 0x80, NULL},
+    {"samples", native_samples, 0x80, NULL},
     {NULL, NULL, 0, NULL}};
 
 static void put_methods(PyObject *into, struct python_method *methods, PyObject *self) {
@@ -524,8 +529,10 @@ void python_ready(uint64_t start) {
   ready_at = now;
   is_ready = 1;
   if (!py.embedded) name_program();
-  const char *options = getenv("OCCATRACE_PYTHON");
-  if (options != NULL && *options != '\0') run_inside(options);
+  const char *asked = getenv("OCCATRACE_PYTHON");
+  char options[4096];
+  snprintf(options, sizeof options, "%s%s", asked != NULL ? asked : "", occatrace_samples_stacks() ? ";samples" : "");
+  if (*options != '\0') run_inside(options);
 }
 
 static void harvest(int final) {

@@ -123,6 +123,10 @@ __attribute__((visibility("hidden"))) void python_sample_ends(struct python_thre
 /* The place of the calling thread, announced, by its number; 0: none, or how frames lie in memory was not confirmed. */
 __attribute__((visibility("hidden"))) uint32_t python_here(struct occatrace_thread *self);
 extern __attribute__((visibility("hidden"))) int python_stack_confirmed;
+/* The number of a place within the frame `parent` (0: none), announced; function and source are interned. */
+__attribute__((visibility("hidden"))) uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line);
+/* From now on samples of stacks have frames of Python. */
+__attribute__((visibility("hidden"))) void python_stack_samples_start(void);
 
 /* ---- what functions for the Python part of ours (occatrace/_inside*.py) are made of ---- */
 

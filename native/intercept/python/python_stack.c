@@ -12,25 +12,17 @@
 #include <unistd.h>
 
 #include "python.h"
+#include "python_layout.h"
 
 enum { DEEPEST = 16 };
 
-/* Offsets in bytes, of release builds on 64-bit machines; the same in every release of a minor version. */
-struct layout {
-  int minor;
-  int state_frame, cframe_frame;  /* of the thread state; -1: not behind a C frame */
-  int code, previous, instruction, owner; /* of a frame; owner -1: there is none */
-  int first_instruction, file, name, qualified, line; /* of a code object; -1: f_lasti counts instructions */
-  int text; /* of an ASCII string */
-};
-static const struct layout layouts[] = {
+static const struct python_layout layouts[] = {
     {11, 56, 8, 32, 48, 56, 69, 184, 112, 120, 128, 72, 48},
     {12, 56, 0, 0, 8, 56, 70, 192, 112, 120, 128, 68, 40},
     {13, 72, -1, 0, 8, 56, 70, 200, 112, 120, 128, 68, 40},
 };
-enum { OF_C_STACK = 3, ASCII_BYTE = 32, ASCII_BITS = 0x60, LENGTH = 16 };
 
-static const struct layout *layout(void) {
+const struct python_layout *python_layout(void) {
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
     if (layouts[i].minor == py.minor) return &layouts[i];
   return NULL;
@@ -47,9 +39,9 @@ static uint32_t codes_size, codes_used;
 
 /* The bytes of a string object without the GIL: only ASCII has them at hand. */
 static const char *ascii(const void *text, size_t *length) {
-  const struct layout *l = layout();
-  if (text == NULL || l == NULL || (((const unsigned char *)text)[ASCII_BYTE] & ASCII_BITS) != ASCII_BITS) return NULL;
-  *length = *(const size_t *)((const char *)text + LENGTH);
+  const struct python_layout *l = python_layout();
+  if (text == NULL || l == NULL || (((const unsigned char *)text)[PYTHON_ASCII_BYTE] & PYTHON_ASCII_BITS) != PYTHON_ASCII_BITS) return NULL;
+  *length = *(const size_t *)((const char *)text + PYTHON_LENGTH);
   return (const char *)text + l->text;
 }
 
@@ -96,7 +88,7 @@ static int text_of(const void *object, int gil, char *text, size_t room) {
 }
 
 static void describe(struct python_code *c, int gil) {
-  const struct layout *l = layout();
+  const struct python_layout *l = python_layout();
   char name[512] = "", file[1024] = "";
   if (l != NULL) {
     text_of(word(c->code, l->qualified), gil, name, sizeof name);
@@ -121,7 +113,7 @@ static void describe(struct python_code *c, int gil) {
 
 struct python_code *python_code(const void *code) {
   if (!python_start_events()) return NULL;
-  const struct layout *l = layout();
+  const struct python_layout *l = python_layout();
   const void *name = l != NULL ? word(code, l->qualified) : NULL, *file = l != NULL ? word(code, l->file) : NULL;
   pthread_mutex_lock(&lock);
   if (codes_used * 2 >= codes_size) {
@@ -180,7 +172,7 @@ struct place {
 
 /* The places of the calling thread, the innermost first. */
 static int walk(struct place *places, int room) {
-  const struct layout *l = layout();
+  const struct python_layout *l = python_layout();
   const void *state = l != NULL && py.PyGILState_GetThisThreadState != NULL ? py.PyGILState_GetThisThreadState() : NULL;
   if (state == NULL) return 0;
   const void *frame = word(state, l->state_frame);
@@ -188,7 +180,7 @@ static int walk(struct place *places, int room) {
   int n = 0;
   for (; frame != NULL && n < room; frame = word(frame, l->previous)) {
     const void *code = word(frame, l->code);
-    if (((const char *)frame)[l->owner] == OF_C_STACK || code == NULL || word(code, 8) != py.code_type) continue;
+    if (((const char *)frame)[l->owner] == PYTHON_OF_C_STACK || code == NULL || word(code, 8) != py.code_type) continue;
     const long offset = (const char *)word(frame, l->instruction) - ((const char *)code + l->first_instruction);
     if (offset < 0) continue; /* not begun */
     places[n].code = code;
@@ -209,22 +201,26 @@ int python_stack_text(char *text, size_t room) {
 
 /* Stacks as a tree: a frame is a place and the frame around it. */
 struct frame {
-  const struct python_code *code;
-  uint32_t parent, id;
+  uint32_t function, source, parent, id;
   int line;
 };
 static struct frame *frames;
 static uint32_t frames_size, frames_used;
 static pthread_mutex_t frames_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, const struct python_code *code, int line) {
+static uint32_t hash_of(const struct frame *f) {
+  return ((f->function * 31 + f->source) * 31 + (uint32_t)f->line) * 2246822519u + f->parent * 2654435761u;
+}
+
+/* Under the lock. */
+static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line) {
   if (frames_used * 2 >= frames_size) {
     const uint32_t size = frames_size ? frames_size * 2 : 1024;
     struct frame *larger = calloc(size, sizeof *larger);
     if (larger == NULL) return 0;
     for (uint32_t i = 0; i < frames_size; i++)
       if (frames[i].id != 0) {
-        uint32_t at = ((uint32_t)((uintptr_t)frames[i].code >> 4) * 31 + frames[i].parent * 2654435761u + (uint32_t)frames[i].line) & (size - 1);
+        uint32_t at = hash_of(&frames[i]) & (size - 1);
         while (larger[at].id != 0) at = (at + 1) & (size - 1);
         larger[at] = frames[i];
       }
@@ -232,16 +228,26 @@ static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, const s
     frames = larger;
     frames_size = size;
   }
-  uint32_t at = ((uint32_t)((uintptr_t)code >> 4) * 31 + parent * 2654435761u + (uint32_t)line) & (frames_size - 1);
-  while (frames[at].id != 0 && (frames[at].code != code || frames[at].parent != parent || frames[at].line != line))
-    at = (at + 1) & (frames_size - 1);
-  if (frames[at].id != 0) return frames[at].id;
-  frames[at] = (struct frame){code, parent, ++frames_used, line};
+  const struct frame wanted = {function, source, parent, 0, line};
+  uint32_t at = hash_of(&wanted) & (frames_size - 1);
+  for (; frames[at].id != 0; at = (at + 1) & (frames_size - 1)) {
+    const struct frame *f = &frames[at];
+    if (f->function == function && f->source == source && f->parent == parent && f->line == line) return f->id;
+  }
+  frames[at] = wanted;
+  frames[at].id = ++frames_used;
   const struct occatrace_python_frame r = {
       .tid = self->tid, .seq = occatrace_next_seq(self), .pid = (uint32_t)getpid(), .id = frames[at].id, .parent = parent,
-      .function = code->name_id, .source = code->source_id, .line = (uint32_t)line};
+      .function = function, .source = source, .line = (uint32_t)line};
   python_events->frame(&r);
   return frames[at].id;
+}
+
+uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line) {
+  pthread_mutex_lock(&frames_lock);
+  const uint32_t id = frame_of(self, parent, function, source, line);
+  pthread_mutex_unlock(&frames_lock);
+  return id;
 }
 
 int python_stack_confirmed;
@@ -256,7 +262,7 @@ uint32_t python_here(struct occatrace_thread *self) {
   pthread_mutex_lock(&frames_lock);
   uint32_t id = 0;
   for (int i = count - 1; i >= 0; i--)
-    if (!code[i]->ours) id = frame_of(self, id, code[i], places[i].line);
+    if (!code[i]->ours) id = frame_of(self, id, code[i]->name_id, code[i]->source_id, places[i].line);
   pthread_mutex_unlock(&frames_lock);
   return id;
 }

@@ -114,13 +114,14 @@ def _samples(threads: ThreadMap, columns: Columns) -> Columns:
     return {
         "owner": threads.of(columns["owner"], columns["time"]),
         **{name: columns[name] for name in ("time", "path", "cpu")},
+        "frame": columns.get("frame", np.zeros(len(columns["time"]), np.uint32)),
     }
 
 
 def _insert_samples(model: Model) -> str:
     return """
         INSERT INTO stack_samples BY NAME
-        SELECT s.process, r.owner + 1 AS thread, r.time AS time_ns, r.cpu AS cpu_ns, r.path
+        SELECT s.process, r.owner + 1 AS thread, r.time AS time_ns, r.cpu AS cpu_ns, r.path, r.frame
         FROM raw_stack_samples r JOIN slots s USING (slot)"""
 
 
@@ -142,7 +143,7 @@ PLACES = Gathered(
 PATH_CALLS = Gathered("raw_path_calls", "slot INTEGER, seq UINTEGER, path UINTEGER", _is_path, _paths, _insert_paths)
 SAMPLES = Gathered(
     "raw_stack_samples",
-    'slot INTEGER, owner INTEGER, "time" UBIGINT, path UINTEGER, cpu UBIGINT',
+    'slot INTEGER, owner INTEGER, "time" UBIGINT, path UINTEGER, cpu UBIGINT, frame UINTEGER',
     _is_sample,
     _samples,
     _insert_samples,

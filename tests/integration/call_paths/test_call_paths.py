@@ -1,14 +1,16 @@
-"""The stack of the program at its calls (--call-paths): programs that tell their own stack, against the stacks in the run."""
+"""The stack of the program at its calls (--call-paths) and in samples (--sample-stacks): programs that tell their own stack."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import occatrace
 from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled
 
 from ..mpi.conftest import MPIS, Mpi
@@ -52,6 +54,66 @@ def test_stacks_of_c(compiler: tuple[str, ...], tmp_path: Path) -> None:
     assert {n: stack for n, stack, _, _ in rows} == told and len(rows) == len(told) == 40
     # Generated code has no table: there the stack ends, and says so.
     assert [(n, cut) for n, _, cut, _ in rows if cut] == [(max(told) - 1, "no unwind table")]
+
+
+# The samples of programs that take them themselves (take_sample.c), by the number of periods for which they stand.
+SAMPLES = """
+    SELECT s.cpu_ns // 1000000000 AS n, coalesce(string_agg(f.function || ':' || f.line, ' ' ORDER BY f.depth)
+               FILTER ((f.file LIKE '%{source}' OR f.file LIKE '%<artificial>') AND f.function != 'take_sample'), '') AS stack
+    FROM stack_samples s JOIN joined_frames f USING (process, path, frame) GROUP BY s.process, s.thread, s.time_ns, n ORDER BY n"""
+
+
+def _sampled(source: str, run: Run) -> list[tuple[int, str]]:
+    with occatrace.open(run.folder) as opened:
+        return opened.sql(SAMPLES.format(source=source)).fetchall()
+
+
+@pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
+def test_samples_of_c(compiler: tuple[str, ...], tmp_path: Path) -> None:
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"{compiler[0]} is not there")
+    program = tmp_path / "paths"
+    sources = (PROGRAMS / "paths.c", PROGRAMS / "take_sample.c")
+    _compile(*compiler, "-g", "-DSAMPLED", *sources, "-o", program, "-lOpenCL", "-pthread")
+    run = profiled(Run, tmp_path / "run", [program], "--sample-stacks=1")
+    assert run.status == 0, run.stderr
+    told = _told(run)
+    rows = _sampled("paths.c", run)
+    assert dict(rows) == told and len(rows) == len(told) == 40
+
+
+def test_samples_of_fortran(tmp_path: Path) -> None:
+    if shutil.which("gfortran") is None:
+        pytest.skip("gfortran is not there")
+    source, program = PROGRAMS / "sampled.f90", tmp_path / "sampled"
+    _compile("gcc", "-O2", "-g", "-c", PROGRAMS / "take_sample.c", "-o", tmp_path / "take_sample.o")
+    _compile("gfortran", "-O2", "-g", source, tmp_path / "take_sample.o", "-o", program, "-lOpenCL")
+    run = profiled(Run, tmp_path / "run", [program], "--sample-stacks=1")
+    assert run.status == 0, run.stderr
+    text = source.read_text(encoding="utf-8").splitlines()
+    at = {line.rpartition("TRUE ")[2]: n for n, line in enumerate(text, 1) if "! TRUE" in line}
+    outer, sample = f"step:{at['outer']} ", f"step:{at['sample']}"
+    # Below the C function main, which gfortran makes.
+    found = [(n, stack.partition(" ")[2]) for n, stack in _sampled("sampled.f90", run)]
+    assert found == [(n, f"sampled:{at['main']} " + outer * (n - 1) + sample) for n in range(1, 4)]
+
+
+def test_samples_of_python(tmp_path: Path) -> None:
+    """Frames of Python, also of code that is gone when the sample is written, and below them those of the C functions they called."""
+    library, program = tmp_path / "take_sample.so", PROGRAMS / "sampled.py"
+    _compile("gcc", "-O2", "-g", "-shared", "-fPIC", PROGRAMS / "take_sample.c", "-o", library)
+    run = profiled(Run, tmp_path / "run", [sys.executable, program, library], "--sample-stacks=1")
+    assert run.status == 0 and run.stdout == execute([sys.executable, program, library]).stdout, run.stderr
+    told = _told(run)
+    rows = _sampled("sampled.py", run)
+    assert dict(rows) == told and len(rows) == len(told) == 13
+    with occatrace.open(run.folder) as opened:
+        inner = "SELECT DISTINCT bool_and(f.depth > g.depth) FROM joined_frames f JOIN joined_frames g USING (process, path, frame)"
+        assert opened.sql(f"{inner} WHERE f.function = 'take_sample' AND g.python").fetchall() == [(True,)]
+        modules = (
+            "SELECT count(*) FROM joined_frames WHERE frame != 0 AND regexp_matches(module, '/(lib)?python3[^/]*$')"
+        )
+        assert opened.sql(modules).fetchall() == [(0,)]
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is x86-64 assembly")

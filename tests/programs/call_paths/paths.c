@@ -1,6 +1,7 @@
 // OpenCL calls in stacks that the program knows: "TRUE N function:line function:line ..." for each call that writes N bytes, the
 // outermost frame first. Recursion, stacks of any size (alloca, aligned locals), inlined functions, through libc (qsort), threads,
-// OpenMP, a handler of a signal, generated code without unwind tables, after longjmp, in a child of fork.
+// OpenMP, a handler of a signal, generated code without unwind tables, after longjmp, in a child of fork. With SAMPLED it takes
+// samples of its stack (--sample-stacks) there, which stand for N periods, in place of the calls.
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -47,7 +48,14 @@ static int told(void) {
   pthread_mutex_unlock(&lock);
   return bytes;
 }
+#if defined(SAMPLED)
+void take_sample(int periods);
+#define WRITE() GO(take_sample(told()))
+#define CREATE() take_sample(told())
+#else
 #define WRITE() GO(clEnqueueWriteBuffer(queue, memory, CL_TRUE, 0, (size_t)told(), host, 0, NULL, NULL))
+#define CREATE() clCreateBuffer(context, CL_MEM_READ_WRITE, (size_t)told(), NULL, NULL)
+#endif
 
 NOINLINE static void leaf(void) { WRITE(); }
 ALWAYS void inner(void) { WRITE(); }
@@ -125,7 +133,8 @@ int main(void) {
   const pid_t child = fork();
   if (child == 0) {
     // No work: drivers have no threads here.
-    GO(clCreateBuffer(context, CL_MEM_READ_WRITE, (size_t)told(), NULL, NULL));
+    GO(CREATE());
+    clRetainContext(context); // what was sampled is written in processes that make a call
     _exit(0);
   }
   waitpid(child, NULL, 0);
