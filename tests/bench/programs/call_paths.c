@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,6 +26,14 @@ static double cpu(void) {
 static void call(void) { clWaitForEvents(0, NULL); }
 static void sample(void) { syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), SIGRTMAX - 4, &info); }
 static void empty(int n) { (void)n; }
+/* Always as many instructions, none of which waits for memory. */
+static void compute(void) {
+  unsigned a = 1;
+  for (unsigned i = 0; i < 1000; i++) {
+    a = a * 69069 + i;
+    __asm__ volatile("" : "+r"(a));
+  }
+}
 
 /* Two functions call each other or themselves, by the bits of a number. */
 static void right(unsigned bits, int frames, work what, int times);
@@ -41,12 +50,27 @@ __attribute__((noinline)) static void right(unsigned bits, int frames, work what
   kept--;
 }
 
+static void *busy(void *unused) {
+  left(0, FRAMES, compute, 200000);
+  return unused;
+}
+static int run_busy(void) {
+  pthread_t threads[8];
+  struct timespec t;
+  for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, busy, NULL);
+  for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  printf("%.0f\n", (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3);
+  return 0;
+}
+
 int main(int count, char **arguments) {
   const char *what = count > 1 ? arguments[1] : "known";
   const struct sigaction action = {.sa_handler = empty};
   struct sigaction old;
   cl_platform_id platform;
   clGetPlatformIDs(1, &platform, NULL);
+  if (strcmp(what, "busy") == 0) return run_busy();
   if (strcmp(what, "sample") == 0 && count > 2) sigaction(SIGRTMAX - 4, &action, &old);
   info.si_code = SI_TIMER;
   info.si_value.sival_ptr = (void *)(uintptr_t)UINT64_C(0x6f63636170720000);
