@@ -322,6 +322,7 @@ void modeMemoryPool_t::move(const udim_t bytes, const udim_t to_alignment) {
   }
 MODE(serial)
 MODE(opencl)
+MODE(dpcpp)
 
 // ---- handles ----
 
@@ -409,6 +410,7 @@ void device::setup(const std::string &props) { setup(json(props)); }
 void device::setup(const json &props) {
   const std::string mode = props["mode"].toString();
   if (mode == "OpenCL") modeDevice = new opencl::device(mode);
+  else if (mode == "dpcpp") modeDevice = new dpcpp::device(mode);
   else modeDevice = new serial::device(mode);
 }
 void device::free() {

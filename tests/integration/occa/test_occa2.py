@@ -43,7 +43,7 @@ def check_pools(run: OccaRun, mode: str) -> None:
 
 
 @FAKES
-@pytest.mark.parametrize("mode", ["Serial", "OpenCL"])
+@pytest.mark.parametrize("mode", ["Serial", "OpenCL", "dpcpp"])
 def test_slices_and_pools(profile: ProfileOcca, fake_libraries: dict[str, Occa], build: str, mode: str) -> None:
     check_pools(profile(fake_libraries[build], "pools", mode), mode)
 
