@@ -34,3 +34,9 @@ def build_static(nvcc: str, output: Path) -> None:
     if library := in_toolkit("lib/libcudart_static.a"):
         command.append(f"-L{library.parent}")
     subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def build_known_ze(output: Path) -> None:
+    """A program of Level Zero; it needs the loader of the machine on which it runs."""
+    command = ["g++", "-std=c++17", "-O1", str(ROOT / "tests/programs/ze/known.cpp"), "-o", str(output), "-lze_loader"]
+    subprocess.run([*command, "-static-libstdc++", "-static-libgcc"], check=True, capture_output=True, text=True)

@@ -73,6 +73,7 @@ _DESCRIBED = {
     "zeModuleCreate": [
         '- {name: size, type: size_t, value: "code_of(desc)", unit: bytes, doc: "size of the code that is built"}',
         '- {name: options, type: "const char *", string: true, value: "options_of(desc)", doc: "of the compiler"}',
+        '- {name: log, type: "const char *", string: true, value: "nullptr", doc: "of the compiler, when the build failed"}',
     ],
 }  # fmt: skip
 

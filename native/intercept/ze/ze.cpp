@@ -3,6 +3,7 @@
 #include <cstring>
 #include <iterator>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "known_functions.h"
@@ -295,6 +296,44 @@ struct Hook<OCCATRACE_ZE_zeContextDestroy> : Always {
     Commands::instance().settle_all(a.hContext);
     Engine::instance().harvest_context(a.hContext);
     Events::instance().close(a.hContext);
+  }
+};
+
+// ---- modules ----
+
+// The compiler's log of a failed build. A program that did not ask for it does not see that we did.
+template <>
+struct Hook<OCCATRACE_ZE_zeModuleCreate> : Always {
+  template <int I>
+  static void before(Call &call, Args_zeModuleCreate &a) {
+    if (call.level != OCCATRACE_EVENT || a.phBuildLog != nullptr || real<I>().zeModuleBuildLogGetString == nullptr) return;
+    static thread_local ze_module_build_log_handle_t ours;
+    ours = nullptr;
+    a.phBuildLog = &ours;
+    call.own = 1;
+  }
+  template <int I>
+  static void result(Call &call, Args_zeModuleCreate &a) {
+    if (call.level != OCCATRACE_EVENT || a.phBuildLog == nullptr) return;
+    if (a.ret != kSuccess && *a.phBuildLog != nullptr) a.log = text_of<I>(*a.phBuildLog);
+    if (call.own == 0) return;
+    if (*a.phBuildLog != nullptr && real<I>().zeModuleBuildLogDestroy != nullptr) real<I>().zeModuleBuildLogDestroy(*a.phBuildLog);
+    a.phBuildLog = nullptr;
+  }
+
+ private:
+  static constexpr size_t kMost = 4096;
+
+  template <int I>
+  static const char *text_of(ze_module_build_log_handle_t log) {
+    static thread_local char text[kMost];
+    const auto get = real<I>().zeModuleBuildLogGetString;
+    size_t size = 0;
+    if (get == nullptr || get(log, &size, nullptr) != kSuccess || size == 0) return nullptr;
+    std::string whole(size, '\0');
+    if (get(log, &size, &whole[0]) != kSuccess) return nullptr;
+    std::strncpy(text, whole.c_str(), kMost - 1);
+    return text;
   }
 };
 

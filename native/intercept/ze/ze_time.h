@@ -104,9 +104,12 @@ class Devices {
     device.bits = found.bits;
     device.kernel_bits = found.kernel_bits;
     found.name[sizeof found.name - 1] = '\0';
+    std::string name = found.name;
+    // A sub-device (a tile) has the name of its device.
+    if ((found.flags & kSubdevice) != 0) name += " sub-device " + std::to_string(found.subdevice);
     const char *const vendor = found.vendor == 0x8086 ? "Intel" : "";
     device.record = &Engine::instance().device("Level Zero", device.handle, [&] {
-      return device::DeviceNames{"Level Zero", found.name, vendor};
+      return device::DeviceNames{"Level Zero", name, vendor};
     });
   }
 

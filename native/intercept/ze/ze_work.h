@@ -70,6 +70,7 @@ struct Region {
 // ZE_STRUCTURE_TYPE_…
 constexpr int kEventPoolDescriptor = 0x10, kEventDescriptor = 0x11, kMemoryProperties = 0x17, kDevicePropertiesByFrequency = 0x20006;
 constexpr uint32_t kHostVisible = 1, kInterprocess = 2, kTimestamps = 4, kMappedTimestamps = 8, kScopeHost = 4;
+constexpr uint32_t kSubdevice = 2;  // ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE
 constexpr int kSynchronousMode = 1;
 constexpr int kMemoryOfDevice = 2, kMemoryShared = 3;
 

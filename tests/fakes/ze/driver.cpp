@@ -161,7 +161,7 @@ ze_result_t drop(Handle handle) {
   delete of<Object>(handle);
   return ZE_RESULT_SUCCESS;
 }
-int driver, device, context, module;
+int driver, device, tiles[2], context, module;
 bool ready;
 
 // ---- drivers and devices ----
@@ -197,7 +197,17 @@ ze_result_t extension_function(ze_driver_handle_t, const char *name, void **addr
   if (std::strcmp(name, "zeMemGetPitchFor2dImage") == 0) *address = reinterpret_cast<void *>(pitch_for_image);
   return *address != nullptr ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_ARGUMENT;
 }
-ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t *properties) {
+ze_result_t sub_devices(ze_device_handle_t, uint32_t *count, ze_device_handle_t *to) {
+  for (uint32_t i = 0; to != nullptr && i < *count && i < 2; i++) give(to + i, &tiles[i]);
+  *count = 2;
+  return ZE_RESULT_SUCCESS;
+}
+ze_result_t device_properties(ze_device_handle_t which, ze_device_properties_t *properties) {
+  for (uint32_t i = 0; i < 2; i++) {
+    if (of<int>(which) != &tiles[i]) continue;
+    properties->flags = ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE;
+    properties->subdeviceId = i;
+  }
   properties->type = ZE_DEVICE_TYPE_GPU;
   properties->vendorId = 0x8086;
   const bool by_frequency = properties->stype == ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
@@ -397,11 +407,20 @@ ze_result_t memory_properties(ze_context_handle_t, const void *at, ze_memory_all
 }
 ze_result_t create_module(ze_context_handle_t, ze_device_handle_t, const ze_module_desc_t *desc, ze_module_handle_t *to,
                           ze_module_build_log_handle_t *build_log) {
-  if (build_log != nullptr) *build_log = nullptr;
+  static std::string said;
+  said = desc->inputSize == 0 ? "error: no code" : "";
+  if (build_log != nullptr) give(build_log, &said);
   if (desc->inputSize == 0) return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
   give(to, &module);
   return ZE_RESULT_SUCCESS;
 }
+ze_result_t log_text(ze_module_build_log_handle_t handle, size_t *size, char *to) {
+  const std::string &said = *of<std::string>(handle);
+  if (to != nullptr) std::memcpy(to, said.c_str(), *size);
+  *size = said.size() + 1;
+  return ZE_RESULT_SUCCESS;
+}
+ze_result_t destroy_log(ze_module_build_log_handle_t) { return ZE_RESULT_SUCCESS; }
 ze_result_t destroy_module(ze_module_handle_t) { return ZE_RESULT_SUCCESS; }
 ze_result_t create_kernel(ze_module_handle_t, const ze_kernel_desc_t *desc, ze_kernel_handle_t *to) {
   const std::string name = desc->pKernelName;
@@ -442,6 +461,7 @@ TABLE(Driver, ze_driver_dditable_t) {
 TABLE(Device, ze_device_dditable_t) {
   to->pfnGet = get<ze_driver_handle_t, ze_device_handle_t, &device>;
   to->pfnGetProperties = device_properties;
+  to->pfnGetSubDevices = sub_devices;
   to->pfnGetGlobalTimestamps = global_timestamps;
   return ZE_RESULT_SUCCESS;
 }
@@ -516,7 +536,11 @@ TABLE(Kernel, ze_kernel_dditable_t) {
   return ZE_RESULT_SUCCESS;
 }
 TABLE(Image, ze_image_dditable_t) { return (void)to, ZE_RESULT_SUCCESS; }
-TABLE(ModuleBuildLog, ze_module_build_log_dditable_t) { return (void)to, ZE_RESULT_SUCCESS; }
+TABLE(ModuleBuildLog, ze_module_build_log_dditable_t) {
+  to->pfnDestroy = destroy_log;
+  to->pfnGetString = log_text;
+  return ZE_RESULT_SUCCESS;
+}
 TABLE(PhysicalMem, ze_physical_mem_dditable_t) { return (void)to, ZE_RESULT_SUCCESS; }
 TABLE(Sampler, ze_sampler_dditable_t) { return (void)to, ZE_RESULT_SUCCESS; }
 TABLE(VirtualMem, ze_virtual_mem_dditable_t) { return (void)to, ZE_RESULT_SUCCESS; }

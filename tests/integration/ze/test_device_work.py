@@ -91,3 +91,19 @@ def test_without_device_time_nothing_of_the_programs_is_changed(traced: Run, cas
     assert run.status == 0, run.stderr
     assert run.sql("SELECT count(*) FROM activities") == [(0,)]
     assert run.sql("SELECT calls FROM call_stats WHERE function = 'zeCommandListAppendLaunchKernel'") == [(4,)]
+
+
+def test_sub_devices_have_their_own_names(traced: Run, cases: Path) -> None:
+    run = traced(cases, "tiles")
+    assert run.status == 0, run.stderr
+    assert run.sql(
+        "SELECT d.name, count(*), min(end_ns - start_ns) >= 4900 FROM activities JOIN devices d USING (device) GROUP BY 1 ORDER BY 1"
+    ) == [("Fake GPU sub-device 0", 1, True), ("Fake GPU sub-device 1", 1, True)]
+
+
+def test_the_log_of_a_failed_build(traced: Run, cases: Path) -> None:
+    run = traced(cases, "calls")
+    assert run.sql('SELECT args.ret != 0, args.log, args.phBuildLog FROM "ze.zeModuleCreate" ORDER BY start_ns') == [
+        (False, "", 0),
+        (True, "error: no code", 0),
+    ]

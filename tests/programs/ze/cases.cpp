@@ -266,6 +266,21 @@ static void reused(int count) {
   CHECK(zeCommandListDestroy(list));
 }
 
+// A kernel on each sub-device.
+static void tiles() {
+  uint32_t count = 2;
+  ze_device_handle_t whole = device, found[2];
+  CHECK(zeDeviceGetSubDevices(whole, &count, found));
+  ze_kernel_handle_t tick = kernel("tick", 5000);
+  for (ze_device_handle_t tile : found) {
+    device = tile;
+    ze_command_list_handle_t list = immediate(ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+    CHECK(zeCommandListAppendLaunchKernel(list, tick, &groups, nullptr, 0, nullptr));
+    CHECK(zeCommandListDestroy(list));
+  }
+  device = whole;
+}
+
 int main(int count, char **arguments) {
   const char *which = count > 1 ? arguments[1] : "";
   start();
@@ -275,6 +290,7 @@ int main(int count, char **arguments) {
   if (std::strcmp(which, "again") == 0) again(times);
   if (std::strcmp(which, "overlapping") == 0) overlapping();
   if (std::strcmp(which, "reused") == 0) reused(times);
+  if (std::strcmp(which, "tiles") == 0) tiles();
   CHECK(zeModuleDestroy(module_));
   CHECK(zeContextDestroy(context));
   return 0;
