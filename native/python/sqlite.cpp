@@ -59,7 +59,7 @@ const Library &library() {
 
 constexpr int row_there = 100, all_done = 101;   // SQLITE_ROW, SQLITE_DONE
 constexpr int integer_type = 1;                  // SQLITE_INTEGER
-constexpr int open_flags = 0x1 | 0x40 | 0x10000;     // READONLY, URI, FULLMUTEX
+constexpr int open_flags = 0x1 | 0x40 | 0x8000;  // READONLY, URI, NOMUTEX: one thread at a time
 
 class SqliteNumbers {
   public:

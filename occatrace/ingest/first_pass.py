@@ -22,6 +22,7 @@ from occatrace.ingest.reading import Columns, Reader, Slots, text_of, texts_of
 from occatrace.ingest.threads import ThreadMap
 
 _THREAD = "occatrace_process:thread"
+_IMPORTED = ("lttng_ust_", "rocm_h")  # providers that occatrace/foreign reads
 # Ranges, values and messages of the program begin when they are written.
 _MOMENTS = frozenset(("occatrace_annotation:range_begin", "occatrace_annotation:counter", "occatrace_python:message"))
 _SMALL_RECORDS = (
@@ -106,6 +107,8 @@ class FirstPass:
                 f"{prefix}{n} events of the unknown kind {event} were left out"
                 for event, n in sorted(host.unknown.items())
             ]
+        if any(event.startswith(_IMPORTED) for host in self._hosts for event in host.unknown):
+            out.append("events of THAPI and of AMD's runtimes are read by: occa_prof import FOLDER")
         return out
 
     def _read(self, trace: HostTrace, threads: ThreadMap) -> Host:

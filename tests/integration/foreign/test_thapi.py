@@ -37,6 +37,10 @@ def test_a_recorded_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             "zeKernelCreate": 1,
         }
         assert not run.losses.notes
+    # Who reports the trace itself is told what reads it.
     capsys.readouterr()
+    main(["report", str(tmp_path / "trace")])
+    said = capsys.readouterr()
+    assert "are read by: occa_prof import FOLDER" in said.out + said.err
     assert main(["report", str(tmp_path / "run")]) == 0
     assert "scale" in capsys.readouterr().out
