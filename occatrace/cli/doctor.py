@@ -23,6 +23,8 @@ from occatrace.run import install
 
 REINSTALL = "pip install --force-reinstall occatrace"
 OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "BROKEN"
+TESTED_MACHINES = ("x86_64", "aarch64")  # docs/install.md says what of each
+TESTED_PYTHONS = tuple((3, minor) for minor in range(10, 15))
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,10 @@ def pieces() -> Iterator[Finding]:
         ("occatrace._session", "no program can be traced", "apt install liblttng-ctl0, or: " + rebuild),
         ("occatrace._native", "no run can be analysed", "apt install libbabeltrace2-0, or: " + rebuild),
     ):
-        yield importable(module, BROKEN, cost, remedy)
+        found = importable(module, BROKEN, cost, remedy)
+        yield found
+        if module == "occatrace._native" and found.state == OK:
+            yield babeltrace()
 
 
 def importable(module: str, otherwise: str, cost: str, remedy: str) -> Finding:
@@ -388,6 +393,46 @@ def occa() -> Iterator[Finding]:
         )
 
 
+def babeltrace() -> Finding:
+    """Which CTF the slower decoder knows; the fast one knows both."""
+    from occatrace import _native
+
+    version = _native.babeltrace_version()
+    if tuple(map(int, version.split(".")))[:2] >= (2, 1):
+        return Finding(OK, "libbabeltrace2", f"{version}, reads CTF 1.8 and 2")
+    return Finding(
+        NOTE,
+        "libbabeltrace2",
+        f"{version}, reads CTF 1.8",
+        "traces in CTF 2 (LTTng 2.15 and later, unless asked for 1.8) are read by the fast decoder only",
+        "nothing, unless a trace is refused: then Babeltrace 2.1 or later, and install from the sources",
+    )
+
+
+def system() -> Iterator[Finding]:
+    """Whether this system is one of those that occatrace runs on."""
+    library = install.c_library()
+    if library.startswith("glibc "):
+        yield Finding(OK, "C library", library)
+    else:
+        what = library or "not glibc"
+        yield Finding(
+            BROKEN, "C library", what, "no program can be traced", "use a system with glibc, as Debian or Rocky"
+        )
+    name = os.uname().machine
+    if name in TESTED_MACHINES:
+        yield Finding(OK, "processor", name)
+    else:
+        cost = "never tried; nothing may be recorded"
+        yield Finding(NOTE, "processor", name, cost, f"one of {', '.join(TESTED_MACHINES)}")
+    version = sys.version_info
+    if version[:2] in TESTED_PYTHONS:
+        yield Finding(OK, "Python", f"{version[0]}.{version[1]}")
+    else:
+        known = ", ".join(f"{major}.{minor}" for major, minor in TESTED_PYTHONS)
+        yield Finding(NOTE, "Python", f"{version[0]}.{version[1]}", "never tried", f"one of {known}")
+
+
 def machine() -> Iterator[Finding]:
     """What makes times trustworthy."""
     try:
@@ -409,6 +454,7 @@ def machine() -> Iterator[Finding]:
 
 
 CHECKS: Sequence[tuple[str, Callable[[], Iterator[Finding]]]] = (
+    ("System", system),
     ("Installed pieces", pieces),
     ("Python packages", modules),
     ("LTTng", lttng),

@@ -78,6 +78,13 @@ def daemon_environment(program: Path) -> dict[str, str]:
     }
 
 
+def c_library() -> str:
+    """Name and version of the C library, as "glibc 2.36"; empty where it does not say so, as musl."""
+    with contextlib.suppress(ValueError, OSError):
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    return ""
+
+
 def unsuitable() -> str | None:
     """Why the native parts of a wheel cannot run on this machine, in one line; None where they can, or where this is no
     such wheel. A virtual environment may be shared with machines on which it was not installed."""
@@ -91,10 +98,8 @@ def unsuitable() -> str | None:
     advice = "install occatrace from its sources here (occa_prof help install)"
     if machine != needs["machine"]:
         return f"this occatrace was built for {needs['machine']}, and this machine is {machine}: {advice}"
-    library = None
-    with contextlib.suppress(ValueError, OSError):
-        library = os.confstr("CS_GNU_LIBC_VERSION")
-    if not library or not library.startswith("glibc "):
+    library = c_library()
+    if not library.startswith("glibc "):
         return (
             f"this occatrace needs the C library glibc {needs['glibc']} or later, and this system has another: {advice}"
         )

@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from occatrace.cli import choice, dispatch
+from occatrace import _native
+from occatrace.cli import choice, dispatch, doctor
 from occatrace.run import install
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -102,3 +108,59 @@ def test_a_c_library_that_does_not_know_the_question(bundle: Path, monkeypatch: 
     needs(bundle, os.uname().machine, "2.35")
     monkeypatch.setattr(os, "confstr", confstr)
     assert "this system has another" in (install.unsuitable() or "")
+
+
+def test_doctor_names_what_nobody_has_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "c_library", lambda: "")
+    monkeypatch.setattr(doctor.os, "uname", lambda: SimpleNamespace(machine="riscv64"))
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 9, 2))
+    found = {finding.what: finding for finding in doctor.system()}
+    assert {what: finding.state for what, finding in found.items()} == {
+        "C library": doctor.BROKEN,
+        "processor": doctor.NOTE,
+        "Python": doctor.NOTE,
+    }
+    assert "glibc" in found["C library"].remedy
+    assert found["processor"].remedy == "one of x86_64, aarch64"
+    assert found["Python"].remedy == "one of 3.10, 3.11, 3.12, 3.13, 3.14"
+
+
+@pytest.mark.parametrize(("version", "state"), [("2.0.4", doctor.NOTE), ("2.1.0", doctor.OK), ("2.10.1", doctor.OK)])
+def test_doctor_says_which_traces_babeltrace_reads(monkeypatch: pytest.MonkeyPatch, version: str, state: str) -> None:
+    monkeypatch.setattr(_native, "babeltrace_version", lambda: version)
+    found = doctor.babeltrace()
+    assert (found.state, found.detail.partition(",")[0]) == (state, version)
+
+
+@pytest.mark.parametrize("wheel", [True, False])
+def test_setup_without_root_says_the_command_that_works(tmp_path: Path, wheel: bool) -> None:
+    programs = {"id": "echo 1000", "sudo": "exit 1", "apt-get": "exit 1", "dpkg-query": "exit 1"}
+    for folder in ("tools", "bin", "build/dist"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name, text in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    shutil.copy(ROOT / "tools" / "setup", tmp_path / "tools")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    python = subprocess.run(
+        ["python3", "-c", "import sys; print('cp%d%d' % sys.version_info[:2])"],
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    name = f"occatrace-9.9-{python.stdout.strip()}-{python.stdout.strip()}-manylinux_2_31_x86_64.whl"
+    if wheel:
+        (tmp_path / "build" / "dist" / name).touch()
+    done = subprocess.run(
+        [tmp_path / "tools" / "setup"],
+        env=os.environ | {"PATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "without root:" in line]
+    command = "python3 -m venv venv && venv/bin/pip install "
+    assert command + (f"build/dist/{name}" if wheel else "occatrace-VERSION-cp") in line
+    assert ("docs/install.md" in line) is not wheel
