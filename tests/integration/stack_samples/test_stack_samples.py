@@ -4,6 +4,7 @@ signal may come in the middle of."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import occatrace
 from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled
+from tests.support.timelines import perfetto
 
 PROGRAMS = ROOT / "tests" / "programs" / "stack_samples"
 # Processor time by function, with what it called: that of its own code in the program.
@@ -68,10 +70,21 @@ def test_time_of_functions_threads_and_children(programs: Path, tmp_path: Path) 
     assert sum(weights.values()) == run.sql("SELECT sum(cpu_ns)::BIGINT FROM stack_samples")[0][0]
 
 
-def test_devices_at_each_moment(programs: Path, tmp_path: Path) -> None:
+def test_devices_at_each_moment_and_the_track_of_the_manual(programs: Path, tmp_path: Path) -> None:
     run = profiled(Run, tmp_path / "run", [programs / "cpu", "devices"], "--sample-stacks=250")
     assert run.status == 0, run.stderr
     shown = _shown(run)
+    manual = (ROOT / "docs" / "lines.md").read_text(encoding="utf-8")
+    [(track, thread)] = re.findall(r'--track "(.* thread = (\d) .*)"', manual)
+    path = tmp_path / "run.pftrace"
+    made = execute([*OCCA_PROF, "timeline", run.folder, "-o", path, "--track", track])
+    assert made.returncode == 0, made.stderr
+    of_samples = "SELECT name, count(*) AS n, sum(dur) AS ns FROM slice WHERE category = 'asked' GROUP BY 1"
+    slices = {row.name: (row.n, row.ns) for row in perfetto(path, of_samples)}
+    [(count, cpu)] = run.sql(f"SELECT count(*), sum(cpu_ns)::BIGINT FROM stack_samples WHERE thread = {thread}")
+    assert sum(n for n, _ in slices.values()) == count and sum(ns for _, ns in slices.values()) == cpu
+    busy_ns = sum(ns for name, (_, ns) in slices.items() if name.startswith("while_busy (cpu.c:"))
+    assert busy_ns == shown["while_busy"]["self_ns"] > 0
     busy, idle = shown["while_busy"], shown["while_idle"]
     assert (busy["idle"], busy["idle_queues"]) == (0, "") and busy["in_call"] == ""
     assert (idle["idle"], idle["idle_queues"]) == (100, "1") and idle["in_call"] == ""
