@@ -107,7 +107,7 @@ TABLE: Sequence[Fault] = (
         "integration/session/",
         ("the worker is slow, or everything is killed", "nothing is lost; the run can be read", "test_stream::test_nothing_is_lost"),
         ("the worker is killed", "the program goes on; nothing is lost", "/faults/test_stream::test_killed_worker"),
-        ("the program aborts, or is killed", "its status; all calls until then", "/faults/test_stream::test_program_that_dies"),
+        ("the program aborts, or is killed", "its status; all calls until then", "/faults/test_stream::test_program_that_ends_itself test_program_that_is_killed"),
         ("the limit of the disk is reached", "calls are counted, the report says so", "test_stream::test_what_there_is_no_room_for_is_counted"),
         ("two nodes", "one run", "/integration/ranks/test_nodes::test_stream_on_two_nodes"),
     ),

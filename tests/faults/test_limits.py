@@ -102,7 +102,8 @@ def test_memory_of_a_control_group(root: Person, folder: Path, probe: Path) -> N
 def test_processes_of_a_control_group(root: Person, folder: Path, probe: Path) -> None:
     with control_group("pids", "pids", pids__max="8", v2_pids__max="8") as enter:
         done = root.run(["sh", "-c", f"{enter}; exec {PROFILE} -m full -o run {probe} 10 exit 3"])
-    assert done.returncode == 3 and quiet(done), done.stderr
+    assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
+    assert "internal error" not in done.stderr and "without being traced" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("error", ["EPERM", "ENOSYS"])

@@ -7,13 +7,15 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.faults.conftest import readable
+from tests.integration.hazards.test_hazards import check_rounds, hazard
 from tests.integration.ranks.conftest import Job, job_folder, make_job, mpi_programs
-from tests.integration.session.conftest import OCCA_PROF, Person, wait_for
+from tests.integration.session.conftest import OCCA_PROF, Person, environment, wait_for
 from tests.integration.session.test_command import info
 from tests.integration.session.test_disk import FULL
 from tests.integration.session.test_stream import (
@@ -30,7 +32,7 @@ from tests.integration.session.test_stream import (
     worker_of,
 )
 
-__all__ = ["job_folder", "mpi_programs", "paced", "start"]
+__all__ = ["hazard", "job_folder", "mpi_programs", "paced", "start"]
 
 
 def test_killed_worker(folder: Path, start: Start) -> None:
@@ -45,12 +47,22 @@ def test_killed_worker(folder: Path, start: Start) -> None:
     check_checksums(run)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGABRT, signal.SIGKILL])
-def test_program_that_dies(user: Person, folder: Path, start: Start, paced: Path, sent: signal.Signals) -> None:
+@pytest.mark.parametrize(("way", "status"), [("abort", 128 + signal.SIGABRT), ("segv", 128 + signal.SIGSEGV)])
+def test_program_that_ends_itself(hazard: Path, folder: Path, way: str, status: int) -> None:
+    """So early that no piece has been cut."""
+    words = [*OCCA_PROF, "--stream", "-o", str(folder / "run"), str(hazard), way]
+    done = subprocess.run(words, text=True, capture_output=True, check=False, env=environment())
+    assert done.returncode == status and "Traceback" not in done.stderr, done.stderr
+    check_rounds(folder / "run", 1)
+
+
+def test_program_that_is_killed(user: Person, folder: Path, start: Start, paced: Path) -> None:
+    sent = signal.SIGKILL  # OpenCL's compiler catches others
     running, run = start(20), folder / "run"
     wait_for(lambda: manifest(run).consumed >= 0)
-    # Its children of fork come after it.
-    program = next(pid for pid in descendants(running.pid) if Path(f"/proc/{pid}/exe").resolve() == paced)
+    # The program, not a child that it has just now.
+    processes = [pid for pid in descendants(running.pid) if Path(f"/proc/{pid}/exe").resolve() == paced]
+    program = min(processes, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
     os.kill(program, sent)
     _, errors = running.communicate(timeout=300)
     assert running.returncode == 128 + sent and "Traceback" not in errors, errors

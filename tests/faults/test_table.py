@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from tests.faults.runner import ROOT, Result, page, read, result_of
+from tests.faults.runner import PAGE, ROOT, Result, page, read, result_of
 from tests.faults.table import TABLE, Fault
 
 
@@ -16,6 +17,14 @@ def test_every_check_is_there() -> None:
             text = (ROOT / file).read_text(encoding="utf-8")
             assert f"def {name.partition('[')[0]}(" in text, check
     assert len({(row.group, row.fault) for row in TABLE}) == len(TABLE) > 50
+
+
+def test_the_page_is_the_table() -> None:
+    """When this fails: tools/faults --docs"""
+    found = re.findall(
+        r"^\| (.+) \| (.+) \| (held \(\d+\).*|not possible here) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [(fault, expected) for fault, expected, _ in found] == [(row.fault, row.expected) for row in TABLE]
 
 
 def test_results(tmp_path: Path) -> None:
