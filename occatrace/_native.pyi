@@ -148,6 +148,40 @@ def fold_callers(
     Calls of no known place (0) are left out; failed calls count no bytes.
     """
 
+@final
+class StackFolding:
+    """
+    Calls and ranges, which nest within their threads → a tree of stacks per process. Threads, processes, texts and stacks are numbers.
+
+    `owners`: the process of each thread; `kinds`: what each text names (0: a range, 1: a call, 2: one that never returned). Raises a
+    ValueError where a number is that of none.
+    """
+
+    def __init__(self, owners: Sequence[int], kinds: Sequence[int]) -> None: ...
+    def busy(self, process: NDArray[np.uint32], start: NDArray[np.uint64], end: NDArray[np.uint64]) -> None:
+        """When devices had work, by process and start (ns). Intervals may overlap."""
+    def line(self, process: int, number: int, texts: Sequence[int]) -> None:
+        """A stack of lines of Python, outermost first."""
+    def path(self, process: int, number: int, line: int, texts: Sequence[int]) -> None:
+        """A stack of the program, with the lines of Python of the stack `line` in it (0: none)."""
+    def mark(self, thread: NDArray[np.uint32], seq: NDArray[np.uint32]) -> None:
+        """Calls of which the node is wanted, by thread and number, each once."""
+    def add(
+        self,
+        thread: NDArray[np.uint32],
+        start: NDArray[np.uint64],
+        end: NDArray[np.uint64],
+        seq: NDArray[np.uint32],
+        text: NDArray[np.uint32],
+        line: NDArray[np.uint32] | None = None,
+        path: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """Frames of a window of time, in any order, with the stacks around them (0: none). Windows come in the order of time."""
+    def trees(self) -> dict[int, dict[str, NDArray[Any]]]:
+        """By process and node: parent (0xFFFFFFFF: outermost), text, calls, time and idle (ns, without those of the nodes in it)."""
+    def marked(self) -> NDArray[np.uint32]:
+        """The nodes of the marked calls, in their order; 0xFFFFFFFF: there was no such call."""
+
 _Flows = tuple[NDArray[np.uint32], NDArray[np.uint64]]
 _Argument = tuple[int, str, NDArray[Any], NDArray[np.bool_] | None]
 

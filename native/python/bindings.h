@@ -10,6 +10,7 @@ void bind_graph(pybind11::module_ &module);
 void bind_papi(pybind11::module_ &module);
 void bind_reader(pybind11::module_ &module);
 void bind_sqlite(pybind11::module_ &module);
+void bind_stacks(pybind11::module_ &module);
 void bind_statistics(pybind11::module_ &module);
 void bind_timeline(pybind11::module_ &module);
 

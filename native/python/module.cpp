@@ -8,6 +8,7 @@ PYBIND11_MODULE(_native, module) {
     occatrace::python::bind_papi(module);
     occatrace::python::bind_reader(module);
     occatrace::python::bind_sqlite(module);
+    occatrace::python::bind_stacks(module);
     occatrace::python::bind_statistics(module);
     occatrace::python::bind_timeline(module);
 }

@@ -8,16 +8,20 @@ Calls and ranges → trees of stacks, one per process, over all of its threads; 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
+import numpy.typing as npt
+
+from occatrace import _native
+from occatrace.core.duck import duckdb
+from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
-from occatrace.reports import spans
 from occatrace.store import memory
 from occatrace.store.tables import Store
+from occatrace.store.windows import between, windows
 from occatrace.views.plots import data
 
 FAILED = "✗ "  # before the names of calls that failed
@@ -25,7 +29,9 @@ RANGE = "range"  # the category of ranges; that of calls is their API
 PYTHON = "python"  # of lines of Python
 PROGRAM = "program"  # of frames of the program
 DEVICE = "device"  # of work of devices
-_WINDOW_ROWS = 1 << 17
+_WINDOW_ROWS = 1 << 19  # frames that are in memory at a time, about
+
+Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -48,44 +54,34 @@ MEASURES: Mapping[str, Measure] = {
     "cpu": Measure("CPU time", "ns", "processor time of the threads, by samples of their stacks"),
 }
 
-# An outer frame comes before the inner ones: it begins earlier, or ends later, or has the lower number.
-_FRAMES = f"""
-WITH held AS (
-    SELECT thread, seq, count(*) AS n, sum(bytes) AS memory,
-           sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)) AS peak
-    FROM held_memory GROUP BY ALL
-),
-pieces AS (
-    SELECT thread, seq, CASE WHEN kind = 'kernel' THEN coalesce(name, kind) ELSE kind END AS work, span(start_ns, end_ns) AS ns,
-           bytes, kind = 'kernel' AS kernel
-    FROM activities
-    UNION ALL
-    SELECT r.thread, r.seq, NULL, span(r.start_ns, r.end_ns), 0, true
-    FROM kernel_runs r JOIN kernels USING (kernel) WHERE host_mode(mode)
-    UNION ALL
-    SELECT thread, seq, NULL, span(start_ns, end_ns), bytes, false FROM occa_copies WHERE host_mode(mode)
-),
-done AS (
-    SELECT thread, seq, max(work) AS work, sum(ns) AS device, coalesce(sum(bytes) FILTER (NOT kernel), 0) AS moved
-    FROM pieces GROUP BY ALL
-),
-frames AS (
-    SELECT c.thread, c.start_ns, c.end_ns, c.seq, c.api AS category, h.n, h.memory, h.peak, l.frame, w.path, d.work, d.device, d.moved,
-           CASE WHEN c.failed THEN '{FAILED}' ELSE '' END || coalesce(k.name, c.function) AS name
-    FROM calls c LEFT JOIN held h USING (thread, seq) LEFT JOIN python_lines l USING (thread, seq)
-    LEFT JOIN path_calls w USING (thread, seq) LEFT JOIN done d USING (thread, seq)
-    LEFT JOIN (SELECT r.thread, r.seq, k.name FROM kernel_runs r JOIN kernels k USING (kernel)) k
-           ON c.api = 'occa' AND k.thread = c.thread AND k.seq = c.seq
-    UNION ALL
-    SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, u.api, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           '{FAILED}' || u.function || ' (never returned)'
-    FROM unfinished u JOIN processes p USING (process)
-    UNION ALL
-    SELECT r.thread, r.start_ns, greatest(coalesce(r.end_ns, p.end_ns), r.start_ns), r.seq, '{RANGE}',
-           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, r.name
-    FROM ranges r JOIN processes p USING (process) WHERE r.kind = 'push'
-)
+# What calls did beside taking time. Memory that they allocated, and device work that they launched: its name, time and bytes.
+_HELD = """
+CREATE OR REPLACE TEMP TABLE flame_memory AS
+    SELECT thread, seq, count(*) AS n, sum(bytes)::BIGINT AS memory,
+           coalesce(sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)), 0)::BIGINT AS peak
+    FROM held_memory WHERE thread IS NOT NULL AND seq IS NOT NULL GROUP BY ALL
 """
+_DONE = """
+CREATE OR REPLACE TEMP TABLE flame_work AS
+    WITH pieces AS (
+        SELECT thread, seq, CASE WHEN kind = 'kernel' THEN coalesce(name, kind) ELSE kind END AS work, span(start_ns, end_ns) AS ns,
+               bytes, kind = 'kernel' AS kernel
+        FROM activities
+        UNION ALL
+        SELECT r.thread, r.seq, NULL, span(r.start_ns, r.end_ns), 0, true
+        FROM kernel_runs r JOIN kernels USING (kernel) WHERE host_mode(mode)
+        UNION ALL
+        SELECT thread, seq, NULL, span(start_ns, end_ns), bytes, false FROM occa_copies WHERE host_mode(mode)
+    )
+    SELECT thread, seq, max(work) AS work, sum(ns)::BIGINT AS device,
+           coalesce(sum(bytes) FILTER (NOT kernel), 0)::BIGINT AS moved
+    FROM pieces WHERE thread IS NOT NULL AND seq IS NOT NULL GROUP BY ALL HAVING device > 0 OR moved > 0
+"""
+_MARKED = "SELECT thread, seq FROM flame_memory UNION SELECT thread, seq FROM flame_work ORDER BY thread, seq"
+
+# Kinds of texts, as the folding knows them.
+_OF_RANGE, _OF_CALL, _OF_UNFINISHED = range(3)
+_NO_NODE = 0xFFFF_FFFF
 
 
 @dataclass
@@ -112,6 +108,14 @@ class Stacks:
                 weights.append(0)
         return number
 
+    def fill(self, columns: Mapping[str, Any], texts: Sequence[tuple[str, str]]) -> None:
+        """The nodes of a tree of `_native.StackFolding`, for a process that has none so far."""
+        for parent, text in zip(columns["parent"].tolist(), columns["text"].tolist(), strict=True):
+            self.node(-1 if parent == _NO_NODE else parent, *texts[text])
+        self.calls = columns["calls"].tolist()
+        self.weights["time"] = columns["time"].tolist()
+        self.weights["idle"] = columns["idle"].tolist()
+
     def rows(self, measure: str = "time") -> Iterator[tuple[list[str], int]]:
         """Every stack that has weight itself, outermost frame first."""
         for number, weight in enumerate(self.weights[measure]):
@@ -133,74 +137,139 @@ class Stacks:
 
 def stacks(store: Store) -> list[Stacks]:
     """The stacks of each process of a run."""
+    con = store.con
     processes = dict(
-        store.con.execute("SELECT process, regexp_extract(exe, '[^/]*$') || ' ' || pid FROM processes").fetchall()
+        con.execute("SELECT process, regexp_extract(exe, '[^/]*$') || ' ' || pid FROM processes").fetchall()
     )
-    owners = dict(store.con.execute("SELECT thread, process FROM threads").fetchall())
+    data.prepare(con)
+    peak = {"peak": _peak(store)}
+    memory.within(con, lambda: con.execute(_HELD, peak))
+    memory.within(con, lambda: con.execute(_DONE))
+    texts = _Texts()
+    frames = _frames(store, texts)
+    paths = _paths(store)
+    lines = _python_stacks(store, texts)
+    stacks_of = {place: [texts.number(*frame) for frame in stack] for place, stack in paths.items()}
+    owners = dict(con.execute("SELECT thread, process FROM threads").fetchall())
+    folding = _native.StackFolding([owners.get(n, 0) for n in range(max(owners, default=0) + 1)], texts.kinds)
+    for (process, line), stack in lines.items():
+        folding.line(process, line, stack)
+    for (process, path, line), stack in stacks_of.items():
+        folding.path(process, path, line, stack)
+    for work in _columns(con, f"{_WORK} ORDER BY process, start_ns"):
+        folding.busy(work["process"].astype(np.uint32), work["start_ns"], work["end_ns"])
+    marked = [{name: values.astype(np.uint32) for name, values in calls.items()} for calls in _columns(con, _MARKED)]
+    for calls in marked:
+        folding.mark(calls["thread"], calls["seq"])
+    starts = " UNION ALL ".join(
+        f"SELECT start_ns FROM {table}" for table in ("calls", "unfinished", "ranges WHERE kind = 'push'")
+    )
+    for begin, end in windows(con, starts, _WINDOW_ROWS):
+        sql = frames.replace("$r", between("r.start_ns", begin, end))
+        rows = con.execute(f"SELECT * FROM ({sql}) WHERE {between('start_ns', begin, end)}").fetchnumpy()
+        # DuckDB hands out masked arrays where a column might be null.
+        folding.add(*(np.ma.getdata(values) for values in rows.values()))
     found: dict[int, Stacks] = {}
-    lines, paths = _python_stacks(store), _paths(store)
-    # End and node of the frames that are open, and whether lines of Python or a call are above.
-    current, tree, open_frames = -1, Stacks(""), list[tuple[int, int, bool, bool]]()
-    sorted_frames = store.scratch / "flamegraph.parquet"
-    texts = memory.within(store.con, lambda: _sort(store, sorted_frames))
-    time: list[int] = []
-    idle: list[int] = []
-    works, busy = _works(store), None
-    for thread, start, end, text, count, allocated, peak, frame, path, work, device, moved in _windows(
-        store, sorted_frames
-    ):
-        if thread != current:
-            current, open_frames = thread, []
-            process = owners[thread]
-            tree = found.setdefault(process, Stacks(processes[process]))
-            time, idle = tree.weights["time"], tree.weights["idle"]
-            busy = works.get(process)
-        while open_frames and open_frames[-1][0] <= start:
-            open_frames.pop()
-        parent, known, called = open_frames[-1][1:] if open_frames else (-1, False, False)
-        above = parent
-        frames: Sequence[tuple[str, str]] = ()
-        if path and not called:
-            frames = paths.get((owners[thread], path, frame), ())
-        elif frame and not known:
-            frames = [(line, PYTHON) for line in lines.get((owners[thread], frame), ())]
-        for outer in frames:
-            above = tree.node(above, *outer)
-        node = tree.node(above, *texts[text])
-        tree.calls[node] += 1
-        time[node] += end - start
-        if parent >= 0:
-            time[parent] -= min(end, open_frames[-1][0]) - start
-        if busy is not None:
-            idle[node] += busy.idle(start, end)
-            if parent >= 0:
-                idle[parent] -= busy.idle(start, min(end, open_frames[-1][0]))
-        if allocated:
-            tree.weights["memory"][node] += allocated
-            tree.weights["peak"][node] += peak
-            tree.weights["allocations"][node] += count
-        if device or moved:
-            done = tree.node(node, work, DEVICE) if work else node
-            if done != node:
-                tree.calls[done] += 1
-            tree.weights["device-time"][done] += device
-            tree.weights["bytes"][done] += moved
-        open_frames.append((end, node, known or frame > 0, called or texts[text][1] != RANGE))
-    sorted_frames.unlink()
+    for process, columns in folding.trees().items():
+        found[process] = Stacks(processes[process])
+        found[process].fill(columns, texts.all)
+    _add_facts(store, found, folding.marked(), marked)
     # Memory of which the allocating call is not there (it was only counted): it stands alone.
-    for process, function, count, allocated, peak in store.con.execute(
+    for process, function, count, allocated, held in con.execute(
         """SELECT process, function, count(*), sum(bytes)::BIGINT,
                   coalesce(sum(bytes) FILTER (since <= $peak AND (until IS NULL OR until > $peak)), 0)::BIGINT
-           FROM held_memory h WHERE NOT EXISTS (FROM calls c WHERE c.thread = h.thread AND c.seq = h.seq) GROUP BY ALL""",
-        {"peak": _peak(store)},
+           FROM held_memory h WHERE NOT EXISTS (FROM flame_nodes c WHERE c.thread = h.thread AND c.seq = h.seq) GROUP BY ALL""",
+        peak,
     ).fetchall():
         tree = found.setdefault(process, Stacks(processes[process]))
         node = tree.node(-1, function, "")
         tree.weights["memory"][node] += allocated
-        tree.weights["peak"][node] += peak
+        tree.weights["peak"][node] += held
         tree.weights["allocations"][node] += count
+    for table in ("flame_memory", "flame_work", "flame_nodes", "flame_kernels", "flame_ranges"):
+        con.execute(f"DROP TABLE IF EXISTS {table}")
     _add_samples(store, found, processes, paths)
     return [found[process] for process in sorted(found)]
+
+
+class _Texts:
+    """Names and categories of frames, by number, with what each is the name of."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[str, str]] = []
+        self.kinds: list[int] = []
+        self._numbers: dict[tuple[str, str, int], int] = {}
+
+    def number(self, name: str, category: str, kind: int = _OF_RANGE) -> int:
+        """Of a name, which gets one where it has none."""
+        number = self._numbers.setdefault((name, category, kind), len(self.all))
+        if number == len(self.all):
+            self.all.append((name, category))
+            self.kinds.append(kind)
+        return number
+
+
+def _frames(store: Store, texts: _Texts) -> str:
+    """SQL of all frames: thread, start_ns, end_ns, seq, text, and the stacks around them where there are any. `$r`: a condition on
+    the start of a kernel call `r` of OCCA, which is that of its frame."""
+    con = store.con
+    kernels = con.execute(
+        "SELECT kernel, name FROM kernels WHERE kernel IN (SELECT kernel FROM kernel_runs)"
+    ).fetchall()
+    con.execute("CREATE OR REPLACE TEMP TABLE flame_kernels (kernel UINTEGER, text UINTEGER, failed UINTEGER)")
+    for kernel, name in kernels:
+        both = (texts.number(mark + name, "occa", _OF_CALL) for mark in ("", FAILED))
+        con.execute("INSERT INTO flame_kernels VALUES (?, ?, ?)", [kernel, *both])
+    parts = []
+    for view in store.functions():
+        api = view.partition(".")[0]
+        shown = store.model.tally_function(view.replace(".", ":", 1))[1]
+        plain_text, failed = (texts.number(mark + shown, api, _OF_CALL) for mark in ("", FAILED))
+        text, joined = f"CASE WHEN c.failed THEN {failed} ELSE {plain_text} END", ""
+        if api == "occa" and kernels:
+            text = f"coalesce(CASE WHEN c.failed THEN k.failed ELSE k.text END, {text})"
+            joined = (
+                " LEFT JOIN (SELECT r.thread, r.seq, n.text, n.failed FROM kernel_runs r JOIN flame_kernels n USING (kernel)"
+                " WHERE $r) k ON k.thread = c.thread AND k.seq = c.seq"
+            )
+        parts.append(f"SELECT c.thread, c.start_ns, c.end_ns, c.seq, {text} AS text FROM {sql_name(view)} c{joined}")
+    for function, api in con.execute("SELECT DISTINCT function, api FROM unfinished").fetchall():
+        number = texts.number(f"{FAILED}{function} (never returned)", api, _OF_UNFINISHED)
+        parts.append(
+            f"SELECT u.thread, u.start_ns, greatest(p.end_ns, u.start_ns), u.seq, {number}"
+            " FROM unfinished u JOIN processes p USING (process)"
+            f" WHERE u.function = {sql_text(function)} AND u.api = {sql_text(api)}"
+        )
+    names = con.execute("SELECT DISTINCT name FROM ranges WHERE kind = 'push'").fetchall()
+    if names:
+        con.execute("CREATE OR REPLACE TEMP TABLE flame_ranges (name VARCHAR, text UINTEGER)")
+        con.executemany(
+            "INSERT INTO flame_ranges VALUES (?, ?)", [(name, texts.number(name, RANGE)) for (name,) in names]
+        )
+        parts.append(
+            "SELECT r.thread, r.start_ns, greatest(coalesce(r.end_ns, p.end_ns), r.start_ns), r.seq, n.text"
+            " FROM ranges r JOIN processes p USING (process) JOIN flame_ranges n USING (name) WHERE r.kind = 'push'"
+        )
+    parts = parts or ["SELECT NULL, NULL, NULL, NULL, NULL WHERE false"]
+    sql = (
+        "SELECT f.thread::UINTEGER AS thread, f.start_ns::UBIGINT AS start_ns, f.end_ns::UBIGINT AS end_ns,"
+        " coalesce(f.seq, 0)::UINTEGER AS seq, f.text::UINTEGER AS text{}"
+        f" FROM ({' UNION ALL '.join(parts)}) AS f(thread, start_ns, end_ns, seq, text){{}}"
+    )
+    if not any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall() for table in ("python_lines", "path_calls")):
+        return sql.format("", "")
+    return sql.format(
+        ", coalesce(l.frame, 0)::UINTEGER AS line, coalesce(w.path, 0)::UINTEGER AS path",
+        " LEFT JOIN python_lines l USING (thread, seq) LEFT JOIN path_calls w USING (thread, seq)",
+    )
+
+
+def _columns(con: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Columns]:
+    """The rows of a query of numbers, some at a time."""
+    rows = memory.within(con, lambda: con.execute(sql))
+    names = [column[0] for column in rows.description or ()]
+    while some := rows.fetchmany(_WINDOW_ROWS):
+        yield dict(zip(names, np.array(some, np.uint64).T, strict=True))
 
 
 def _add_samples(
@@ -221,48 +290,45 @@ def _add_samples(
         tree.weights["cpu"][node] += cpu
 
 
-class _Busy:
-    """When the devices of a process had work: intervals in order that do not overlap."""
-
-    def __init__(self, intervals: Sequence[tuple[int, int]]) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._before: list[int] = []  # of each interval, how long there was work before it
-        total = 0
-        for start, end in intervals:
-            self._starts.append(start)
-            self._ends.append(end)
-            self._before.append(total)
-            total += end - start
-
-    def _until(self, moment: int) -> int:
-        at = bisect_right(self._starts, moment) - 1
-        return self._before[at] + min(moment, self._ends[at]) - self._starts[at] if at >= 0 else 0
-
-    def idle(self, start: int, end: int) -> int:
-        """ns of an interval during which there was none."""
-        return end - start - (self._until(end) - self._until(start)) if end > start else 0
-
-
-def _works(store: Store) -> dict[int, _Busy]:
-    """By process, for those that gave work to devices."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    rows = store.con.execute(f"SELECT * FROM ({spans.joined(_WORK)}) ORDER BY process, s")
-    while batch := rows.fetchmany(_WINDOW_ROWS):
-        for process, start, end in batch:
-            found.setdefault(process, []).append((start, end))
-    return {process: _Busy(intervals) for process, intervals in found.items()}
+def _add_facts(
+    store: Store, found: Mapping[int, Stacks], nodes: npt.NDArray[np.uint32], marked: Sequence[Columns]
+) -> None:
+    """Memory and device work of calls, at their nodes. Leaves the table `flame_nodes`: the node of each such call that there is."""
+    con = store.con
+    columns = {name: np.concatenate([calls[name] for calls in marked] or [nodes]) for name in ("thread", "seq")}
+    there = nodes != _NO_NODE
+    con.register("_nodes", {**{name: values[there] for name, values in columns.items()}, "node": nodes[there]})
+    con.execute("CREATE OR REPLACE TEMP TABLE flame_nodes AS SELECT thread, seq, node FROM _nodes")
+    con.unregister("_nodes")
+    of_call = "JOIN flame_nodes n USING (thread, seq) JOIN threads t USING (thread) GROUP BY ALL ORDER BY ALL"
+    for process, node, count, allocated, peak in con.execute(
+        f"SELECT t.process, n.node, sum(n)::BIGINT, sum(memory)::BIGINT, sum(peak)::BIGINT FROM flame_memory {of_call}"
+    ).fetchall():
+        weights = found[process].weights
+        weights["memory"][node] += allocated
+        weights["peak"][node] += peak
+        weights["allocations"][node] += count
+    for process, node, work, calls_made, device, moved in con.execute(
+        f"SELECT t.process, n.node, work, count(*), sum(device)::BIGINT, sum(moved)::BIGINT FROM flame_work {of_call}"
+    ).fetchall():
+        tree = found[process]
+        done = tree.node(node, work, DEVICE) if work else node
+        if done != node:
+            tree.calls[done] += calls_made
+        tree.weights["device-time"][done] += device
+        tree.weights["bytes"][done] += moved
 
 
-def _python_stacks(store: Store) -> dict[tuple[int, int], list[str]]:
+def _python_stacks(store: Store, texts: _Texts) -> dict[tuple[int, int], list[int]]:
     """The lines of Python above a call, outermost first, by process and number of the innermost."""
-    found: dict[tuple[int, int], list[str]] = {}
+    found: dict[tuple[int, int], list[int]] = {}
     rows = store.con.execute(
         "SELECT process, id, parent, function, source, line FROM python_frames ORDER BY process, id"
     )
     for process, number, parent, function, source, line in rows.fetchall():
         above = found.get((process, parent), []) if parent else []
-        found[process, number] = [*above, f"{function} ({source.rpartition('/')[2]}:{line})"]
+        text = texts.number(f"{function} ({source.rpartition('/')[2]}:{line})", PYTHON)
+        found[process, number] = [*above, text]
     return found
 
 
@@ -288,53 +354,6 @@ def _peak(store: Store) -> int:
             FROM (SELECT since AS t, bytes AS d FROM held_memory
                   UNION ALL SELECT until, -bytes FROM held_memory WHERE until IS NOT NULL) GROUP BY t)""").fetchall()
     return int(rows[0][0] or 0)
-
-
-def _sort(store: Store, path: Path) -> list[tuple[str, str]]:
-    """Write all frames in the order of threads and time to a file; their names and categories, by number."""
-    con = store.con
-    store.functions()
-    data.prepare(con)
-    peak = {"peak": _peak(store)}
-    con.execute(
-        f"CREATE OR REPLACE TEMP TABLE frame_texts AS {_FRAMES}"
-        " SELECT (row_number() OVER (ORDER BY name, category) - 1)::UINTEGER AS text, name, category"
-        " FROM (SELECT DISTINCT name, category FROM frames)",
-        peak,
-    )
-    # Joined first and sorted then: the hash tables of the joins and the sort together do not fit into the limit.
-    joined = path.with_name(f"{path.stem}_joined.parquet")
-    con.execute(
-        f"""COPY ({_FRAMES}
-                SELECT thread, start_ns, end_ns, seq, text, coalesce(n, 0)::BIGINT AS n,
-                       coalesce(memory, 0)::BIGINT AS memory, coalesce(peak, 0)::BIGINT AS peak,
-                       coalesce(frame, 0)::BIGINT AS frame, coalesce(path, 0)::BIGINT AS path, coalesce(work, '') AS work,
-                       coalesce(device, 0)::BIGINT AS device, coalesce(moved, 0)::BIGINT AS moved
-                FROM frames JOIN frame_texts USING (name, category))
-            TO {sql_text(str(joined))} (FORMAT parquet, COMPRESSION lz4)""",
-        peak,
-    )
-    con.execute(
-        f"""COPY (SELECT row_number() OVER () - 1 AS rn, * FROM (
-                SELECT * EXCLUDE (seq) FROM read_parquet({sql_text(str(joined))}) ORDER BY thread, start_ns, end_ns DESC, seq))
-            TO {sql_text(str(path))} (FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {_WINDOW_ROWS})"""
-    )
-    joined.unlink()
-    texts = con.execute("SELECT name, category FROM frame_texts ORDER BY text").fetchall()
-    con.execute("DROP TABLE frame_texts")
-    return texts
-
-
-def _windows(store: Store, path: Path) -> Iterator[tuple[int, int, int, int, int, int, int, int, int, str, int, int]]:
-    """The rows of the sorted file, a window in memory at a time."""
-    file = f"read_parquet({sql_text(str(path))})"
-    count = store.con.execute(f"SELECT count(*) FROM {file}").fetchall()[0][0]
-    for first in range(0, count, _WINDOW_ROWS):
-        columns = store.con.execute(
-            f"SELECT * EXCLUDE (rn) FROM {file} WHERE rn >= ? AND rn < ? ORDER BY rn",
-            [first, first + _WINDOW_ROWS],
-        ).fetchnumpy()
-        yield from zip(*(column.tolist() for column in columns.values()), strict=True)
 
 
 def folded(found: Sequence[Stacks], out: TextIO, measure: str = "time") -> None:

@@ -9,12 +9,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("duckdb")
 
+from occatrace import _native
 from occatrace.store.tables import open_store
 from occatrace.views import flamegraph, pprof
 from tests.support.fake import MODEL, FakeTrace, fake_device, launch, run_folder
@@ -273,3 +275,45 @@ def test_time_while_devices_are_idle(tmp_path: Path) -> None:
     assert {stack[-1]: weight for stack, weight in tree.rows("idle")} == {
         "clBuildProgram": 30, "clEnqueueNDRangeKernel": 10, "clFinish": 20
     }  # fmt: skip
+
+
+def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few frames are read at a time: nesting across windows, idle time, and device work."""
+    trace = FakeTrace()
+    for pid in (100, 200):
+        main = trace.process(pid)
+        fake_device(main, 2)
+        for at in range(1000, 9000, 500):
+            outer = main.take()
+            launch(main, at, 10, 40, 80 + at // 100, "k")
+            main.call("opencl:clCreateBuffer", at + 20, at + 25, ret=0)
+            main.call("opencl:clFinish", at + 30, at + 90, ret=0)
+            main.call("opencl:clBuildProgram", at, at + 450, outer, options="", ret=0)
+
+    def measured(name: str, rows: int) -> list[dict[str, list[tuple[tuple[str, ...], int]]]]:
+        monkeypatch.setattr(flamegraph, "_WINDOW_ROWS", rows)
+        with open_store(run_folder(tmp_path / name), model=MODEL, open_trace=trace.open) as store:
+            found = flamegraph.stacks(store)
+        return [{m: sorted((tuple(s), w) for s, w in tree.rows(m)) for m in flamegraph.MEASURES} for tree in found]
+
+    whole = measured("whole", 1 << 19)
+    assert [len(tree["time"]) for tree in whole] == [4, 4] and whole[0]["device-time"] and whole[0]["idle"]
+    assert measured("one", 1) == measured("three", 3) == whole
+
+
+def test_numbers_of_nothing_are_refused() -> None:
+    """What is not a thread, a text or in order would be a write out of bounds."""
+    folding = _native.StackFolding([0, 1], [1])
+
+    def numbers(*values: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        return np.array(values, np.uint32)
+
+    times = np.array([1], np.uint64)
+    for thread, text in ((2, 0), (1, 1)):
+        with pytest.raises(ValueError, match="there is no such one"):
+            folding.add(numbers(thread), times, times, numbers(0), numbers(text))
+    with pytest.raises(ValueError, match="no such thread"):
+        folding.mark(numbers(2), numbers(0))
+    with pytest.raises(ValueError, match="not in order"):
+        folding.mark(numbers(1, 1), numbers(3, 3))
+    assert folding.trees() == {}
