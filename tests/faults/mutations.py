@@ -355,6 +355,19 @@ def metadata(text: str, random: Random) -> bytes:
     return text.encode("utf-8", "replace")
 
 
+def metadata2(text: str, random: Random) -> bytes:
+    """The same of CTF 2, whose metadata is a sequence of JSON texts, each after a record separator."""
+    if random.random() < 0.2:
+        return any_bytes(text.encode(), random)
+    records = [record for record in text.split("\x1e") if record.strip()]
+    for _ in range(random.choice((1, 1, 2))):
+        at = random.randrange(len(records))
+        if not records[at]:
+            continue
+        records[at] = json.dumps(tree(json.loads(records[at]), random)) if random.random() < 0.9 else ""
+    return "".join(f"\x1e{record}\n" for record in records if record).encode("utf-8", "surrogatepass")
+
+
 # Of a packet of LTTng-UST: magic, uuid, stream_id, stream_instance_id, timestamp_begin, timestamp_end, content_size, packet_size,
 # packet_seq_num, events_discarded, cpu_id.
 _FIELDS = (

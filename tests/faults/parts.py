@@ -168,14 +168,15 @@ def metadata(random: Random, bases: Callable[[str], Path], work: Path) -> Case:
     """The text of the metadata."""
     words = _reading(random)
     if random.random() < 0.5:
-        layout = random.choice(("False-False", "False-True", "True-False", "True-True"))
+        layout = random.choice(sorted(path.name for path in bases("layouts").iterdir()))
         base, name = "layouts", f"{layout}/trace/h/metadata"
         words = _in_layouts((*words, "{in}/run") if words[0] == "decode" else words, layout)
     else:
         base, name = random.choice(("opencl", "serial")), f"run/{TRACE}/metadata"
         words = (*words, "{in}/run") if words[0] == "decode" else words
     text = (bases(base) / name).read_text(encoding="utf-8", errors="replace")
-    return Case("metadata", base, words, {name: mutations.metadata(text, random)})
+    change = mutations.metadata2 if text.startswith("\x1e") else mutations.metadata
+    return Case("metadata", base, words, {name: change(text, random)})
 
 
 def streams(random: Random, bases: Callable[[str], Path], work: Path) -> Case:
@@ -184,7 +185,7 @@ def streams(random: Random, bases: Callable[[str], Path], work: Path) -> Case:
     base = random.choice(("opencl", "serial", "layouts"))
     files: dict[str, bytes | None] = {}
     if base == "layouts":
-        layout = random.choice(("False-False", "False-True", "True-False", "True-True"))
+        layout = random.choice(sorted(path.name for path in bases("layouts").iterdir()))
         words = _in_layouts((*words, "{in}/run") if words[0] == "decode" else words, layout)
         name = f"{layout}/trace/h/stream_0"
         files[name] = mutations.stream((bases(base) / name).read_bytes(), random)
