@@ -7,9 +7,6 @@
 extern "C" {
 #endif
 
-/* In the order of the model's annotation_api. */
-enum occatrace_annotation_api { OCCATRACE_OWN = 0, OCCATRACE_NVTX = 1, OCCATRACE_ROCTX = 2, OCCATRACE_ITT = 3 };
-
 struct occatrace_annotations {
   int (*push)(enum occatrace_annotation_api api, const char *name, uint32_t argb, const char *values);
   int (*pop)(enum occatrace_annotation_api api);

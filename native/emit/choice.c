@@ -17,14 +17,13 @@
 #include "internal.h"
 
 #define CHUNK 1024u
-#define MOST_RANGES 32u
 
 static const uint32_t always_on = OCCATRACE_SWITCH_ON;
 const uint32_t *occatrace_run_switch = &always_on;
 uint32_t occatrace_own_switch;
 uint8_t occatrace_choosing;
 
-struct numbers { uint32_t count; struct { uint64_t first, last; } ranges[MOST_RANGES]; };
+struct numbers { uint32_t count; struct { uint64_t first, last; } ranges[OCCATRACE_MOST_RANGES]; };
 
 static struct {
   int kernels, exclude_kernels;
@@ -38,7 +37,7 @@ static struct {
 struct kernel { uint32_t name; uint8_t wanted; uint64_t launches, excluded, flushed; };
 static struct kernel *kernels[CHUNK]; /* chunks of CHUNK by name id, made when needed */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t gone[OCCATRACE_REASONS], reported[OCCATRACE_REASONS]; /* counts of threads that have ended; of the last flush */
+static uint64_t gone[OCCATRACE_EXCLUDED_REASON_COUNT], reported[OCCATRACE_EXCLUDED_REASON_COUNT]; /* counts of threads that have ended; of the last flush */
 
 static const char *option(const char *name) {
   const char *text = getenv(name);
@@ -47,7 +46,7 @@ static const char *option(const char *name) {
 
 static int numbers(struct numbers *out, const char *name) {
   const char *at = option(name);
-  while (at != NULL && isdigit((unsigned char)*at) && out->count < MOST_RANGES) {
+  while (at != NULL && isdigit((unsigned char)*at) && out->count < OCCATRACE_MOST_RANGES) {
     char *end;
     const uint64_t first = strtoull(at, &end, 10);
     uint64_t last = first;
@@ -75,7 +74,7 @@ static int expression(regex_t *out, const char *name) {
 
 /* Whether one of the patterns, separated by commas, stands for the text. */
 static int fits(const char *patterns, const char *text) {
-  char pattern[256];
+  char pattern[OCCATRACE_LONGEST_PATTERN + 1];
   while (*patterns != '\0') {
     const size_t n = strcspn(patterns, ",");
     if (n > 0 && n < sizeof pattern) {
@@ -109,8 +108,8 @@ void occatrace_choice_start(void) {
   if (fd < 0) return;
   /* Of a run that has ended another user may have taken the path; a file that is cut short would end the program. */
   struct stat info;
-  const int ours = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= 4096 && occatrace_trusts_user(info.st_uid);
-  const void *page = ours ? mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+  const int ours = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= OCCATRACE_SWITCH_SIZE && occatrace_trusts_user(info.st_uid);
+  const void *page = ours ? mmap(NULL, OCCATRACE_SWITCH_SIZE, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
   close(fd);
   if (page != MAP_FAILED) __atomic_store_n(&occatrace_run_switch, (const uint32_t *)page, __ATOMIC_RELEASE);
 }
@@ -248,7 +247,7 @@ int occatrace_label_wanted(const char *label) { return choice.labels == NULL || 
 /* ---- what was left out ---- */
 
 void occatrace_excluded_of(struct occatrace_thread *ended) {
-  for (int i = 0; i < OCCATRACE_REASONS; i++) gone[i] += ended->excluded[i];
+  for (int i = 0; i < OCCATRACE_EXCLUDED_REASON_COUNT; i++) gone[i] += ended->excluded[i];
 }
 
 static void write_excluded(struct occatrace_thread *self, uint8_t reason, uint32_t name, uint64_t count) {
@@ -257,11 +256,11 @@ static void write_excluded(struct occatrace_thread *self, uint8_t reason, uint32
 }
 
 void occatrace_flush_excluded(struct occatrace_thread *self, struct occatrace_thread *threads) {
-  uint64_t sums[OCCATRACE_REASONS];
+  uint64_t sums[OCCATRACE_EXCLUDED_REASON_COUNT];
   memcpy(sums, gone, sizeof sums);
   for (struct occatrace_thread *t = threads; t != NULL; t = t->next)
-    for (int i = 0; i < OCCATRACE_REASONS; i++) sums[i] += t->excluded[i];
-  for (int i = 0; i < OCCATRACE_REASONS; i++) {
+    for (int i = 0; i < OCCATRACE_EXCLUDED_REASON_COUNT; i++) sums[i] += t->excluded[i];
+  for (int i = 0; i < OCCATRACE_EXCLUDED_REASON_COUNT; i++) {
     if (sums[i] == reported[i]) continue;
     write_excluded(self, (uint8_t)i, 0, reported[i] = sums[i]);
   }

@@ -10,6 +10,8 @@
 #include <x86intrin.h>
 #endif
 
+#include "bounds.h"
+#include "enums.h"
 #include "histogram.h"
 
 #ifdef __cplusplus
@@ -43,8 +45,8 @@ struct occatrace_thread {
   uint32_t occa_depth;   /* nesting of OCCA hooks, kept by the OCCA backend */
   uint32_t finished;     /* its thread has ended; freed after the next flush */
   uint32_t silent;       /* not 0: nothing that this thread does is recorded now, because it is not among what was chosen */
-  uint32_t silent_for;   /* why: an occatrace_reason */
-  uint64_t excluded[5];  /* calls that were left out, by occatrace_reason */
+  uint32_t silent_for;   /* why: an occatrace_excluded_reason */
+  uint64_t excluded[OCCATRACE_EXCLUDED_REASON_COUNT];  /* calls that were left out, by reason */
   void *occa;            /* state of the OCCA backend for this thread, from malloc */
   void *annotation;      /* open ranges of this thread, from malloc */
   void *openmp;          /* state of the OpenMP backend for this thread, which keeps it */
@@ -76,12 +78,9 @@ extern OCCATRACE_EXPORT __thread struct occatrace_thread *occatrace_tls __attrib
 
 /* ---- what is recorded now (choice.c) ---- */
 
-/* The switch: bytes with an owner each, so that nobody's write undoes another's; 1 = on. From the lowest: commands from
+/* The switch (bounds.h): bytes with an owner each, so that nobody's write undoes another's; 1 = on. From the lowest: commands from
  * another shell, the clock (--delay and the like), events (off: only tallies are kept), "no choice among the work". The run's
  * word lies in a file that all its processes on this node map, this process's own is a mask on it. */
-#define OCCATRACE_SWITCH_ON 0x01010101u
-#define OCCATRACE_SWITCH_RUNNING 0x00000101u
-#define OCCATRACE_SWITCH_EVENTS 0x00010101u
 extern OCCATRACE_EXPORT const uint32_t *occatrace_run_switch;
 extern OCCATRACE_EXPORT uint32_t occatrace_own_switch;
 /* Not 0: there is a choice among threads, functions, kernels, queues or tagged objects. */
@@ -124,8 +123,6 @@ OCCATRACE_EXPORT void occatrace_capture_range(enum occatrace_range kind, int beg
 /* The name of the ranges that are captured (--capture-range range:NAME), or NULL. */
 extern OCCATRACE_EXPORT const char *occatrace_captured_name;
 
-/* Why something was left out; in the order of the model's excluded_reason. */
-enum occatrace_reason { OCCATRACE_BY_KERNEL, OCCATRACE_BY_FUNCTION, OCCATRACE_BY_THREAD, OCCATRACE_BY_TAG, OCCATRACE_BY_QUEUE, OCCATRACE_REASONS };
 /* Whether a launch of the kernel with this (interned) name is wanted; the launch counts as one of its iterations. */
 OCCATRACE_EXPORT int occatrace_choose_kernel(uint32_t name);
 /* One that is not wanted, whatever its name. */
@@ -209,7 +206,7 @@ static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t s
 }
 
 /* What a call does, as bits. */
-enum occatrace_call_kind {
+enum occatrace_call_effect {
   OCCATRACE_LAUNCHES = 1, OCCATRACE_COPIES = 2, OCCATRACE_ALLOCATES = 4, OCCATRACE_BUILDS = 8, OCCATRACE_WAITS = 16, OCCATRACE_IS_MPI = 32,
   OCCATRACE_IS_OCCA = 64
 };
@@ -280,12 +277,6 @@ OCCATRACE_EXPORT uint32_t occatrace_device(uint32_t api, uint32_t platform, uint
                                            uint64_t handle);
 OCCATRACE_EXPORT uint32_t occatrace_queue(uint32_t device, uint64_t handle, uint32_t flags, uint64_t context);
 
-enum occatrace_activity_kind {
-  OCCATRACE_KERNEL = 1, OCCATRACE_HTOD = 2, OCCATRACE_DTOH = 3, OCCATRACE_DTOD = 4, OCCATRACE_HTOH = 5,
-  OCCATRACE_FILL = 6, OCCATRACE_MAP = 7, OCCATRACE_UNMAP = 8, OCCATRACE_MARKER = 9, OCCATRACE_MIGRATE = 10,
-  OCCATRACE_NATIVE = 11, OCCATRACE_OTHER = 12
-};
-
 /* Device work, complete. Times are CLOCK_MONOTONIC ns. */
 struct occatrace_activity {
   uint8_t kind;
@@ -297,7 +288,8 @@ struct occatrace_activity {
   uint64_t queued, submitted, start, end, bytes;
 };
 OCCATRACE_EXPORT void occatrace_activity(const struct occatrace_activity *a);
-/* What the driver did to managed memory by itself (kinds of the model's managed_kind), and a wait for device work (wait_kind). */
+/* What the driver did to managed memory by itself (its kind is an occatrace_managed_kind), and a wait for device work (an
+ * occatrace_wait_kind). */
 struct occatrace_managed {
   uint32_t device;
   uint8_t kind;
@@ -403,7 +395,7 @@ namespace occatrace {
 // Nothing that this thread does is recorded for as long as the object lives, where `wanted` is false.
 class Silence {
  public:
-  Silence(occatrace_thread *self, bool wanted, occatrace_reason reason) : self_(wanted ? nullptr : self) {
+  Silence(occatrace_thread *self, bool wanted, occatrace_excluded_reason reason) : self_(wanted ? nullptr : self) {
     if (self_ == nullptr || self_->silent++ != 0) return;
     self_->silent_for = reason;
   }

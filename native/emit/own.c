@@ -31,17 +31,17 @@ const struct occatrace_annotations *occatrace_annotation(void) {
 
 int occatrace_v1_push(const char *name, uint32_t argb, const char *values) {
   const struct occatrace_annotations *f = occatrace_annotation();
-  return f->push ? f->push(OCCATRACE_OWN, name, argb, values) : -1;
+  return f->push ? f->push(OCCATRACE_API_OCCATRACE, name, argb, values) : -1;
 }
 
 int occatrace_v1_pop(void) {
   const struct occatrace_annotations *f = occatrace_annotation();
-  return f->pop ? f->pop(OCCATRACE_OWN) : -1;
+  return f->pop ? f->pop(OCCATRACE_API_OCCATRACE) : -1;
 }
 
 uint64_t occatrace_v1_begin(const char *name, uint32_t argb, const char *values) {
   const struct occatrace_annotations *f = occatrace_annotation();
-  return f->begin ? f->begin(OCCATRACE_OWN, name, argb, values) : 0;
+  return f->begin ? f->begin(OCCATRACE_API_OCCATRACE, name, argb, values) : 0;
 }
 
 void occatrace_v1_end(uint64_t id) {
@@ -51,7 +51,7 @@ void occatrace_v1_end(uint64_t id) {
 
 void occatrace_v1_mark(const char *name, uint32_t argb, const char *values) {
   const struct occatrace_annotations *f = occatrace_annotation();
-  if (f->mark) f->mark(OCCATRACE_OWN, name, argb, values);
+  if (f->mark) f->mark(OCCATRACE_API_OCCATRACE, name, argb, values);
 }
 
 void occatrace_v1_counter(const char *name, double value, const char *unit) {

@@ -17,13 +17,11 @@
 #include "internal.h"
 #include "unwinder.h"
 
-enum { DEEPEST = 256, USUAL_DEPTH = 64, NODES = 1 << 20 };
-/* Why a path begins where it does; as the model's path_end. */
-enum { WHOLE, CUT, NO_TABLE };
+enum { DEEPEST = OCCATRACE_DEEPEST_PATH, NODES = 1 << 20 };
 
 static uint32_t wanted; /* kinds of calls */
 static int sampled, no_room;
-static uint32_t depth = USUAL_DEPTH;
+static uint32_t depth = OCCATRACE_PATH_DEPTH;
 static const struct occatrace_unwinder *unwinder;
 static void (*other)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds);
 
@@ -68,12 +66,12 @@ static int unwound(struct _Unwind_Context *context, void *data) {
   struct stack *s = data;
   const uintptr_t address = unwinder->ip(context);
   if (++s->visited > 4 * DEEPEST) { /* tables that lead in circles */
-    s->end = NO_TABLE;
+    s->end = OCCATRACE_PATH_NO_TABLE;
     return 5; /* _URC_END_OF_STACK */
   }
   if (address == 0 || unwinder->cfa(context) - sizeof(void *) < s->from) return 0;
   if (s->count == depth) {
-    s->end = CUT;
+    s->end = OCCATRACE_PATH_CUT;
     return 5;
   }
   s->at[s->count++] = address;
@@ -83,7 +81,7 @@ static int unwound(struct _Unwind_Context *context, void *data) {
 /* By libgcc, for what the rules here cannot say; it does not say whether it came to the end. */
 __attribute__((noinline)) static void walk_slowly(struct stack *s) {
   s->count = s->visited = 0;
-  s->end = WHOLE;
+  s->end = OCCATRACE_PATH_WHOLE;
   unwinder->backtrace(unwound, s);
 }
 
@@ -111,7 +109,7 @@ __attribute__((noinline)) static void walk(struct occatrace_thread *self, struct
   for (uint32_t frames = 0; frames < 2 * DEEPEST; frames++) {
     if (rsp - sizeof(void *) >= s->from) {
       if (s->count == depth) {
-        s->end = CUT;
+        s->end = OCCATRACE_PATH_CUT;
         return;
       }
       s->at[s->count++] = address;
@@ -125,24 +123,24 @@ __attribute__((noinline)) static void walk(struct occatrace_thread *self, struct
       case OCCATRACE_CFA_AT_RBP:
         if (is_there(cfa_at, rsp)) cfa = *(const uintptr_t *)cfa_at;
         break;
-      case OCCATRACE_CFA_END: s->end = WHOLE; return;
-      case OCCATRACE_CFA_NONE: s->end = NO_TABLE; return;
+      case OCCATRACE_CFA_END: s->end = OCCATRACE_PATH_WHOLE; return;
+      case OCCATRACE_CFA_NONE: s->end = OCCATRACE_PATH_NO_TABLE; return;
       default: walk_slowly(s); return;
     }
     const uintptr_t returns = cfa - sizeof(void *), kept_rbp = rule.rbp == OCCATRACE_RBP_AT_CFA ? cfa + (uintptr_t)(intptr_t)rule.rbp_offset : at_rbp;
     if (cfa <= rsp || !is_there(returns, rsp) || (rule.rbp != OCCATRACE_RBP_SAME && !is_there(kept_rbp, rsp))) {
-      s->end = NO_TABLE;
+      s->end = OCCATRACE_PATH_NO_TABLE;
       return;
     }
     address = *(const uintptr_t *)returns;
     if (rule.rbp != OCCATRACE_RBP_SAME) rbp = *(const uintptr_t *)kept_rbp;
     rsp = cfa;
     if (address == 0) {
-      s->end = WHOLE;
+      s->end = OCCATRACE_PATH_WHOLE;
       return;
     }
   }
-  s->end = CUT;
+  s->end = OCCATRACE_PATH_CUT;
 #else
   (void)self, (void)state;
   walk_slowly(s);
@@ -194,7 +192,7 @@ __attribute__((noinline)) uint32_t occatrace_path_of(struct occatrace_thread *se
     if (nodes == MAP_FAILED || places == MAP_FAILED) wanted = 0, no_room = 1;
   }
   for (uint32_t i = count; i-- > 0 && !no_room;) {
-    path = node_of(self, path, path == 0 ? end : WHOLE, at[i]);
+    path = node_of(self, path, path == 0 ? end : OCCATRACE_PATH_WHOLE, at[i]);
     if (path == 0) break;
   }
   occatrace_announcements_unlock();
@@ -270,26 +268,26 @@ void occatrace_paths_for_samples(void) { sampled = 1; }
 
 /* DEPTH, kinds of calls, or both, with commas between them; occa_prof has checked them. */
 void occatrace_paths_start(void) {
-  static const struct { const char *name; uint32_t kind; } names[] = {
-      {"launch", OCCATRACE_LAUNCHES}, {"copy", OCCATRACE_COPIES}, {"alloc", OCCATRACE_ALLOCATES},
-      {"build", OCCATRACE_BUILDS}, {"wait", OCCATRACE_WAITS}, {"mpi", OCCATRACE_IS_MPI}};
+  static const char *const names[] = OCCATRACE_PATH_KIND_NAMES; /* by bit of occatrace_call_effect */
+  enum { NAMES = sizeof names / sizeof *names };
+  _Static_assert(1 << (NAMES - 1) == OCCATRACE_IS_MPI, "a name for each kind of calls with paths");
   const char *text = getenv("OCCATRACE_CALL_PATHS");
   if (text == NULL || *text == '\0') return;
   uint32_t kinds = 0;
   while (*text != '\0') {
     const size_t n = strcspn(text, ",");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-      if (strlen(names[i].name) == n && strncasecmp(text, names[i].name, n) == 0) kinds |= names[i].kind;
+    for (uint32_t i = 0; i < NAMES; i++)
+      if (strlen(names[i]) == n && strncasecmp(text, names[i], n) == 0) kinds |= 1u << i;
     if (isdigit((unsigned char)*text)) depth = (uint32_t)strtoul(text, NULL, 10);
     text += text[n] == ',' ? n + 1 : n;
   }
-  if (depth < 1 || depth > DEEPEST) depth = USUAL_DEPTH;
+  if (depth < 1 || depth > DEEPEST) depth = OCCATRACE_PATH_DEPTH;
   unwinder = occatrace_unwinder();
   if (unwinder == NULL || unwinder->find_fde == NULL) {
     occatrace_say("libgcc_s.so.1 is missing: no call paths");
     return;
   }
-  wanted = kinds != 0 ? kinds : OCCATRACE_LAUNCHES | OCCATRACE_COPIES | OCCATRACE_ALLOCATES | OCCATRACE_BUILDS | OCCATRACE_WAITS | OCCATRACE_IS_MPI;
+  wanted = kinds != 0 ? kinds : (1u << NAMES) - 1;
   __atomic_store_n(&other, occatrace_on_call, __ATOMIC_RELEASE);
   __atomic_store_n(&occatrace_on_call, on_call, __ATOMIC_RELEASE);
 }

@@ -17,7 +17,7 @@
 
 #include "samples.h"
 
-enum { THREADS = 4096, WORDS = 1 << 14, FIRST_WORDS = 1 << 17, MOST_HZ = 1000, USUAL_HZ = 100 };
+enum { THREADS = 4096, WORDS = 1 << 14, FIRST_WORDS = 1 << 17 };
 #define COOKIE UINT64_C(0x6f63636170720000) /* in a signal's value, above the number of the thread */
 
 enum { FREE, LIVE, ENDED };
@@ -346,7 +346,7 @@ __attribute__((constructor)) static void start(void) {
   const char *text = getenv("OCCATRACE_SAMPLE_STACKS");
   if (text == NULL || *text == '\0' || !occatrace_capture_wanted()) return;
   long hz = strtol(text, NULL, 10);
-  if (hz < 1 || hz > MOST_HZ) hz = USUAL_HZ;
+  if (hz < 1 || hz > OCCATRACE_FASTEST_SAMPLES) hz = OCCATRACE_SAMPLE_HZ;
   period = UINT64_C(1000000000) / (uint64_t)hz;
   if (!occatrace_take_signal(tick) || pthread_key_create(&end_key, thread_ends) != 0) {
     occatrace_say("no signal is left for --sample-stacks: no stacks are sampled");

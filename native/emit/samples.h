@@ -8,8 +8,6 @@
 #include "unwinder.h"
 
 enum { OCCATRACE_SAMPLE_DEPTH = 128, OCCATRACE_SAMPLE_RULES = 1024 };
-/* Why a stack begins where it does; as the model's path_end. */
-enum { OCCATRACE_PATH_WHOLE, OCCATRACE_PATH_CUT, OCCATRACE_PATH_NO_TABLE };
 
 /* ---- sample_walk.c ---- */
 

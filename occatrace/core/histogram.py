@@ -1,6 +1,6 @@
 """Log-linear histograms of durations: 64 buckets per octave, exact below 128, middle within 0.8 % above.
 
-The same numbering as in native/emit/histogram.h and in the SQL macro `bucket` of reports/_macros.sql.
+The same numbering as in native/emit/histogram.h and in the SQL macro `bucket` of store/_macros.sql.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-SUB_BITS = 6
-SUB = 1 << SUB_BITS
+from occatrace.core.bounds import SUB, SUB_BITS
+
 BUCKETS = 1 << 12  # the highest index of a 64-bit value is 3775
 
 

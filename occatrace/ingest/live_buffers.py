@@ -22,6 +22,7 @@ import numpy as np
 
 from occatrace.core import files
 from occatrace.lttng.chunks import pieces
+from occatrace.lttng.packets import EVENTS, EVENTS_MAGIC
 from occatrace.run import control
 from occatrace.run.folder import RunInfo, moment
 
@@ -48,10 +49,6 @@ class Consumed(Protocol):
 
 OpenSpans = Callable[[Path, "Sequence[str] | None", Spans], "Reader"]
 
-# The head of a packet up to its size and number: magic, identifier, stream, instance, begin, end, bits of content, bits
-# of the packet, number. LTTng's layout since 2.8.
-_PACKET = struct.Struct("<I16sIQQQQQQ")
-_MAGIC = 0xC1FC1FC1
 # The head of a buffer's file: magic, length, byte order, version, word size, kind; where things are, how long, how far
 # apart; size of the buffer, of a part of it, number of parts, mode.
 _HEAD = struct.Struct("<16sQHHHBB11I8B3I3QI")
@@ -125,14 +122,14 @@ class Buffer:
                 self.complete += length
             page = self._number(parts + parts_stride * self._number(ids + ids_stride * index + id_at) + part_page)
             data = bytearray(os.pread(self._fd, length, self._number(page + page_data)))
-            if length < _PACKET.size or len(data) < length:
+            if length < EVENTS.size or len(data) < length:
                 return
             # What LTTng is taking out just now has another packet's data in its place; what it has taken may be written over.
             taken = self._number(consumed_at) > place
             if (
                 not taken
-                and _PACKET.unpack_from(data)[-1] == place // part
-                and data[:4] == _MAGIC.to_bytes(4, "little")
+                and EVENTS.unpack_from(data)[-1] == place // part
+                and data[:4] == EVENTS_MAGIC.to_bytes(4, "little")
             ):
                 if not whole:
                     for at in (content_at, size_at):
@@ -148,9 +145,9 @@ def written(fd: int, begin: int, since: int) -> Written:
     size = os.fstat(fd).st_size
     at, first = begin, None
     numbers: tuple[int, int] | None = None
-    while at + _PACKET.size <= size:
-        magic, *_, ended, _, bits, number = _PACKET.unpack(os.pread(fd, _PACKET.size, at))
-        if magic != _MAGIC or not bits or at + bits // 8 > size:
+    while at + EVENTS.size <= size:
+        magic, *_, ended, _, bits, number = EVENTS.unpack(os.pread(fd, EVENTS.size, at))
+        if magic != EVENTS_MAGIC or not bits or at + bits // 8 > size:
             break
         if first is None and ended >= since:
             first = at
@@ -380,7 +377,7 @@ class HostWatch:
         look.fds.append(fd)
         status = os.fstat(fd)
         # Of two files with the same number, one after the other, the first packets differ.
-        key = status.st_dev, status.st_ino, os.pread(fd, _PACKET.size, 0)
+        key = status.st_dev, status.st_ino, os.pread(fd, EVENTS.size, 0)
         begin, last = self._known.get(key, (0, None))
         found = written(fd, begin, since)
         if found.end > found.begin:

@@ -1,4 +1,4 @@
-"""The layout of LTTng's packets of metadata."""
+"""The layout of LTTng's packets, of metadata and of events."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 
 METADATA = struct.Struct("<I16sIII")  # begin of a packet; the sizes are in bits
 METADATA_MAGIC = 0x75D11D57
+# Begin of a packet of events: magic, identifier, stream, instance, begin, end, bits of content, bits of the packet, number.
+# LTTng-UST's layout since 2.8.
+EVENTS = struct.Struct("<I16sIQQQQQQ")
+EVENTS_MAGIC = 0xC1FC1FC1
 
 
 def metadata_extent(path: Path) -> tuple[int, bool]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from occatrace.core import disk, files, scratch
 from occatrace.lttng.chunks import written
+from occatrace.lttng.packets import EVENTS, EVENTS_MAGIC
 from occatrace.run import checksums, install
 from occatrace.run import folder as runs
 from occatrace.run.layout import RUN_MARK
@@ -25,8 +25,6 @@ PATIENCE_S = 15.0  # for a keeper that is at its work: it saves all there is, an
 LIMIT_S = 120.0  # for lttng-crash
 KILLED = "occa_prof was killed before the recording ended: what came after that is missing"
 KEEPER, CONSUMER = "occa_keeper", "lttng-consumerd"
-_PACKET = struct.Struct("<I16sIQQQQQ")  # begin of a packet of LTTng-UST; the last number is its size in bits
-_MAGIC = 0xC1FC1FC1
 
 
 def rescue(run: Path) -> None:
@@ -143,10 +141,10 @@ def _whole_packets(stream: Path) -> int:
     """The length of a stream without a packet that was cut off while it was written."""
     size, at = stream.stat().st_size, 0
     with stream.open("rb") as file:
-        while at + _PACKET.size <= size:
+        while at + EVENTS.size <= size:
             file.seek(at)
-            magic, *_, bits = _PACKET.unpack(file.read(_PACKET.size))
-            if magic != _MAGIC or not bits or at + bits // 8 > size:
+            magic, *_, bits, _ = EVENTS.unpack(file.read(EVENTS.size))
+            if magic != EVENTS_MAGIC or not bits or at + bits // 8 > size:
                 break
             at += bits // 8
     return at

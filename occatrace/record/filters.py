@@ -11,6 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from occatrace.core.bounds import (
+    DEEPEST_PATH,
+    FASTEST_SAMPLES,
+    LONGEST_PATTERN,
+    MOST_RANGES,
+    PAPI_LONGEST_NAME,
+    PAPI_MOST,
+    PATH_DEPTH,
+    PATH_KINDS,
+    SAMPLE_HZ,
+)
 from occatrace.core.events import LOGLEVELS, MODES
 from occatrace.core.units import seconds
 from occatrace.errors import ChoiceError
@@ -45,11 +56,6 @@ class Option:
         return PREFIX + self.key.upper()
 
 
-# As in native/emit/paths.c.
-PATH_DEPTH, DEEPEST_PATH = 64, 256
-# As in native/emit/samples.c.
-SAMPLE_HZ, FASTEST_SAMPLES = 100, 1000
-PATH_KINDS = ("launch", "copy", "alloc", "build", "wait", "mpi")
 WHEN, WHAT, HOW_MUCH, COUNTERS = "when", "what", "how much", "counters"
 OPTIONS: tuple[Option, ...] = (
     Option("start-paused", None, "start paused, until `occa_prof resume RUN` from another shell", WHEN, native=False),
@@ -165,9 +171,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-PAPI_MOST = 16  # as in native/intercept/papi/papi_library.h
-# What native/emit/choice.c has room for.
-MOST_RANGES, LONGEST_PATTERN = 32, 255
 _RANGES = ("none", "cudaProfilerApi", "hipProfilerApi", "api")
 _LIST = re.compile(r"\d+(-\d*)?(,\d+(-\d*)?)*")
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -347,7 +350,7 @@ def _check_range(text: str) -> None:
 
 def _check_papi(text: str) -> None:
     names = text.split(",")
-    if len(names) > PAPI_MOST or not all(re.fullmatch(r"[\w:.=+-]{1,127}", name) for name in names):
+    if len(names) > PAPI_MOST or not all(re.fullmatch(rf"[\w:.=+-]{{1,{PAPI_LONGEST_NAME}}}", name) for name in names):
         raise ChoiceError(
             f"--papi {text}: write at most {PAPI_MOST} names with commas between them, as papi_avail and"
             " papi_native_avail show them"

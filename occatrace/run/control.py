@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from occatrace.core import checked, files
+from occatrace.core.bounds import COMMANDED, ENDED, EVENTS, TIMED
+from occatrace.core.bounds import SWITCH_SIZE as SIZE
 from occatrace.errors import SwitchError
 
-SIZE = 4096
-# Bytes of the word (native/emit/occatrace_core.h), each with one owner; beside it, that recording was ended for good.
-COMMANDED, TIMED, EVENTS, UNUSED, ENDED = range(5)
 VARIABLE = "OCCATRACE_CONTROL"
 FOLDER = "control"
 _PAGE = "switch"

@@ -47,6 +47,7 @@ def _library(folder: Path, *options: str) -> Path:
     return folder / "one.so"
 
 
+@pytest.mark.compiles
 def test_build_id(tmp_path: Path) -> None:
     assert build_id(_library(tmp_path, "-Wl,--build-id=0x00c0ffee")) == "00c0ffee"
     assert build_id(_library(tmp_path, "-Wl,--build-id=none")) == ""
@@ -59,6 +60,7 @@ def test_build_id(tmp_path: Path) -> None:
     assert build_id(cut) in ("", None)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
@@ -72,6 +74,7 @@ def test_only_the_file_that_was_run_is_asked(build: str, expected: str, tmp_path
     assert why_not(Module(str(library), build, 0)) == (f"{library} {expected}" if expected else "")
 
 
+@pytest.mark.compiles
 def test_without_a_build_id_the_time_decides(tmp_path: Path) -> None:
     library = _library(tmp_path, "-Wl,--build-id=none")
     changed = library.stat().st_mtime_ns

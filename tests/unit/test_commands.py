@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 import occatrace
+from tests.support.generated import headers
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"
@@ -35,12 +35,9 @@ def sources(api: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def generated() -> Path:
     """The folder of the generated headers."""
-    folder = tmp_path_factory.mktemp("generated")
-    command = [sys.executable, ROOT / "tools/generate.py", "--model", ROOT / "tracepoints", "--output", folder]
-    subprocess.run(command, check=True)
-    return folder / "native"
+    return headers()
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -63,6 +60,7 @@ def test_few_hooks_of_commands_are_written_by_hand() -> None:
         assert len(str(activity.get("by_hand", activity.get("untimed")))) > 20, "no reason is given"
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("api", APIS)
 def test_each_command_has_a_known_answer(api: str, generated: Path, tmp_path: Path) -> None:
     program = tmp_path / "answers"

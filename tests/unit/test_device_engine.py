@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.generated import headers
+
+pytestmark = pytest.mark.compiles
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE = ROOT / "native" / "device"
 
@@ -18,7 +21,8 @@ DEVICE = ROOT / "native" / "device"
 def units(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("device") / "units"
     sources = [ROOT / "tests/programs/device/units.cpp", DEVICE / "clock.cpp", DEVICE / "engine.cpp"]
-    options = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", f"-I{DEVICE}", f"-I{ROOT / 'native/emit'}", "-lpthread"]
+    options = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-lpthread"]
+    options += [f"-I{folder}" for folder in (DEVICE, ROOT / "native/emit", headers())]
     subprocess.run(["g++", "-o", str(program), *map(str, sources), *options], check=True)
     return program
 

@@ -27,6 +27,7 @@ title: Small
 provider: occatrace_small
 enums:
   small_error: {values: {SMALL_OK: 0, SMALL_BAD: -1}}
+  small_kind: {constants: SMALL_KIND_, values: {one-way: 1, none: 4}}
 types:
   small_handle: {kind: handle}
 functions:
@@ -189,11 +190,17 @@ def test_files_of_a_model() -> None:
         "occatrace/_model.json",
         "native/small_events.h",
         "native/small_tp.h",
+        "native/bounds.h",
+        "native/enums.h",
         "native/numbers.h",
         "native/provider_small.c",
         "native/trampolines.c",
         "docs/events/small.md",
     }
+    assert (
+        "enum occatrace_small_kind {\n  SMALL_KIND_ONE_WAY = 1,\n  SMALL_KIND_NONE = 4,\n};" in files["native/enums.h"]
+    )
+    assert "OCCATRACE_SMALL_KIND_COUNT = 5" in files["native/enums.h"] and "SMALL_OK" not in files["native/enums.h"]
     model = json.loads(files["occatrace/_model.json"])["apis"]["small"]
     write = model["functions"]["smallWrite"]
     assert write["level"] == dict(zip(MODES, ("event", "event", "event", "tally"), strict=True))
@@ -228,6 +235,7 @@ def test_log_levels_choose_what_a_mode_writes() -> None:
             assert enabled == written(api, mode), (api.name, mode)
 
 
+@pytest.mark.compiles
 def test_the_real_model_covers_the_dispatch_table() -> None:
     api = next(a for a in parse_folder(ROOT / "tracepoints").apis if a.name == "opencl")
     header = subprocess.run(

@@ -75,6 +75,7 @@ def test_mpi() -> None:
 
 
 @pytest.mark.usefixtures("clang")
+@pytest.mark.compiles
 def test_cuda() -> None:
     assert imported("cuda", cuda_headers()) == committed("cuda")
 
@@ -91,6 +92,7 @@ def meanings(text: str, but: set[str]) -> dict[str, dict[str, Any]]:
 # The committed models have several versions of these headers together, which no system has: the oldest and the newest
 # agree in what calls mean, and in their names.
 @pytest.mark.usefixtures("clang")
+@pytest.mark.compiles
 def test_cudart() -> None:
     found, model = meanings(imported("cudart", cuda_headers()), {"args"}), meanings(committed("cudart"), {"args"})
     assert len(found) > 300
@@ -102,6 +104,7 @@ def test_cudart() -> None:
 
 
 @pytest.mark.usefixtures("clang")
+@pytest.mark.compiles
 def test_hip() -> None:
     if not Path("/usr/include/hip/hip_runtime_api.h").exists():
         pytest.skip("libamdhip64-dev is not installed")
@@ -120,6 +123,7 @@ def test_hip() -> None:
 
 
 @pytest.mark.usefixtures("clang")
+@pytest.mark.compiles
 def test_level_zero() -> None:
     if not Path("/usr/include/level_zero/zet_api.h").exists():
         pytest.skip("libze-dev is not installed")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import yaml
 
-from occatrace.core import events, histogram, schema
+from occatrace.core import bounds, events, histogram, schema
 from occatrace.inprocess import live
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = (ROOT / "native/emit/occatrace_core.h").read_text()
+sys.path.insert(0, str(ROOT / "tools"))
+
+from generator.parse import parse_folder  # noqa: E402
 
 
 def enumeration(api: str, name: str) -> dict[str, int]:
@@ -21,12 +24,7 @@ def enumeration(api: str, name: str) -> dict[str, int]:
 
 
 def test_kinds_of_device_work() -> None:
-    body = re.search(r"enum occatrace_activity_kind \{(.*?)\};", CORE, re.S)
-    assert body
-    constants = {name: int(value) for name, value in re.findall(r"OCCATRACE_(\w+) = (\d+)", body[1])}
-    model = enumeration("device", "activity_kind")
-    assert constants == {name.upper(): value for name, value in model.items()}
-    assert set(schema.MEMORY_KINDS) < set(model)
+    assert set(schema.MEMORY_KINDS) < set(enumeration("device", "activity_kind"))
 
 
 def test_kinds_of_copies() -> None:
@@ -59,7 +57,33 @@ def test_recording_modes() -> None:
 
 
 def test_layout_of_histograms() -> None:
-    header = (ROOT / "native/emit/histogram.h").read_text()
-    most = re.search(r"OCCATRACE_HISTOGRAM_BUCKETS (\d+)", header)
-    assert most and f"(octave - 5) * {histogram.SUB}" in header
-    assert int(most[1]) == histogram.SUB + (64 - histogram.SUB_BITS) * histogram.SUB <= histogram.BUCKETS
+    """In SQL (store/_macros.sql) it stands in numbers; tests/unit/test_histogram.py compares the buckets."""
+    assert bounds.HISTOGRAM_BUCKETS <= histogram.BUCKETS
+
+
+def test_the_switch_in_c() -> None:
+    """A process records while these bytes are on; a write of any of them reaches it."""
+    defined = dict(re.findall(r"^#define OCCATRACE_(SWITCH_\w+) (\w+)$", bounds.header(), re.M))
+    word = {
+        name: int(text.rstrip("u"), 0).to_bytes(4, "little") for name, text in defined.items() if name != "SWITCH_SIZE"
+    }
+    for name, on in {
+        "SWITCH_RUNNING": {bounds.COMMANDED, bounds.TIMED},
+        "SWITCH_EVENTS": {bounds.COMMANDED, bounds.TIMED, bounds.EVENTS},
+        "SWITCH_ON": {bounds.COMMANDED, bounds.TIMED, bounds.EVENTS, bounds.UNUSED},
+    }.items():
+        assert {at for at, byte in enumerate(word.pop(name)) if byte} == on
+    assert not word
+
+
+def test_no_constant_in_c_stands_twice() -> None:
+    """C has limits and enumerations from native/bounds.h and native/enums.h alone."""
+    model = parse_folder(ROOT / "tracepoints")
+    constants = [
+        enum.constant(text) for api in model.apis for enum in api.enums if enum.constants for text, _ in enum.values
+    ]
+    assert len(constants) == len(set(constants)) > 40
+    ours = {*constants, *re.findall(r"#define (\w+)", bounds.header())} - {"OCCATRACE_BOUNDS_H"}
+    for path in (p for p in (ROOT / "native").rglob("*.*") if p.suffix in (".c", ".h", ".cpp")):
+        defined = set(re.findall(r"#define (\w+)|^\s*(?:enum[^{]*\{)?\s*(\w+) = \d+,", path.read_text(), re.M))
+        assert not {name for pair in defined for name in pair} & ours, path

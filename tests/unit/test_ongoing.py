@@ -6,13 +6,14 @@ import shutil
 from pathlib import Path
 from typing import cast
 
-from occatrace.ingest.live_buffers import _MAGIC, _PACKET, HostWatch
+from occatrace.ingest.live_buffers import HostWatch
+from occatrace.lttng.packets import EVENTS, EVENTS_MAGIC
 from occatrace.run.folder import RunInfo
 from occatrace.views.monitor import Monitor, _Host
 
 
 def packet(number: int, end: int) -> bytes:
-    return _PACKET.pack(_MAGIC, bytes(16), 0, 0, end - 10, end, 8 * _PACKET.size, 8 * _PACKET.size, number)
+    return EVENTS.pack(EVENTS_MAGIC, bytes(16), 0, 0, end - 10, end, 8 * EVENTS.size, 8 * EVENTS.size, number)
 
 
 def test_a_file_that_takes_the_place_of_another(tmp_path: Path) -> None:
@@ -30,18 +31,18 @@ def test_a_file_that_takes_the_place_of_another(tmp_path: Path) -> None:
         return list(found.spans.values())
 
     assert not watch.complete
-    assert look() == [(0, 3 * _PACKET.size)]
+    assert look() == [(0, 3 * EVENTS.size)]
     assert look() == []
     node = stream.stat().st_ino
     stream.write_bytes(packet(3, 40) + packet(4, 50))
     assert stream.stat().st_ino == node
-    assert look() == [(0, 2 * _PACKET.size)]
+    assert look() == [(0, 2 * EVENTS.size)]
     with stream.open("ab") as file:
         file.write(packet(5, 60))
-    assert look() == [(2 * _PACKET.size, 3 * _PACKET.size)]
+    assert look() == [(2 * EVENTS.size, 3 * EVENTS.size)]
     assert watch.gaps == 0
     stream.write_bytes(packet(7, 80))
-    assert look() == [(0, _PACKET.size)]
+    assert look() == [(0, EVENTS.size)]
     assert watch.gaps == 1
 
 

@@ -100,6 +100,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder / "place"
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("name", CASES)
 def test_place(name: str, program: Path) -> None:
     environment, expected = CASES[name]

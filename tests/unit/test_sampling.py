@@ -132,6 +132,7 @@ def test_amd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(thread.name == "sampling" for thread in threading.enumerate())
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("options", [(), ("-DOLD",)], ids=["zesInit", "zeInit"])
 def test_intel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
     """Against a loader built with the vendor's header; devices whose parts only are measured come as sums and means."""

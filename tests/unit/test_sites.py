@@ -37,6 +37,7 @@ def test_functions_as_their_authors_named_them(given: str, expected: str) -> Non
     assert call_sites.function_name(given) == expected
 
 
+@pytest.mark.compiles
 def test_lines_of_a_program(tmp_path: Path) -> None:
     source = tmp_path / "two.c"
     source.write_text("int one(int x) {\n  return x * 3;\n}\n\nint two(int x) {\n  return x + 4;\n}\n")
@@ -66,6 +67,7 @@ def test_without_a_tool_a_place_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) 
     assert call_sites.resolve([site]) == {site: site}
 
 
+@pytest.mark.compiles
 def test_without_debug_information_the_function_is_known(tmp_path: Path) -> None:
     source = tmp_path / "one.c"
     source.write_text("int one(int x) { return x * 3; }\n")
@@ -77,6 +79,7 @@ def test_without_debug_information_the_function_is_known(tmp_path: Path) -> None
     assert call_sites.resolve([site])[site] == Site(str(library), offset + 4, "one")
 
 
+@pytest.mark.compiles
 def test_what_was_inlined_out_of_a_header(tmp_path: Path) -> None:
     """It stands where it was inlined, where nobody wants to hear of that header."""
     header, source, library = tmp_path / "occa/inner.hpp", tmp_path / "two.c", tmp_path / "libtwo.so"

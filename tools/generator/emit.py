@@ -8,6 +8,8 @@ from typing import Any
 
 import jinja2
 
+from occatrace.core import bounds
+
 from .commands import constant, describe, over_arguments
 from .model import (
     BLOB_MAX,
@@ -265,6 +267,8 @@ def files_of(model: Model) -> dict[str, str]:
             files[f"native/{api.name}_tp.h"] = render("tp.h.j2", api=api, loglevels=LOGLEVELS)
         files[f"native/provider_{library}.c"] = render("provider.c.j2", library=library, apis=apis)
     files["native/numbers.h"] = render("numbers.h.j2", apis=[api for api in model.apis if api.numbers])
+    files["native/enums.h"] = render("enums.h.j2", enums=[e for api in model.apis for e in api.enums if e.constants])
+    files["native/bounds.h"] = bounds.header()
     preloaded = [api for api in model.apis if api.symbols]
     files["native/trampolines.c"] = render("trampolines.c.j2", apis=preloaded)
     for api in model.apis:

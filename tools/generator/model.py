@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
@@ -31,6 +32,11 @@ class Enum:
     name: str
     values: tuple[tuple[str, int], ...]
     bitfield: bool
+    constants: str = ""  # C needs the values, as constants that begin with this
+
+    def constant(self, text: str) -> str:
+        """The name of a value in C."""
+        return self.constants + re.sub(r"\W+", "_", text).upper()
 
 
 @dataclass(frozen=True)

@@ -163,9 +163,9 @@ class _ApiParser:
         enums = []
         for name, body in (data.get("enums") or {}).items():
             with _at(f"enum {name}"):
-                _known(body, {"values", "bitfield", "doc"})
+                _known(body, {"values", "bitfield", "doc", "constants"})
                 values = tuple((str(k), int(v)) for k, v in body["values"].items())
-                enums.append(Enum(name, values, bool(body.get("bitfield"))))
+                enums.append(Enum(name, values, bool(body.get("bitfield")), body.get("constants", "")))
         self.enums = {e.name: e for e in enums}
         names = set(self.enums)
         declarations: list[str] = []

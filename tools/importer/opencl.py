@@ -308,6 +308,7 @@ COMMENTS = {
 }
 RELEASING = """\
   releasing:
+    constants: OCCATRACE_RELEASED_BY_
     values:
       later: 0  # the driver, when the last command or object that used it ended
       clReleaseMemObject: 1

@@ -261,7 +261,7 @@ std::string narrow(const wchar_t *text) {
 namespace {
 
 Note plain(occatrace_annotation_api api, const char *name, uint32_t argb, const char *values) {
-  return {api, 0, 0, name, 0, argb, kNone, 0, values};
+  return {api, 0, 0, name, 0, argb, OCCATRACE_PAYLOAD_NONE, 0, values};
 }
 
 const occatrace_annotations functions = {

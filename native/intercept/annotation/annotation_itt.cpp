@@ -79,11 +79,11 @@ uint32_t domain_name(const Domain *domain) {
 }
 
 Note note(const Domain *domain, String *name) {
-  return {OCCATRACE_ITT, domain_name(domain), name ? interned(name, name->text) : 0, "", 0, 0, kNone, 0, nullptr};
+  return {OCCATRACE_API_ITT, domain_name(domain), name ? interned(name, name->text) : 0, "", 0, 0, OCCATRACE_PAYLOAD_NONE, 0, nullptr};
 }
 
 Note named(const Domain *domain, const char *name) {
-  return {OCCATRACE_ITT, domain_name(domain), 0, name, 0, 0, kNone, 0, nullptr};
+  return {OCCATRACE_API_ITT, domain_name(domain), 0, name, 0, 0, OCCATRACE_PAYLOAD_NONE, 0, nullptr};
 }
 
 // ---- ranges that the program ends by a key of its own ----
@@ -135,7 +135,7 @@ void end_keyed(const Key &k) {
 
 void task_begin(const Domain *domain, Id, Id, String *name) { push(note(domain, name)); }
 void task_begin_fn(const Domain *domain, Id, Id, void *) { push(named(domain, "task")); }
-void task_end(const Domain *domain) { pop(OCCATRACE_ITT, domain_name(domain)); }
+void task_end(const Domain *domain) { pop(OCCATRACE_API_ITT, domain_name(domain)); }
 void task_begin_overlapped(const Domain *domain, Id id, Id, String *name) {
   begin_keyed(key(kTask, domain, &id), note(domain, name));
 }

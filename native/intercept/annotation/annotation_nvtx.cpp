@@ -82,7 +82,7 @@ void name_category(void *handle, uint32_t category, const char *name) {
 
 // ---- notes ----
 
-Note plain(const char *text) { return {OCCATRACE_NVTX, 0, 0, text, 0, 0, kNone, 0, nullptr}; }
+Note plain(const char *text) { return {OCCATRACE_API_NVTX, 0, 0, text, 0, 0, OCCATRACE_PAYLOAD_NONE, 0, nullptr}; }
 
 uint64_t bits(double value) {
   uint64_t out;
@@ -93,7 +93,7 @@ uint64_t bits(double value) {
 // A note of the program's attributes; `wide` keeps a converted text.
 Note note_of(void *handle, const Attributes *a, std::string &wide) {
   Domain &domain = domain_of(handle);
-  Note note{OCCATRACE_NVTX, domain.name, 0, nullptr, 0, 0, kNone, 0, nullptr};
+  Note note{OCCATRACE_API_NVTX, domain.name, 0, nullptr, 0, 0, OCCATRACE_PAYLOAD_NONE, 0, nullptr};
   if (!a || a->size < offsetof(Attributes, message)) return note;
   if (a->message_type == kAscii) {
     note.text = a->message.ascii;
@@ -106,12 +106,12 @@ Note note_of(void *handle, const Attributes *a, std::string &wide) {
   if (a->category) note.category = category_name(domain, a->category);
   if (a->color_type == 1) note.color = a->color;
   switch (a->payload_type) {
-    case 1: note.payload_type = kU64, note.payload = a->payload.u64; break;
-    case 2: note.payload_type = kI64, note.payload = a->payload.u64; break;
-    case 3: note.payload_type = kF64, note.payload = a->payload.u64; break;
-    case 4: note.payload_type = kU64, note.payload = a->payload.u32; break;
-    case 5: note.payload_type = kI64, note.payload = static_cast<uint64_t>(int64_t{a->payload.i32}); break;
-    case 6: note.payload_type = kF64, note.payload = bits(a->payload.f32); break;
+    case 1: note.payload_type = OCCATRACE_PAYLOAD_U64, note.payload = a->payload.u64; break;
+    case 2: note.payload_type = OCCATRACE_PAYLOAD_I64, note.payload = a->payload.u64; break;
+    case 3: note.payload_type = OCCATRACE_PAYLOAD_F64, note.payload = a->payload.u64; break;
+    case 4: note.payload_type = OCCATRACE_PAYLOAD_U64, note.payload = a->payload.u32; break;
+    case 5: note.payload_type = OCCATRACE_PAYLOAD_I64, note.payload = static_cast<uint64_t>(int64_t{a->payload.i32}); break;
+    case 6: note.payload_type = OCCATRACE_PAYLOAD_F64, note.payload = bits(a->payload.f32); break;
     default: break; /* none, or a schema of the payload extension */
   }
   return note;
@@ -131,7 +131,7 @@ int push_ex(void *domain, const Attributes *a) {
   std::string wide;
   return push(note_of(domain, a, wide));
 }
-int pop_of(void *domain) { return pop(OCCATRACE_NVTX, domain_of(domain).name); }
+int pop_of(void *domain) { return pop(OCCATRACE_API_NVTX, domain_of(domain).name); }
 void end_of(void *, uint64_t id) { end(id); }
 
 void *create_domain(const char *name) {

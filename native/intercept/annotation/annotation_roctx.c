@@ -27,7 +27,7 @@ static void *real(void **known, const char *symbol, const void *caller) {
 
 OCCATRACE_EXPORT void roctxMarkA(const char *message) {
   const struct occatrace_annotations *f = occatrace_annotation();
-  if (f->mark) f->mark(OCCATRACE_ROCTX, message, 0, NULL);
+  if (f->mark) f->mark(OCCATRACE_API_ROCTX, message, 0, NULL);
   REAL(roctxMarkA);
   if (next != NULL) next(message);
 }
@@ -35,7 +35,7 @@ OCCATRACE_EXPORT void roctxMarkA(const char *message) {
 /* What the program gets is the library's answer; where it gives none (no tool of its own), ours. */
 OCCATRACE_EXPORT int roctxRangePushA(const char *message) {
   const struct occatrace_annotations *f = occatrace_annotation();
-  const int level = f->push ? f->push(OCCATRACE_ROCTX, message, 0, NULL) : -1;
+  const int level = f->push ? f->push(OCCATRACE_API_ROCTX, message, 0, NULL) : -1;
   REAL(roctxRangePushA);
   const int theirs = next != NULL ? next(message) : -1;
   return theirs >= 0 ? theirs : level;
@@ -43,7 +43,7 @@ OCCATRACE_EXPORT int roctxRangePushA(const char *message) {
 
 OCCATRACE_EXPORT int roctxRangePop(void) {
   const struct occatrace_annotations *f = occatrace_annotation();
-  const int level = f->pop ? f->pop(OCCATRACE_ROCTX) : -1;
+  const int level = f->pop ? f->pop(OCCATRACE_API_ROCTX) : -1;
   REAL(roctxRangePop);
   const int theirs = next != NULL ? next() : -1;
   return theirs >= 0 ? theirs : level;
@@ -54,7 +54,7 @@ OCCATRACE_EXPORT uint64_t roctxRangeStartA(const char *message) {
   const uint64_t theirs = next != NULL ? next(message) : 0;
   const struct occatrace_annotations *f = occatrace_annotation();
   if (f->begin == NULL) return theirs;
-  const uint64_t id = f->begin(OCCATRACE_ROCTX, message, 0, NULL);
+  const uint64_t id = f->begin(OCCATRACE_API_ROCTX, message, 0, NULL);
   if (theirs == 0) return id;
   f->alias(theirs, id);
   return theirs;

@@ -8,9 +8,6 @@
 
 namespace occatrace::annotation {
 
-// In the order of the model's payload_type.
-enum Payload : uint8_t { kNone, kU64, kI64, kF64 };
-
 struct Note {
   occatrace_annotation_api api;
   uint32_t domain;   // interned
@@ -18,7 +15,7 @@ struct Note {
   const char *text;  // copied
   uint32_t category;
   uint32_t color;
-  Payload payload_type;
+  occatrace_payload_type payload_type;
   uint64_t payload;
   const char *values;
 };

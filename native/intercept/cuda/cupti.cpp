@@ -196,7 +196,7 @@ std::atomic<uint32_t (*)(uint32_t)> device_of_number{nullptr};
 void take_managed(const void *record) {
   const auto device_of = device_of_number.load();
   if (device_of == nullptr) return;
-  constexpr uint32_t to_device = 1, faults_of_host = 3;
+  constexpr uint32_t to_device = OCCATRACE_MANAGED_HTOD, faults_of_host = OCCATRACE_MANAGED_CPU_PAGE_FAULTS;
   occatrace_managed m = {};
   const auto kind = field<uint32_t>(record, kManagedKind);
   m.kind = static_cast<uint8_t>(kind);

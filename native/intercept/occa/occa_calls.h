@@ -14,7 +14,7 @@ struct Function {
   static constexpr bool builds = false;
   static constexpr bool always = false; // has work to do also while nothing is recorded
   // Whether the work of a call is among what the person chose, and what it is left out for; asked only where there is a choice.
-  static constexpr occatrace_reason reason = OCCATRACE_BY_TAG;
+  static constexpr occatrace_excluded_reason reason = OCCATRACE_BY_TAG;
   template <class... A> static bool chosen(State *, const A &...) { return true; }
   // Whether it is of a tagged object; asked only where nothing else is wanted.
   template <class... A> static bool tagged(const A &...) { return false; }
@@ -135,7 +135,7 @@ template <class P, class... A> Voice voice(occatrace_thread *self, State *state,
 
 class Voiced {
  public:
-  Voiced(occatrace_thread *self, Voice voice, occatrace_reason reason) : silence_(self, voice != Voice::Silent, reason), self_(voice == Voice::Heard ? self : nullptr) {
+  Voiced(occatrace_thread *self, Voice voice, occatrace_excluded_reason reason) : silence_(self, voice != Voice::Silent, reason), self_(voice == Voice::Heard ? self : nullptr) {
     if (self_) self_->silent = 0;
   }
   ~Voiced() {
@@ -238,7 +238,7 @@ template <class E> void count_memory(const void *mode_kernel, E &event) {
 struct KernelRun : Function {
   OCCA_FUNCTION(kernel_run)
   static constexpr Kind kind = Kind::Run;
-  static constexpr occatrace_reason reason = OCCATRACE_BY_KERNEL;
+  static constexpr occatrace_excluded_reason reason = OCCATRACE_BY_KERNEL;
   template <class... A> static bool chosen(State *state, const void *kernel, const A &...) { return kernel_chosen(state, object(kernel)); }
   static bool kernel_chosen(State *state, const void *mode_kernel) {
     const uint32_t name = cached_kernel(state, mode_kernel).name;

@@ -187,7 +187,7 @@ template <class E> struct Alloc : Function {
     if (frame.device) event.device = address(frame.device);
     if (!event.nested) event.scope = OCCATRACE_NO_RUN;
     event.mode = frame.mode;
-    event.kind = std::is_same_v<E, occatrace_occa_device_umalloc> ? static_cast<uint8_t>(kManagedMemory) : frame.memory_kind;
+    event.kind = std::is_same_v<E, occatrace_occa_device_umalloc> ? static_cast<uint8_t>(OCCATRACE_OCCA_MEMORY_MANAGED) : frame.memory_kind;
     event.bytes = frame.bytes;
     event.handle = address(frame.object);
     event.source = address(frame.source);
@@ -207,10 +207,10 @@ template <class P> struct AllocOnCurrentDevice : P {
 };
 
 // By the properties that choose it: `mapped` in the first family, `host` and `unified` in the second.
-MemoryKind kind_of_memory(const void *props) {
-  if (!props) return kDeviceMemory;
-  if (bool_in(props, "unified", false)) return kManagedMemory;
-  return bool_in(props, second_family ? "host" : "mapped", false) ? kHostMemory : kDeviceMemory;
+occatrace_memory_kind kind_of_memory(const void *props) {
+  if (!props) return OCCATRACE_OCCA_MEMORY_DEVICE;
+  if (bool_in(props, "unified", false)) return OCCATRACE_OCCA_MEMORY_MANAGED;
+  return bool_in(props, second_family ? "host" : "mapped", false) ? OCCATRACE_OCCA_MEMORY_HOST : OCCATRACE_OCCA_MEMORY_DEVICE;
 }
 
 // Sets a field of the state for as long as it lives.

@@ -108,14 +108,11 @@ uint32_t first_tally;
 
 enum class Kind : uint8_t { Plain, Run, Copy, Alloc, Free };
 
-// As in the model (memory_kind).
-enum MemoryKind : uint8_t { kDeviceMemory = 0, kHostMemory = 1, kManagedMemory = 2 };
-
 // What the virtual members tell the call of the user above them.
 struct Frame {
   Kind kind = Kind::Plain;
   bool filled = false;
-  uint8_t copy_kind = 0, async = 0, memory_kind = kDeviceMemory;
+  uint8_t copy_kind = 0, async = 0, memory_kind = OCCATRACE_OCCA_MEMORY_DEVICE;
   uint64_t bytes = 0, offset = 0;
   uint32_t mode = 0;
   const void *object = nullptr, *source = nullptr, *device = nullptr;

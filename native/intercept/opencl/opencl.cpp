@@ -41,9 +41,8 @@ struct CountedObject : Always {
 
 namespace {
 
-// What this thread releases. As in the model (releasing).
-enum Releasing : uint8_t { kLater = 0, kReleaseMemObject = 1, kReleaseKernel = 2 };
-thread_local uint8_t releasing = kLater;
+// What this thread releases: an occatrace_releasing.
+thread_local uint8_t releasing = OCCATRACE_RELEASED_BY_LATER;
 
 template <uint8_t What>
 struct Release : UsedObject {
@@ -54,7 +53,7 @@ struct Release : UsedObject {
   }
   template <int I, class Args>
   static void after(Call &, Args &) {
-    releasing = kLater;
+    releasing = OCCATRACE_RELEASED_BY_LATER;
   }
 };
 
@@ -95,9 +94,9 @@ struct Image : MemoryObject {
 }  // namespace
 
 template <>
-struct Hook<OCCATRACE_OPENCL_clReleaseMemObject> : Release<kReleaseMemObject> {};
+struct Hook<OCCATRACE_OPENCL_clReleaseMemObject> : Release<OCCATRACE_RELEASED_BY_CLRELEASEMEMOBJECT> {};
 template <>
-struct Hook<OCCATRACE_OPENCL_clReleaseKernel> : Release<kReleaseKernel> {};
+struct Hook<OCCATRACE_OPENCL_clReleaseKernel> : Release<OCCATRACE_RELEASED_BY_CLRELEASEKERNEL> {};
 template <>
 struct Hook<OCCATRACE_OPENCL_clCreateBuffer> : MemoryObject {};
 template <>

@@ -7,7 +7,9 @@
 extern "C" {
 #endif
 
-enum { PAPI_LIBRARY_MOST = 16, PAPI_LIBRARY_NAME = 128 };
+#include "bounds.h"
+
+enum { PAPI_LIBRARY_MOST = OCCATRACE_PAPI_MOST, PAPI_LIBRARY_NAME = OCCATRACE_PAPI_LONGEST_NAME + 1 };
 
 struct papi_library {
   int (*library_init)(int version);

@@ -121,7 +121,7 @@ int python_start_events(void) {
   return events != NULL;
 }
 
-struct python_open *python_begin(struct python_thread *t, enum python_kind kind) {
+struct python_open *python_begin(struct python_thread *t, enum occatrace_call_kind kind) {
   if (t->used == t->room) {
     const uint32_t room = t->room ? t->room * 2 : 32;
     struct python_open *larger = realloc(t->open, room * sizeof *larger);
@@ -287,7 +287,7 @@ void python_watch(void) {
 /* ---- what the Python part of ours calls (occatrace/inprocess/python_hooks.py) ---- */
 
 /* A function begins. 0: it is none of those wanted. */
-static int function_begins(const void *code, enum python_kind kind) {
+static int function_begins(const void *code, enum occatrace_call_kind kind) {
   if (!occatrace_capture && !is_ready) return 0;
   const struct python_code *found = python_code(code);
   if (found == NULL || !found->wanted) return 0;
@@ -341,7 +341,7 @@ static int profile(PyObject *self, PyObject *frame, int what, PyObject *value) {
   if (what != 0 && what != 3) return 0; /* PyTrace_CALL, PyTrace_RETURN; not those of C functions */
   PyObject *code = py.PyFrame_GetCode(frame);
   if (what == 0) {
-    enum python_kind kind = PYTHON_FUNCTION;
+    enum occatrace_call_kind kind = PYTHON_FUNCTION;
     const struct python_code *found = python_code(code);
     if (found != NULL && found->wanted) {
       PyObject *last = py.PyObject_GetAttrString(frame, "f_lasti"), *flags = py.PyObject_GetAttrString(code, "co_flags");

@@ -7,12 +7,6 @@
 typedef struct _object PyObject;
 typedef PyObject *(*python_function)(PyObject *self, PyObject *const *args, ptrdiff_t count);
 
-/* In the order of the model's call_kind. */
-enum python_kind {
-  PYTHON_START = 1, PYTHON_IMPORT = 2, PYTHON_BORDER = 3, PYTHON_FUNCTION = 4, PYTHON_RESUMPTION = 5, PYTHON_RUN = 6,
-  PYTHON_FINALIZE = 7
-};
-
 #define PYTHON_FUNCTIONS(X)                                                                                  \
   X(int, PySys_AddAuditHook, (int (*)(const char *, PyObject *, void *), void *))                            \
   X(const char *, Py_GetVersion, (void))                                                                     \
@@ -85,7 +79,7 @@ struct python_thread {
 };
 __attribute__((visibility("hidden"))) struct python_thread *python_thread(void);
 /* Begins something in the thread; NULL without memory. `end` writes it; `text` is its name where it was not interned before. */
-__attribute__((visibility("hidden"))) struct python_open *python_begin(struct python_thread *t, enum python_kind kind);
+__attribute__((visibility("hidden"))) struct python_open *python_begin(struct python_thread *t, enum occatrace_call_kind kind);
 __attribute__((visibility("hidden"))) void python_end(struct python_thread *t, const char *text, int failed);
 /* Loads the provider; 0 when the process runs untraced. */
 __attribute__((visibility("hidden"))) int python_start_events(void);

@@ -24,11 +24,8 @@ int python_sampling;
 
 /* ---- what lies where ---- */
 
-/* In the order of the model's sample_part. */
-enum part { IN_PYTHON = 1, IN_EXTENSION, ELSEWHERE };
-
 struct place {
-  enum part part;
+  enum occatrace_sample_part part;
   uint32_t name_id;
   char name[128];
 };
@@ -43,7 +40,7 @@ struct ranges {
 };
 static struct ranges *extensions;
 static uintptr_t python_begin_at, python_end_at, loop_begin, loop_end;
-static struct place in_python = {IN_PYTHON, 0, "Python"}, elsewhere = {ELSEWHERE, 0, ""};
+static struct place in_python = {PYTHON_PART_PYTHON, 0, "Python"}, elsewhere = {PYTHON_PART_ELSEWHERE, 0, ""};
 static unsigned long long libraries_loaded;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -122,7 +119,7 @@ static struct place *place_of(const struct ranges *old, const struct found *f) {
   name_of(f->path, name, sizeof name);
   struct place *place = name[0] != '\0' ? calloc(1, sizeof *place) : NULL;
   if (place == NULL) return NULL;
-  place->part = IN_EXTENSION;
+  place->part = PYTHON_PART_EXTENSION;
   snprintf(place->name, sizeof place->name, "%s", name);
   return place;
 }

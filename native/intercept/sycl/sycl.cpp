@@ -124,7 +124,9 @@ Written event_of(const Open &open) {
   e.seq = open.seq;
   e.start = open.begin;
   e.caller = open.caller;
-  e.operation = static_cast<uint8_t>(open.function + 1);  // as in the model (sycl_operation), the functions in their order
+  static_assert(OCCATRACE_SYCL_OPERATION_SUBMIT == OCCATRACE_SYCL_submit + 1 && OCCATRACE_SYCL_OPERATION_MALLOC == OCCATRACE_SYCL_malloc + 1 &&
+                OCCATRACE_SYCL_OPERATION_FREE == OCCATRACE_SYCL_free + 1 && OCCATRACE_SYCL_OPERATION_WAIT == OCCATRACE_SYCL_wait + 1);
+  e.operation = static_cast<uint8_t>(open.function + 1);
   return e;
 }
 

@@ -15,6 +15,7 @@ import occatrace
 from occatrace._native import Reader
 from occatrace.core import events
 from occatrace.store.tables import open_store
+from tests.support.generated import headers
 
 ROOT = Path(__file__).resolve().parents[3]
 LIB = Path(occatrace.__file__).parent / "lib"
@@ -23,7 +24,14 @@ LIB = Path(occatrace.__file__).parent / "lib"
 def compiled(name: str, folder: Path) -> Path:
     program = folder / name
     command = ["gcc", "-O1", "-Wall", "-Werror", "-o", program, ROOT / f"tests/programs/core/{name}.c"]
-    command += [f"-I{ROOT / 'native/emit'}", f"-L{LIB}", "-loccatrace", "-lpthread", f"-Wl,-rpath,{LIB}"]
+    command += [
+        f"-I{ROOT / 'native/emit'}",
+        f"-I{headers()}",
+        f"-L{LIB}",
+        "-loccatrace",
+        "-lpthread",
+        f"-Wl,-rpath,{LIB}",
+    ]
     subprocess.run(command, check=True)
     return program
 
