@@ -1,10 +1,15 @@
-"""How the tests are shared out among workers that run beside each other (tools/test)."""
+"""Which tests are quick or slow, and how they are shared out among workers that run beside each other (tools/test)."""
 
 from __future__ import annotations
 
+import atexit
+import functools
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -18,6 +23,19 @@ for _number, _default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signa
 TOGETHER = {"html": "html", "timeline": "timeline", "occa": "occa", "memory": "occa", "openmp": "occa"}
 # These take longest, so they are begun first.
 LONG = ("occa", "session/test_command.py", "ranks/test_jobs.py", "timeline", "unit/test_timeline_tables.py")
+
+STARTED_BY_NO_QUICK_TEST = (
+    "cc",
+    "c++",
+    "gcc",
+    "g++",
+    "clang",
+    "clang++",
+    "clang-19",
+    "clang++-19",
+    "nvcc",
+    "lttng-sessiond",
+)
 
 
 def group(file: str) -> str:
@@ -36,14 +54,91 @@ def is_slow(item: pytest.Item) -> bool:
     return item.path.name == "test_tutorials.py" and ("occa" in name or "pyopencl" in name)
 
 
+# Unit tests of a second and a half of CPU time and more: they are not quick.
+LONG_UNITS = {
+    "test_acceptance::test_what_differs_is_named",
+    "test_acceptance::test_what_is_not_there",
+    "test_bad_input::test_runs_without_much",
+    "test_cli_of_runs::test_report",
+    "test_digest::test_the_limit_holds_and_what_is_left_out_is_said",
+    "test_docs::test_the_pages_of_the_events_are_those_of_the_model",
+    "test_ending::test_closed_streams",
+    "test_ending::test_output_that_cannot_be_written",
+    "test_ending::test_the_script_of_a_clone",
+    "test_export_to_tools::test_rocpd_and_back",
+    "test_flamegraph::test_self_and_total_time_of_any_nesting",
+    "test_for_ci::test_outputs_are_as_their_schemas_say",
+    "test_formats::test_any_names",
+    "test_generator::test_an_enumeration_of_many_calls_is_a_number_in_the_trace",
+    "test_generator::test_generated_files_are_not_rewritten_when_nothing_changed",
+    "test_generator::test_log_levels_choose_what_a_mode_writes",
+    "test_history::test_command",
+    "test_html::test_hostile_names",
+    "test_html::test_numbers_are_the_reports",
+    "test_import_nsys::test_other_commands",
+    "test_listing::test_the_first_lines_do_not_wait_for_the_last",
+    "test_mcp::test_answers",
+    "test_mcp::test_what_is_refused",
+    "test_merge::test_merge",
+    "test_plots::test_busy",
+    "test_plots::test_memory",
+    "test_query_rows::test_memory",
+    "test_reports::test_busy_and_medians",
+    "test_scope::test_every_report_in_every_scope",
+    "test_scope::test_windows_add_up_to_the_whole",
+    "test_shell::test_files_in_the_run_folder_are_made_again",
+    "test_timeline::test_csv",
+    "test_timeline::test_random_runs",
+    "test_timeline::test_read_in_windows",
+    "test_timeline_tables::test_command_of_parts",
+    "test_timeline_tables::test_ranges",
+}
+NOT_QUICK = ("compiles", "records", "measures")
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Neither a compiler nor LTTng's daemon, nor long: most unit tests."""
+    if item.path.parent.name != "unit" or f"{item.path.stem}::{item.name.partition('[')[0]}" in LONG_UNITS:
+        return False
+    return not any(mark.name in NOT_QUICK for mark in item.iter_markers())
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Which tests are slow; in a worker: long groups first."""
+    """Which tests are quick, which slow; in a worker: long groups first."""
     for item in items:
         if is_slow(item):
             item.add_marker(pytest.mark.slow)
+        elif is_quick(item):
+            item.add_marker(pytest.mark.quick)
     if hasattr(config, "workerinput"):
         order = {name: at for at, name in enumerate(LONG)}
         items.sort(key=lambda item: order.get(group(str(item.path)), len(order)))
+
+
+@functools.cache
+def refusing() -> Path:
+    """A folder with compilers and daemons that refuse to start."""
+    folder = Path(tempfile.mkdtemp(prefix="occatrace-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name in STARTED_BY_NO_QUICK_TEST:
+        program = folder / name
+        program.write_text(
+            f"#!/bin/sh\necho 'a quick test starts {name}: pytest.mark.compiles or pytest.mark.records is missing' >&2\nexit 1\n"
+        )
+        program.chmod(0o755)
+    return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A quick test that starts a compiler or a daemon fails."""
+    before = os.environ["PATH"]
+    if any(item.iter_markers("quick")):
+        os.environ["PATH"] = f"{refusing()}:{before}"
+    try:
+        return (yield)
+    finally:
+        os.environ["PATH"] = before
 
 
 @pytest.hookimpl(optionalhook=True)

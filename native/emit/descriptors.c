@@ -68,7 +68,7 @@ static int leave_open(int fd) {
 
 static int parked = -1;
 static int park_if_lttngs(int fd) {
-  struct sockaddr_storage peer;
+  struct sockaddr_storage peer = {0}; /* some kinds of sockets give no name */
   socklen_t length = sizeof peer;
   if (getpeername(fd, (struct sockaddr *)&peer, &length) != 0 || peer.ss_family != AF_UNIX || safe_close(fd, leave_open) == 0) return 0;
   dup3(parked, fd, O_CLOEXEC);

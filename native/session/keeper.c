@@ -264,8 +264,13 @@ static int remove_entry(int folder, const char *name, dev_t device) {
 
 /* Removes a folder's content, step by step through descriptors: no link is followed, no other file system entered. */
 static void remove_content(int folder, dev_t device) {
-  DIR *dir = fdopendir(dup(folder));
-  if (!dir) return;
+  const int copy = dup(folder);
+  if (copy < 0) return;
+  DIR *dir = fdopendir(copy);
+  if (!dir) {
+    close(copy);
+    return;
+  }
   int removed;
   do { /* once more, as some file systems skip entries when others are removed meanwhile */
     removed = 0;

@@ -54,6 +54,7 @@ def test_each_file_is_a_program(tool: ModuleType) -> None:
             re.compile(pattern)
 
 
+@pytest.mark.records
 def test_what_differs_is_named(tool: ModuleType) -> None:
     (same,) = results(tool, ignore=["^(alone|traced)$"])
     assert (same.state, same.count, same.status, same.differs) == ("same", "3", 0, [])
@@ -92,6 +93,7 @@ def test_a_program_that_differs_from_itself_is_no_failure(tool: ModuleType, tmp_
     assert differences("four") == (["output, 2 lines: -one | +four"], 3)
 
 
+@pytest.mark.records
 def test_a_difference_that_shows_once_is_a_remark(tool: ModuleType, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     once = f'[ -z "$OCCATRACE_RUN" ] || [ -e {mark} ] || {{ touch {mark}; echo crash; }}; echo 3 done'
@@ -122,6 +124,7 @@ def test_a_signal_ends_the_programs_too(tool: ModuleType, tmp_path: Path, monkey
         tool.run(["true"], program, {}, tmp_path, tmp_path)
 
 
+@pytest.mark.records
 def test_cases_of_a_matrix_share_a_build(tool: ModuleType, tmp_path: Path) -> None:
     found = results(
         tool,
@@ -139,6 +142,7 @@ def test_cases_of_a_matrix_share_a_build(tool: ModuleType, tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.records
 def test_occa_prof_stands_where_the_command_says(tool: ModuleType) -> None:
     """Behind a launcher, for example."""
     (result,) = results(tool, command=["env", "WORD=3", "{prof}", "sh", "-c", "echo $WORD done $OCCATRACE_RUN"])
