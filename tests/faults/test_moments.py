@@ -21,7 +21,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize(("number", "moment"), enumerate(MOMENTS), ids=list(MOMENTS))
+@pytest.mark.parametrize(("number", "moment"), list(enumerate(MOMENTS)), ids=list(MOMENTS))
 def test_signals_while_a_recording_starts(user: Person, folder: Path, probe: Path, number: int, moment: str) -> None:
     """The program does not run, or gets the signal; nothing of the run stays but its folder."""
     sent = SIGNALS[number % len(SIGNALS)]
