@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -98,7 +99,14 @@ def sizes(text: str, options: Sequence[str], types: Sequence[str], language: str
 def _run(arguments: Sequence[str]) -> str:
     for compiler in COMPILERS:
         try:
-            done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
+            # A compiler cache in its place would hand it preprocessed text, from which other enumerations come.
+            done = subprocess.run(
+                [compiler, *arguments],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "CCACHE_DISABLE": "1"},
+            )
         except FileNotFoundError:
             continue
         if done.returncode != 0:

@@ -20,10 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct python py;
 const struct occatrace_python_events *python_events;
-
-void *python_home = RTLD_DEFAULT;
 static uint64_t loaded_at, ready_at;
 static int watching, installed, is_ready, refused;
 static int own_program; /* occa_prof started it */
@@ -566,37 +563,12 @@ static void after_fork_child(void) {
   python_pools_forked();
 }
 
-static int find_functions(void) {
-#define X(result, name, parameters) py.name = (result(*) parameters)dlsym(python_home, #name);
-  PYTHON_FUNCTIONS(X)
-#undef X
-  if (py.PyObject_CallFunctionObjArgs == NULL) {
-    py.PyObject_CallFunctionObjArgs = (PyObject * (*)(PyObject *, ...)) dlsym(python_home, "PyObject_CallFunctionObjArgs");
-    py.PyEval_EvalCode = (PyObject * (*)(PyObject *, PyObject *, PyObject *)) dlsym(python_home, "PyEval_EvalCode");
-  }
-  py.none = dlsym(python_home, "_Py_NoneStruct");
-  py.function_type = dlsym(python_home, "PyFunction_Type");
-  py.method_type = dlsym(python_home, "PyMethod_Type");
-  py.builtin_type = dlsym(python_home, "PyCFunction_Type");
-  py.code_type = dlsym(python_home, "PyCode_Type");
-  py.type_type = dlsym(python_home, "PyType_Type");
-  int major = 0;
-  /* PyPy has some of these names, and other objects behind them. */
-  if (py.Py_GetVersion == NULL || py.none == NULL || py.PyCode_Addr2Line == NULL || py.PyFrame_GetCode == NULL ||
-      py.PyCFunction_NewEx == NULL || py.PySys_AddAuditHook == NULL)
-    return 0;
-  /* Objects of these have other heads. */
-  if (strstr(py.Py_GetVersion(), "free-threading") != NULL || dlsym(python_home, "_Py_PrintReferences") != NULL) return 0;
-  if (sscanf(py.Py_GetVersion(), "%d.%d", &major, &py.minor) != 2 || major != 3 || py.minor < 10) return 0;
-  return 1;
-}
-
 /* Called as the process starts where it has CPython from the start, else when one of its functions is called. */
 OCCATRACE_EXPORT void occatrace_python_start(void) {
   static int once;
   if (once++) return;
   const char *options = getenv("OCCATRACE_PYTHON"), *parent = getenv("OCCATRACE_PARENT");
-  if ((options != NULL && strcmp(options, "off") == 0) || !find_functions()) return;
+  if ((options != NULL && strcmp(options, "off") == 0) || !python_find_functions()) return;
   loaded_at = occatrace_now();
   own_program = parent != NULL && atol(parent) == (long)getppid();
   pthread_key_create(&end_key, thread_ended);

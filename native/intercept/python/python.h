@@ -59,6 +59,8 @@ extern __attribute__((visibility("hidden"))) struct python py;
 
 /* Where they are found: libpython, where it was loaded for its user alone. */
 extern __attribute__((visibility("hidden"))) void *python_home;
+/* Finds both; 0: this is no CPython that is known. */
+__attribute__((visibility("hidden"))) int python_find_functions(void);
 
 /* What runs, or is imported, in a thread. */
 struct python_open {
