@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.faults.conftest import readable
 from tests.integration.session.conftest import OCCA_PROF, Person, environment
 from tests.integration.session.test_disk import ticks
 from tests.support.fake import demo_trace
+from tests.support.runs import until
 from tests.unit.test_ending import recorded
 
 PROFILE = shlex.join(OCCA_PROF)
@@ -62,8 +64,6 @@ def test_number_of_processes(user: Person, folder: Path, probe: Path) -> None:
 @pytest.mark.parametrize("limit", [150_000, 400_000, 900_000])
 def test_memory_of_the_analysis(tmp_path: Path, limit: int) -> None:
     run = recorded(tmp_path, demo_trace())
-    for name in (*run.glob("tables/*.parquet"),)[:0]:
-        name.unlink()
     words = f"ulimit -v {limit}; exec {PROFILE} report {run} --format json"
     done = subprocess.run(["sh", "-c", words], text=True, capture_output=True, check=False, env=environment())
     assert quiet(done), done.stderr
@@ -75,7 +75,8 @@ def control_group(controller: str, name: str, **limits: str) -> Iterator[str]:
     """Words of a shell that put it into a group with limits; `limits`: by the names of version 1, and of 2 after `v2_`."""
     modern = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     parent = Path("/sys/fs/cgroup") if modern else Path("/sys/fs/cgroup") / controller
-    group = parent / f"occatrace-test-{name}-{os.getpid()}"
+    # By a random number: process numbers repeat in the namespaces of workers, which share this file system.
+    group = parent / f"occatrace-test-{name}-{secrets.token_hex(8)}"
     try:
         group.mkdir()
         for key, value in limits.items():
@@ -88,6 +89,8 @@ def control_group(controller: str, name: str, **limits: str) -> Iterator[str]:
     try:
         yield f"echo $$ > {group}/cgroup.procs"
     finally:
+        # LTTng's daemons end after the command that they served.
+        until(lambda: not (group / "cgroup.procs").read_text(), "no process is left in the group")
         group.rmdir()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,15 @@ def measured(measure: Callable[[], Measured], check: Callable[[Measured], object
         except AssertionError:
             if not left:
                 raise
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """What the condition gives, once it gives something; it is waited for, however busy the machine is."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.01)
+    return found
 
 
 def execute(command: Sequence[object], **changes: str | None) -> subprocess.CompletedProcess[str]:

@@ -56,6 +56,7 @@ def watched(*words: object) -> dict[str, Any]:
     return seen
 
 
+@pytest.mark.records
 @pytest.mark.parametrize("mode", events.MODES)
 def test_recording(tmp_path: Path, mode: str) -> None:
     """One command for all events, whatever the number of functions; nothing of the analysis."""
@@ -66,6 +67,7 @@ def test_recording(tmp_path: Path, mode: str) -> None:
     assert not [name for name in seen["read"] if name.endswith((".json", ".sql"))]
 
 
+@pytest.mark.records
 def test_summary(tmp_path: Path) -> None:
     """The same and a summary, at the end of the run and again: what extras and other commands need is not loaded, and
     the model is read only for the tables."""

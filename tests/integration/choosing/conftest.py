@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from occatrace.run.control import EVENTS
-from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute
+from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute, until
 
 from ..occa.conftest import MODES, Occa, occa_build
 
@@ -29,14 +28,6 @@ KERNELS = ("scaleTwice", "addVectors", "spin")
 NODE_NAMES = ("node0", "node1")
 NODES = 'export OCCATRACE_TEST_HOST=node$((PMI_RANK / 2)); exec "$@"'
 QUEUES = {("main", 0): 0, ("main", 1): 1, ("worker-1", 0): 2}
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that happens for certain, however busy the machine is."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.01)
 
 
 def lost(run: Run) -> int:

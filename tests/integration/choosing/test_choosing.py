@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute, profiled
+from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute, profiled, until
 
 from ..occa.conftest import MODES, Occa, occa_build
-from .conftest import PROGRAMS, lost, until
+from .conftest import PROGRAMS, lost
 
 ROUNDS = 10
 

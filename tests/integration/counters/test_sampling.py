@@ -7,25 +7,17 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import occatrace
-from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Row, Run, execute, profiled
+from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Row, Run, execute, profiled, until
 
 MIB = 1 << 20
 BYTES, BUSY = 200 * MIB, 0.5
 MARK = "import occatrace; occatrace.mark('x')"
-
-
-def until(done: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def report(run: Path) -> list[Row]:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +14,9 @@ from typing import Any
 import pytest
 
 from tests.support import runs
+from tests.support.runs import until
 
 STEPS = runs.ROOT / "tests" / "programs" / "ongoing" / "steps.py"
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """What the condition gives, once it gives something; it is waited for, however busy the machine is."""
-    end = time.monotonic() + runs.PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.05)
-    return found
 
 
 @dataclass

@@ -19,8 +19,9 @@ from occatrace.run.nodes import host_name
 from occatrace.run.opening import open_run
 from occatrace.store.tables import native_reader
 from tests.support import runs
+from tests.support.runs import until
 
-from .conftest import Start, Stepper, until
+from .conftest import Start, Stepper
 
 SIZE = 65536
 

@@ -16,9 +16,10 @@ import pytest
 import occatrace
 from occatrace.views.monitor import Monitor, View
 from tests.support import runs
+from tests.support.runs import until
 
 from ..occa.conftest import ProfileOcca, gcc_occa, occa_build, profile
-from .conftest import Start, until
+from .conftest import Start
 
 __all__ = ["gcc_occa", "occa_build", "profile"]
 
