@@ -37,6 +37,7 @@ Times = npt.NDArray[np.int64]
 # ended so long ago.
 LAG_NS = 250_000_000
 HORIZON_NS = 60_000_000_000  # how far back work is told apart from other work that ran at the same time
+_ATTEMPTS = 3  # to read tables that somebody deletes at the same time
 END_S = 60.0  # for the end of a session, on a busy machine
 IN_FLIGHT = 4  # calls within calls, whose numbers are taken and whose events are not written yet
 _TOLD = ("process", "thread", "name", "kernel", "device", "queue", "exit", "progress")
@@ -195,6 +196,7 @@ class _Host:
 
     watch: live_buffers.HostWatch
     since: int = -1
+    behind: bool = False  # names of parts that have gone could not be read
     threads: ThreadMap = field(default_factory=lambda: ThreadMap(0))
     stats: _native.ThreadStatistics = field(default_factory=_native.ThreadStatistics)
     next_seq: dict[int, int] = field(default_factory=dict)
@@ -283,7 +285,7 @@ class Monitor:
         since = host.since if host.watch.complete else -1
         look = host.watch.look(self._scratch, since, whole)
         try:
-            if host.watch.gaps > gaps:
+            if host.watch.gaps > gaps or host.behind:
                 self._catch_up(host)
             if look.spans:
                 self._fold(host, look, since)
@@ -294,11 +296,18 @@ class Monitor:
 
     def _catch_up(self, host: _Host) -> None:
         """Names and the like that were told in parts of the trace that have gone."""
-        # Not all of it, where somebody deletes it just now: then the next time.
-        with contextlib.suppress(FileNotFoundError), contextlib.closing(stream.Held(self.run)) as held:
-            for record, rows in held.records(host.watch.host).items():
-                for row in rows:
-                    self._know(host, record, row)
+        # Before the first deletion there is no lock to hold: then files may go while they are read. There is one the next time.
+        host.behind = True
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(FileNotFoundError), contextlib.closing(stream.Held(self.run)) as held:
+                records = held.records(host.watch.host)
+                host.behind = False
+                break
+        else:
+            return
+        for record, rows in records.items():
+            for row in rows:
+                self._know(host, record, row)
 
     def _fold(self, host: _Host, look: live_buffers.Look, since: int) -> None:
         reader = look.open(_one_thread, None, since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -60,8 +61,11 @@ def test_program_that_is_killed(user: Person, folder: Path, start: Start, paced:
     sent = signal.SIGKILL  # OpenCL's compiler catches others
     running, run = start(20), folder / "run"
     wait_for(lambda: manifest(run).consumed >= 0)
-    # The program, not a child that it has just now.
-    processes = [pid for pid in descendants(running.pid) if Path(f"/proc/{pid}/exe").resolve() == paced]
+    # The program, not a child that it has just now. One that has ended since then has no file.
+    processes = []
+    for pid in descendants(running.pid):
+        with contextlib.suppress(OSError):
+            processes += [pid] if Path(os.readlink(f"/proc/{pid}/exe")) == paced else []
     program = min(processes, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
     os.kill(program, sent)
     _, errors = running.communicate(timeout=300)
