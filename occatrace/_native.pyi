@@ -273,6 +273,23 @@ class Timeline:
         """A track. nested: slices may enclose each other. announced: the first lane is described already."""
     def counter(self, uuid: int, parent: int, name: str, order: int, unit: str) -> Counter:
         """unit: "count", "bytes", or what to show."""
+    def add(
+        self,
+        lanes: Sequence[Lanes],
+        bounds: NDArray[np.uint64],
+        start: NDArray[np.uint64],
+        end: NDArray[np.uint64],
+        name: NDArray[np.uint32],
+        category: NDArray[np.uint32],
+        flows: _Flows | None = None,
+        arguments: Sequence[_Argument] = ...,
+        instant: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """
+        Slices of many tracks: those from bounds[i] to bounds[i + 1] (exclusive) belong to lanes[i], else as Lanes.add.
+
+        Raises a ValueError where bounds descend or exceed the slices, or lanes are another timeline's.
+        """
     def close(self) -> None: ...
     @property
     def bytes(self) -> int:

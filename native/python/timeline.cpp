@@ -27,10 +27,19 @@ void check_strings(const Timeline& timeline, const Array<uint32_t>& numbers, con
 // An argument from Python: (name, kind, values, present or None).
 using PyArgument = std::tuple<uint32_t, std::string, py::array, std::optional<Array<bool>>>;
 
-void add(Lanes& lanes, Timeline& timeline, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint32_t>& name,
-         const Array<uint32_t>& category, const std::optional<std::pair<Array<uint32_t>, Array<uint64_t>>>& flows,
-         const std::vector<PyArgument>& arguments, const std::optional<Array<bool>>& instant) {
-  Slices s;
+using PyFlows = std::optional<std::pair<Array<uint32_t>, Array<uint64_t>>>;
+
+// Columns as the encoder takes them, checked; converted ones live as long as this.
+struct Batch {
+  Slices slices;
+  std::vector<py::object> keep;
+};
+
+Batch checked(const Timeline& timeline, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint32_t>& name,
+              const Array<uint32_t>& category, const PyFlows& flows, const std::vector<PyArgument>& arguments,
+              const std::optional<Array<bool>>& instant) {
+  Batch batch;
+  Slices& s = batch.slices;
   s.count = static_cast<size_t>(start.size());
   s.start = column(start, s.count, "start");
   s.end = column(end, s.count, "end");
@@ -50,7 +59,6 @@ void add(Lanes& lanes, Timeline& timeline, const Array<uint64_t>& start, const A
     if (s.flow_offsets[s.count] > static_cast<size_t>(flows->second.size())) throw py::value_error("flow offsets: beyond the flows");
     s.flows = flows->second.data();
   }
-  std::vector<py::object> keep;  // converted columns live until the batch is written
   for (const auto& [number, kind, values, present] : arguments) {
     if (number >= timeline.strings()) throw py::value_error("argument: not the number of a string");
     Argument a{};
@@ -60,7 +68,7 @@ void add(Lanes& lanes, Timeline& timeline, const Array<uint64_t>& start, const A
       if (!array) throw py::error_already_set();
       a.kind = as;
       a.values = column<decltype(example)>(array, s.count, "argument");
-      keep.push_back(array);
+      batch.keep.push_back(array);
     };
     if (kind == "uint") convert(uint64_t{}, Argument::Kind::kUnsigned);
     else if (kind == "int") convert(int64_t{}, Argument::Kind::kSigned);
@@ -68,13 +76,12 @@ void add(Lanes& lanes, Timeline& timeline, const Array<uint64_t>& start, const A
     else if (kind == "pointer") convert(uint64_t{}, Argument::Kind::kPointer);
     else if (kind == "text") {
       convert(uint32_t{}, Argument::Kind::kText);
-      check_strings(timeline, py::cast<Array<uint32_t>>(keep.back()), "argument");
+      check_strings(timeline, py::cast<Array<uint32_t>>(batch.keep.back()), "argument");
     } else throw py::value_error("argument: unknown kind " + kind);
     if (present) a.present = column(*present, s.count, "argument");
     s.arguments.push_back(a);
   }
-  py::gil_scoped_release release;
-  lanes.add(s);
+  return batch;
 }
 
 Counter::Unit unit_of(const std::string& unit) {
@@ -120,9 +127,11 @@ void bind_timeline(py::module_ &m) {
       .def(
           "add",
           [](PyLanes& self, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint32_t>& name,
-             const Array<uint32_t>& category, const std::optional<std::pair<Array<uint32_t>, Array<uint64_t>>>& flows,
-             const std::vector<PyArgument>& arguments, const std::optional<Array<bool>>& instant) {
-            add(self.lanes, self.timeline, start, end, name, category, flows, arguments, instant);
+             const Array<uint32_t>& category, const PyFlows& flows, const std::vector<PyArgument>& arguments,
+             const std::optional<Array<bool>>& instant) {
+            Batch batch = checked(self.timeline, start, end, name, category, flows, arguments, instant);
+            py::gil_scoped_release release;
+            self.lanes.add(batch.slices, 0, batch.slices.count);
           },
           py::arg("start"), py::arg("end"), py::arg("name"), py::arg("category"), py::arg("flows") = py::none(),
           py::arg("arguments") = std::vector<PyArgument>{}, py::arg("instant") = py::none())
@@ -158,6 +167,23 @@ void bind_timeline(py::module_ &m) {
                 new PyCounter{self, Counter(self, uuid, parent, name, order, unit_of(unit), unit)});
           },
           py::arg("uuid"), py::arg("parent"), py::arg("name"), py::arg("order"), py::arg("unit"), py::keep_alive<0, 1>())
+      .def(
+          "add",
+          [](Timeline& self, const std::vector<PyLanes*>& lanes, const Array<uint64_t>& bounds, const Array<uint64_t>& start,
+             const Array<uint64_t>& end, const Array<uint32_t>& name, const Array<uint32_t>& category, const PyFlows& flows,
+             const std::vector<PyArgument>& arguments, const std::optional<Array<bool>>& instant) {
+            Batch batch = checked(self, start, end, name, category, flows, arguments, instant);
+            const uint64_t* bound = column(bounds, lanes.size() + 1, "bounds");
+            for (size_t i = 0; i < lanes.size(); i++) {
+              if (!lanes[i] || &lanes[i]->timeline != &self) throw py::value_error("lanes: not of this timeline");
+              if (bound[i] > bound[i + 1]) throw py::value_error("bounds: not ascending");
+            }
+            if (bound[lanes.size()] > batch.slices.count) throw py::value_error("bounds: beyond the slices");
+            py::gil_scoped_release release;
+            for (size_t i = 0; i < lanes.size(); i++) lanes[i]->lanes.add(batch.slices, bound[i], bound[i + 1]);
+          },
+          py::arg("lanes"), py::arg("bounds"), py::arg("start"), py::arg("end"), py::arg("name"), py::arg("category"),
+          py::arg("flows") = py::none(), py::arg("arguments") = std::vector<PyArgument>{}, py::arg("instant") = py::none())
       .def("close", &Timeline::close)
       .def_property_readonly("bytes", &Timeline::bytes)
       .def_property_readonly("slices", &Timeline::slices)

@@ -322,9 +322,9 @@ Lane& Lanes::lane_for(uint64_t start, uint64_t end) {
   return *lanes_.back();
 }
 
-void Lanes::add(const Slices& slices) {
+void Lanes::add(const Slices& slices, size_t begin, size_t end) {
   timeline_.machine_ = machine_;
-  for (size_t row = 0; row < slices.count; row++) {
+  for (size_t row = begin; row < end; row++) {
     if (slices.start[row] < last_start_) throw std::invalid_argument("start: not ascending");
     last_start_ = slices.start[row];
     lane_for(slices.start[row], slices.end[row]).begin(slices, row);

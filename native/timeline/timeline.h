@@ -148,7 +148,8 @@ class Lane {
 class Lanes {
  public:
   Lanes(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced);
-  void add(const Slices& slices);
+  // The rows from `begin` to `end` (exclusive) of a batch.
+  void add(const Slices& slices, size_t begin, size_t end);
   void finish();
   size_t count() const { return lanes_.size(); }
 

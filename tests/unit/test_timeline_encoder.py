@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from occatrace import _native
+from occatrace.views.timeline.text import Texts
 from tests.support.perfetto_check import check
 from tests.support.trace_processor import load
 
@@ -235,6 +236,36 @@ def test_machines(tmp_path: Path) -> None:
         ]
 
 
+def test_tracks_at_once_are_those_one_by_one(tmp_path: Path) -> None:
+    """One call with the rows of all tracks writes what a call per track writes: slices, arguments, flows, moments."""
+    random = np.random.default_rng(1)
+    bounds = np.array([0, 5, 5, 9, 20], np.uint64)
+    start = np.concatenate([ORIGIN + np.sort(random.integers(0, 50, n)) for n in (5, 0, 4, 11)]).astype(np.uint64)
+    end = start + random.integers(0, 40, 20).astype(np.uint64)
+    present, instant = random.random(20) < 0.5, random.random(20) < 0.2
+    end[instant] = start[instant]
+    offsets = np.concatenate([[0], np.cumsum(random.integers(0, 3, 20))]).astype(np.uint32)
+    ids = np.arange(10, 10 + int(offsets[-1]), dtype=np.uint64)
+
+    def written(at_once: bool) -> bytes:
+        path = tmp_path / str(at_once)
+        timeline = _native.Timeline(str(path), ORIGIN, REALTIME)
+        texts = np.array([timeline.string(f"text {i}") for i in range(20)], np.uint32)
+        tracks = [timeline.lanes(10 + i, 0, str(i), i, nested=True) for i in range(4)]
+        arguments: list[tuple[int, str, Any, Any]] = [(1, "text", texts, present), (2, "uint", start, None)]
+        if at_once:
+            timeline.add(tracks, bounds, start, end, texts, texts, (offsets, ids), arguments, instant)
+        else:
+            every = Texts(ORIGIN)
+            every.add(tracks, bounds, start, end, texts, texts, (offsets, ids), arguments, instant)
+        for track in tracks:
+            track.finish()
+        timeline.close()
+        return path.read_bytes()
+
+    assert written(True) == written(False)
+
+
 def test_bad_input_is_refused(tmp_path: Path) -> None:
     timeline = _native.Timeline(str(tmp_path / "x"), ORIGIN, REALTIME)
     lanes = timeline.lanes(3, 0, "queue", 1, nested=False)
@@ -250,6 +281,15 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError):
             lanes.add(start, end, number, name)
+    other = _native.Timeline(str(tmp_path / "other"), ORIGIN, REALTIME)
+    for tracks_, bounds in (
+        ([lanes], [0, 2]),  # beyond the slices
+        ([lanes, lanes], [0, 1, 0]),  # descending
+        ([lanes], [0]),  # one too few
+        ([other.lanes(3, 0, "queue", 1, nested=False)], [0, 1]),
+    ):
+        with pytest.raises(ValueError):
+            timeline.add(tracks_, np.array(bounds, np.uint64), good, good, name, name)
     timeline.close()
     with pytest.raises(RuntimeError, match="closed"):
         timeline.close()

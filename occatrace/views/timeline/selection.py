@@ -32,7 +32,7 @@ from occatrace.views.timeline.sources import (
     Sources,
 )
 
-WINDOW_ROWS = 1 << 18  # slices that are in memory at a time, about
+WINDOW_ROWS = 1 << 20  # slices that are in memory at a time, about
 FILE_FORMAT = f"(FORMAT parquet, COMPRESSION lz4, ROW_GROUP_SIZE {1 << 17})"
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -290,7 +290,7 @@ class Selection:
     def _read(self, kind: int, condition: str, begin: int | None, end: int | None) -> Columns:
         """The slices of a window, sorted."""
         part = self.part.format(process="s.process", t="s.start_ns")
-        pieces: list[tuple[Source, Columns]] = []
+        pieces: list[Columns] = []
         for source, sql in self._queries(kind, True, begin, end):
             more = {"start_ns": "s.start_ns::UBIGINT", "end_ns": "s.end_ns::UBIGINT", **source.columns}
             if self._split is not None:
@@ -302,25 +302,25 @@ class Selection:
                     "track": "s.track::UBIGINT",
                     "number": "coalesce(s.number, 0)::UBIGINT",
                 }
-            if source.tied:
+            if alike:
+                more |= {c: f"s.{c}::UINTEGER" for c in ("thread", "seq")}
+            elif source.tied:
                 more |= {c: f"coalesce(s.{c}, {NONE})::UINTEGER" for c in ("thread", "seq")}
             columns = ", ".join(f"{value} AS {name}" for name, value in more.items())
             where = f"{self._filter(source)} AND {condition} AND {between('s.start_ns', begin, end)}"
             rows = self._con.execute(f"SELECT {columns} FROM ({sql}) s{where}").fetchnumpy()
             count = len(rows["start_ns"])
+            if not count:
+                continue
             if alike:
-                rows |= {"kind": np.full(count, kind, np.uint8)}
-                rows |= {
-                    "track": plain(rows["thread"]).astype(np.uint64),
-                    "number": plain(rows["seq"]).astype(np.uint64),
-                }
-            rows.setdefault("part", np.zeros(count, np.uint32))
-            if count:
-                pieces.append((source, rows))
+                rows |= {"kind": np.broadcast_to(np.uint8(kind), count), "track": rows["thread"], "number": rows["seq"]}
+            rows.setdefault("part", np.broadcast_to(np.uint32(0), count))
+            pieces.append({name: values for name, values in rows.items() if not np.ma.getmaskarray(values).all()})
         if not pieces:
             return {}
-        rows = _joined([rows for _, rows in pieces])
-        rows = _sorted(rows)
+        rows = _joined(pieces)
+        pieces.clear()
+        _sort(rows)
         if kind == CRITICAL:
             tie(rows)
         if not self.flows.empty and "seq" in rows:
@@ -391,29 +391,61 @@ def _last(rank: int | None) -> float:
 
 
 def _joined(pieces: Sequence[Columns]) -> Columns:
-    """One after the other; what a piece lacks is null."""
+    """One after the other; what a piece lacks is null. Takes the columns out of the pieces."""
     if len(pieces) == 1:
         return pieces[0]
+    counts = [len(rows["start_ns"]) for rows in pieces]
     out: Columns = {}
-    for name in dict.fromkeys(name for rows in pieces for name in rows):
-        kind = next(rows[name].dtype for rows in pieces if name in rows)
-        columns = [rows.get(name, np.zeros(len(rows["kind"]), kind)) for rows in pieces]
-        values = np.concatenate([plain(column) for column in columns])
-        absent = [
-            np.ma.getmaskarray(rows[name]) if name in rows else np.ones(len(rows["kind"]), bool) for rows in pieces
-        ]
-        mask = np.concatenate(absent)
-        out[name] = np.ma.array(values, mask=mask) if mask.any() else values
+    known: dict[tuple[int, ...], npt.NDArray[Any]] = {}  # a column under two names stays one
+    same = [
+        (name, tuple(id(rows.get(name)) for rows in pieces)) for name in dict.fromkeys(n for r in pieces for n in r)
+    ]
+    for name, columns in same:
+        if columns not in known:
+            known[columns] = _concatenated([rows.get(name) for rows in pieces], counts)
+        out[name] = known[columns]
     return out
 
 
-def _sorted(rows: Columns) -> Columns:
+def _concatenated(columns: Sequence[npt.NDArray[Any] | None], counts: Sequence[int]) -> npt.NDArray[Any]:
+    """A column of all pieces."""
+    there = [column for column in columns if column is not None]
+    first = there[0]
+    if len(there) == len(columns) and all(_constant(column) and column[0] == first[0] for column in there):
+        return np.broadcast_to(first[0], sum(counts))
+    pairs = list(zip(columns, counts, strict=True))
+    values = np.concatenate([np.zeros(n, first.dtype) if c is None else plain(c) for c, n in pairs])
+    if len(there) == len(columns) and not any(np.ma.is_masked(column) for column in there):
+        return values
+    absent = [np.ones(n, bool) if c is None else np.ma.getmaskarray(c) for c, n in pairs]
+    return np.ma.array(values, mask=np.concatenate(absent))
+
+
+def _constant(column: npt.NDArray[Any]) -> bool:
+    """Whether it is one value for all rows, which takes no room."""
+    return column.strides == (0,)
+
+
+def _sort(rows: Columns) -> None:
     """By file, kind and track; in time, an outer slice before the inner ones."""
-    part, kind, track = (plain(rows[name]).astype(np.uint64) for name in ("part", "kind", "track"))
-    low = part.min()
-    key = (part - low) << np.uint64(40) | kind << np.uint64(36) | track
+    part, kind, track = (plain(rows[name]) for name in ("part", "kind", "track"))
+    if _constant(part) and _constant(kind):
+        key = track
+    else:
+        low = part.min()
+        key = (part - low).astype(np.uint64) << np.uint64(40) | kind.astype(np.uint64) << np.uint64(36) | track
     order = _native.order(key, plain(rows["start_ns"]), plain(rows["end_ns"]), plain(rows["number"]))
-    return rows if order is None else {name: values[order] for name, values in rows.items()}
+    if order is None:
+        return
+    names: dict[int, list[str]] = {}
+    for name, values in rows.items():
+        names.setdefault(id(values), []).append(name)
+    for alike in names.values():
+        values = rows[alike[0]]
+        if _constant(values):
+            continue
+        # The unsorted column is given up before the next one is sorted.
+        rows |= dict.fromkeys(alike, values[order])
 
 
 def _numbers_of(rows: Columns, name: str) -> npt.NDArray[np.uint32]:

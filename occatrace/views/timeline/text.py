@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, TextIO, cast
 
@@ -62,6 +63,18 @@ class Encoder(Protocol):
     def group(self, uuid: int, parent: int, name: str, order: int) -> None: ...
     def lanes(self, uuid: int, parent: int, name: str, order: int, nested: bool, announced: bool = False) -> Track: ...
     def counter(self, uuid: int, parent: int, name: str, order: int, unit: str) -> Series: ...
+    def add(
+        self,
+        lanes: Sequence[Any],
+        bounds: Array,
+        start: Array,
+        end: Array,
+        name: Array,
+        category: Array,
+        flows: Flows,
+        arguments: Sequence[Argument],
+        instant: Array | None = None,
+    ) -> None: ...
     def close(self) -> None: ...
 
 
@@ -86,6 +99,29 @@ class Texts:
 
     def machine(self, id: int) -> None:
         """Labels of processes tell the host."""
+
+    def add(
+        self,
+        lanes: Sequence[Track],
+        bounds: Array,
+        start: Array,
+        end: Array,
+        name: Array,
+        category: Array,
+        flows: Flows,
+        arguments: Sequence[Argument],
+        instant: Array | None = None,
+    ) -> None:
+        """Slices of many tracks, those from bounds[i] to bounds[i + 1] of lanes[i]."""
+        for track, (first, last) in zip(lanes, pairwise(bounds.tolist()), strict=True):
+            rows = slice(first, last)
+            ties = flows and (flows[0][first : last + 1] - flows[0][first], flows[1][flows[0][first] : flows[0][last]])
+            given = [
+                (number, kind, values[rows], None if present is None else present[rows])
+                for number, kind, values, present in arguments
+            ]
+            moments = None if instant is None else instant[rows]
+            track.add(start[rows], end[rows], name[rows], category[rows], ties, given, moments)
 
     def root(self, uuid: int) -> int:
         """The process that something belongs to."""

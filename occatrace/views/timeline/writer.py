@@ -164,15 +164,11 @@ class _Job:
         # Closed before all else is, as it reads in a thread of its own.
         with closing(_ahead(self._selection.windows([*paths], by_track=self._format == "csv"))) as windows:
             for rows in windows:
-                rows |= {
-                    name: np.ma.array(strings[plain(rows[name])], mask=~_present(rows[name]))
-                    for name in TEXTS
-                    if name in rows
-                }
-                for span in _by_track(rows):
-                    key = (int(rows["kind"][span.start]), int(rows["track"][span.start]))
-                    tracks = files[int(rows["part"][span.start])].tracks
-                    _add(tracks.lanes(*key), rows, span, self._unique, arguments)
+                for name in TEXTS:
+                    if name in rows:
+                        rows[name] = _numbered(rows[name], strings)
+                for of_file in _runs(rows, slice(0, len(rows["part"])), "part"):
+                    _add(files[int(rows["part"][of_file.start])], rows, of_file, self._unique, arguments)
                 self._advance(len(rows["kind"]))
         for number, file in files.items():
             file.tracks.finish()
@@ -230,23 +226,27 @@ def _numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     return whole if (whole == values).all() else values
 
 
-def _by_track(rows: Columns) -> list[slice]:
-    """The rows of each track of each file."""
-    columns = [plain(rows[name]) for name in ("part", "kind", "track")]
+def _runs(rows: Columns, of: slice, *names: str) -> list[slice]:
+    """The rows `of`, cut where one of some columns changes."""
+    columns = [plain(rows[name])[of] for name in names]
     new = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    bounds = [0, *(np.flatnonzero(new) + 1).tolist(), len(columns[0])]
+    bounds = [of.start, *(np.flatnonzero(new) + (of.start + 1)).tolist(), of.stop]
     return [slice(*pair) for pair in pairwise(bounds)]
 
 
-def _add(lanes: Any, rows: Columns, part: slice, unique: int, arguments: list[tuple[str, str, int]]) -> None:
+def _add(file: _File, rows: Columns, part: slice, unique: int, arguments: list[tuple[str, str, int]]) -> None:
+    """Hand the rows of one file to its encoder, all tracks at once: a window has few rows of each."""
+    spans = _runs(rows, part, "kind", "track")
+    kinds, tracks = (plain(rows[name]) for name in ("kind", "track"))
+    lanes = [file.tracks.lanes(int(kinds[span.start]), int(tracks[span.start])) for span in spans]
     given = []
     for column, kind, name in arguments:
         if column not in rows:
             continue
         values = rows[column][part]
         present = _present(values)
-        if present.any():
-            given.append((name, kind, plain(values), None if present.all() else present))
+        if present is None or present.any():
+            given.append((name, kind, np.ma.getdata(values), present))
     ties = None
     if "arrows" in rows:
         offsets = rows["offsets"][part.start : part.stop + 1]
@@ -255,7 +255,9 @@ def _add(lanes: Any, rows: Columns, part: slice, unique: int, arguments: list[tu
             # Another run's flows must not meet ours; an id is never 0 for ids begin at 2.
             ties = (offsets - offsets[0], ids ^ np.uint64(unique & ~0xFFFF_FFFF))
     instant = plain(rows["instant"][part]).astype(bool) if "instant" in rows else np.zeros(0, bool)
-    lanes.add(
+    file.timeline.add(
+        lanes,
+        np.array([*(span.start - part.start for span in spans), part.stop - part.start], np.uint64),
         plain(rows["start_ns"])[part],
         plain(rows["end_ns"])[part],
         plain(rows["name"])[part],
@@ -266,7 +268,12 @@ def _add(lanes: Any, rows: Columns, part: slice, unique: int, arguments: list[tu
     )
 
 
-def _present(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which rows have a value."""
-    mask: npt.NDArray[np.bool_] = ~np.ma.getmaskarray(values)
-    return mask
+def _numbered(values: npt.NDArray[Any], strings: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
+    """Numbers of texts as those of the encoder."""
+    out = strings.take(np.ma.getdata(values), mode="clip")  # what is null may be any number
+    return np.ma.array(out, mask=values.mask) if isinstance(values, np.ma.MaskedArray) else out
+
+
+def _present(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
+    """Which rows have a value; None: all."""
+    return ~np.ma.getmaskarray(values) if np.ma.is_masked(values) else None
