@@ -108,7 +108,7 @@ std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice
             is_ctf2 = ctf2::is_sequence(text);
             const tsdl::Trace trace = is_ctf2 ? ctf2::parse(text) : tsdl::parse(text);
             if (is_empty(path, trace)) return std::make_unique<NothingToRead>(path);
-            if (trace.streams.empty() && trace.events.empty()) throw tsdl::MetadataError("the metadata ends before any event is declared");
+            if (trace.streams.empty() && trace.events.empty()) throw tsdl::MetadataError("the metadata ends before any event is declared: the recording was killed before it was written, or the file was cut");
             // libbabeltrace2 ends the process, or takes all memory, at a damaged sequence length (seen in 2.0.4).
             const bool fast = choice != DecoderChoice::Babeltrace || is_damaged(path, trace);
             if (fast) return open_lttng(path, trace, options, output);
@@ -118,7 +118,8 @@ std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice
             declined = error.what();
         }
     } catch (const tsdl::MetadataError &error) {
-        throw TraceError("cannot read the trace " + path + ": " + error.what());
+        throw TraceError("cannot read the trace " + path + ": " + error.what() +
+                         "; copy the run again if this is a copy, otherwise record it again");
     }
     if (is_ctf2 && !babeltrace_reads_ctf2()) {
         throw TraceError("cannot read the trace " + path + ": it is in CTF 2, which babeltrace2 knows from version 2.1 on (here: " +
