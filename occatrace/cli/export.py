@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
+from occatrace.cli import standard
 from occatrace.cli.dispatch import complain
 from occatrace.cli.report import BadInput
 from occatrace.core import progress
 from occatrace.run.opening import open_run
 
 FORMATS = ("parquet", "csv", "json", "sqlite", "otf2", "hatchet", "nsys", "rocpd", "extrap")
+ON_STANDARD_OUTPUT = ("hatchet", "extrap")  # one file of text
 OF_TOOLS = FORMATS[4:]  # they have contents of their own
 
 
@@ -34,7 +37,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         type=Path,
         required=True,
-        help="write to this folder, or file for sqlite, hatchet, rocpd and extrap",
+        help="write to this folder, or file for sqlite, hatchet, rocpd and extrap; -: standard output, for hatchet and extrap",
     )
     parser.add_argument(
         "--table", metavar="NAME", action="append", default=[], help="write only this table; may be repeated"
@@ -64,8 +67,6 @@ def _parameter(text: str) -> tuple[str, list[float]]:
 
 def run(args: argparse.Namespace) -> int:
     """Write the tables."""
-    from occatrace.views.export import export, export_scaling
-
     if args.format in OF_TOOLS and (args.table or args.calls):
         raise BadInput(f"--table and --calls are not for {args.format}, which has contents of its own")
     if args.parameter and args.format != "extrap":
@@ -77,20 +78,34 @@ def run(args: argparse.Namespace) -> int:
         if len(values) != len(folders):
             raise BadInput(f"--parameter {name} has {len(values)} values for {len(folders)} runs: give one for each")
     target: Path = args.output
+    if standard.is_standard(target):
+        if args.format not in ON_STANDARD_OUTPUT:
+            raise BadInput(
+                f"-o -: {args.format} needs a place on a disk; {' and '.join(ON_STANDARD_OUTPUT)} can be piped"
+            )
+        with standard.through_file(f"run.{args.format}") as path:
+            _write(args, folders, path)
+        return 0
     if target.exists():
         if not args.force:
             raise BadInput(f"{target} exists already: choose another place by -o, or add --force to replace it")
         if target.is_dir() and not any((target / known).is_file() for known in ("tables.json", "traces.otf2")):
             raise BadInput(f"{target} is a folder that no export made, so --force does not touch it")
+    names = _write(args, folders, target)
+    print(f"{target}" if args.format in OF_TOOLS else f"{len(names)} tables in {target}")
+    return 0
+
+
+def _write(args: argparse.Namespace, folders: Sequence[Path], target: Path) -> Sequence[str]:
+    """Write to a place; the names of the tables."""
+    from occatrace.views.export import export, export_scaling
+
     try:
         with progress.phase("writing the tables"):
             if args.format == "extrap":
                 made = [{name: values[at] for name, values in args.parameter} for at in range(len(folders))]
                 export_scaling(list(zip(folders, made, strict=True)), target, complain)
-                names = []
-            else:
-                names = export(folders[0], target, args.format, args.table, calls=args.calls, tell=complain)
+                return ()
+            return export(folders[0], target, args.format, args.table, calls=args.calls, tell=complain)
     except OSError as error:
         raise BadInput(f"cannot write to {target}: {error.strerror or error}; choose another place by -o") from error
-    print(f"{target}" if args.format in OF_TOOLS else f"{len(names)} tables in {target}")
-    return 0

@@ -6,6 +6,7 @@ import argparse
 import io
 from pathlib import Path
 
+from occatrace.cli import standard
 from occatrace.cli.dispatch import UsageError
 from occatrace.cli.timeline import check_output
 from occatrace.core import files, progress
@@ -42,7 +43,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("run", metavar="RUN", type=Path, help="read this run folder")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write to FILE (default: RUN/flamegraph.html)"
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write to FILE, or with --format to standard output: - (default: RUN/flamegraph.html)",
     )
     parser.add_argument("--format", choices=tuple(FORMATS), help="write this format (default: by the suffix of FILE)")
     parser.add_argument(
@@ -65,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
         (name for name, ends in FORMATS.items() if args.output and args.output.name.endswith(ends)), None
     )
     if form is None and args.output:
+        if standard.is_standard(args.output):
+            raise UsageError("-o -: add --format html, speedscope, folded or pprof")
         raise UsageError(f"{args.output}: name it .html, .speedscope.json, .folded or .pb.gz, or add --format")
     form = form or "html"
     if args.weight and form != "folded":
@@ -76,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
         "pprof": "flamegraph.pb.gz",
     }
     output: Path = args.output or result(folder.path, default[form])
-    check_output(output, args.force or args.output is None)
+    if not standard.is_standard(output):
+        check_output(output, args.force or args.output is None)
     try:
         with open_store(folder.path) as store:
             with progress.phase("joining calls to stacks"):
@@ -98,6 +106,9 @@ def run(args: argparse.Namespace) -> int:
             else:
                 flamegraph.folded(found, out, args.weight or "time")
             content = out.getvalue().encode("utf-8", "replace")
+        if standard.is_standard(output):
+            standard.write(content)
+            return 0
         files.replace(output, content)
     except StoreError as error:
         raise UsageError(str(error)) from None

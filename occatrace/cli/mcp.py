@@ -7,12 +7,14 @@ answer and not the server.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,16 @@ MOST_BYTES = 1 << 18  # of an answer
 _MOST_RUNS = 1000
 _PATIENCE_S = 5
 _DEPTH = 4  # of folders in which runs are looked for
+# Each tool, and the schema of its answer (occa_prof schema NAME); the digest is text.
+TOOLS: Mapping[str, str] = {
+    "list_runs": "runs",
+    "digest": "",
+    "list_reports": "reports",
+    "report": "report",
+    "query": "report",
+    "why": "why",
+    "compare": "report",
+}
 
 EPILOG = """\
 tools: list_runs, digest, list_reports, report, query, why (with what_if), compare. They read the runs below the FOLDERs and change
@@ -83,17 +95,36 @@ def run(args: argparse.Namespace) -> int:
     try:
         server: Any = importlib.import_module("mcp.server").MCPServer
         refused: Any = importlib.import_module("mcp.server.mcpserver.exceptions").ToolError
+        tool: Any = importlib.import_module("mcp.server.mcpserver.tools").Tool
+        types: Any = importlib.import_module("mcp.types")
     except (ImportError, AttributeError):
         raise UsageError("the package mcp (version 2) is not installed: pip install 'occatrace[mcp]'") from None
     from occatrace import __version__
+    from occatrace.render import schemas
 
-    serving = server("occatrace", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR")
     answers = Answers(folders, args.rows, args.seconds, args.memory, refused)
-    for tool in answers.tools:
-        serving.tool(structured_output=False)(tool)
+    tools = []
+    for name, schema in TOOLS.items():
+        function = getattr(answers, name)
+        made = tool.from_function(_structured(function, types) if schema else function, structured_output=False)
+        made.fn_metadata.output_schema = schemas.schema(schema) if schema else None
+        tools.append(made)
+    serving = server("occatrace", instructions=_INSTRUCTIONS, version=__version__, log_level="ERROR", tools=tools)
     with ending.handlers_of_others():
         serving.run("stdio")
     return 0
+
+
+def _structured(answer: Callable[..., str], types: Any) -> Callable[..., Any]:
+    """The same tool, whose JSON is structured content, too."""
+
+    @functools.wraps(answer)
+    def structured(*args: Any, **named: Any) -> Any:
+        text = answer(*args, **named)
+        content = [types.TextContent(type="text", text=text)]
+        return types.CallToolResult(content=content, structured_content=json.loads(text))
+
+    return structured
 
 
 class Answers:
@@ -102,18 +133,11 @@ class Answers:
     def __init__(self, folders: list[Path], rows: int, seconds: int, megabytes: int, refused: type[Exception]) -> None:
         self._folders, self._rows, self._seconds, self._megabytes = folders, rows, seconds, megabytes
         self._refused = refused  # what the protocol has for an answer that says why there is none
-        self.tools = (
-            self.list_runs,
-            self.digest,
-            self.list_reports,
-            self.report,
-            self.query,
-            self.why,
-            self.compare,
-        )
 
     def list_runs(self) -> str:
         """List the recorded runs: folder, program, start, exit status."""
+        from occatrace.render.schemas import LISTS
+
         found: list[dict[str, Any]] = []
         for top in self._folders:
             for base, folders, files in os.walk(top):
@@ -124,7 +148,7 @@ class Answers:
                     folders.clear()
                     found.append(_facts(Path(base)))
         shown = found[: min(_MOST_RUNS, self._rows)]
-        return json.dumps({"runs": shown, "more": len(found) - len(shown)})
+        return json.dumps({"schema": LISTS, "runs": shown, "more": len(found) - len(shown)})
 
     def digest(self, run: str, tokens: int = 2000) -> str:
         """The most important facts of a run, each with the row of a report that it comes from. Start here."""
@@ -132,7 +156,7 @@ class Answers:
 
     def list_reports(self) -> str:
         """The names of all reports and what they are about."""
-        return self._ask("report", "--list")
+        return self._ask("report", "--list", "--format", "json")
 
     def report(self, run: str, name: str, rows: int = ROWS, filter_time: str = "", by: str = "") -> str:
         """One report of a run as JSON. filter_time: a part of the run as in 1.2s:1.4s; by: rank, thread, device, stream or line."""
@@ -201,10 +225,12 @@ class Answers:
 
 def _facts(folder: Path) -> dict[str, Any]:
     """What is worth knowing of a run before it is opened."""
+    from occatrace.render.schemas import RUN_FACTS
+
     out: dict[str, Any] = {"run": str(folder)}
     try:
         info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        out |= {key: info[key] for key in ("program", "started", "exit_status") if key in info}
+        out |= {key: info[key] for key in RUN_FACTS if key in info}
     except (OSError, ValueError, TypeError, AttributeError):
         out["problem"] = "run.json cannot be read"
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from occatrace.cli import choice
+from occatrace.cli import choice, standard
 from occatrace.core import files, halfway
 from occatrace.core.checked import printable
 from occatrace.errors import RunError
@@ -45,7 +46,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="print these reports; may be repeated (default: the summary)",
     )
-    parser.add_argument("--list", action="store_true", help="list the reports")
+    parser.add_argument("--list", action="store_true", help="list the reports; also with --format json")
     parser.add_argument(
         "--format", choices=(*FORMATS, *PICTURES), default="table",
         help="print in this format (default: table); html without --report: a page with plots; svg and png: for one --plot",
@@ -78,7 +79,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """-o FILE, for all commands that print."""
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to FILE, not to standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write to FILE, not to standard output (-)")
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
 
 
@@ -87,9 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from occatrace import reports
 
     if args.list:
-        width = max(map(len, reports.definitions()))
-        for name, entry in reports.definitions().items():
-            print(f"{name:{width}}  {entry.title}: {entry.about}")
+        _list(args.format)
         from occatrace.reports import recipes
 
         for problem in recipes.problems().values():
@@ -114,6 +113,23 @@ def run(args: argparse.Namespace) -> int:
     with output(args.output, args.force) as out:
         print_reports(folder, out, args.report, args.format, chosen, args.source_text)
     return 0
+
+
+def _list(fmt: str) -> None:
+    """The names of the reports, as text or as JSON."""
+    from occatrace import reports
+    from occatrace.render.schemas import LISTS
+
+    known = reports.definitions()
+    if fmt == "json":
+        rows = [{"name": name, "title": entry.title, "about": entry.about} for name, entry in known.items()]
+        print(json.dumps({"schema": LISTS, "reports": rows}, indent=1, ensure_ascii=False))
+        return
+    if fmt != "table":
+        raise BadInput("--list prints text, or JSON with --format json")
+    width = max(map(len, known))
+    for name, entry in known.items():
+        print(f"{name:{width}}  {entry.title}: {entry.about}")
 
 
 def _verify(folder: Path) -> int:
@@ -240,6 +256,7 @@ NOTHING = "nothing was recorded: no traced API was used, or the program was not 
 def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:
     """Write a single plot; of a report that is no plot, bars of its first column of time, size or count."""
     from occatrace import reports
+    from occatrace.reports import recipes
     from occatrace.store.tables import open_store
     from occatrace.views import plots
     from occatrace.views.plots import charts, draw
@@ -256,17 +273,25 @@ def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
     path: Path = args.output or result(folder, f"{args.plot}.{fmt}")
     with open_store(folder) as store:
         scoped = chosen.scoped(store)
-        if args.plot not in plots.PLOTS and args.plot in reports.definitions():
-            title, spec = args.plot, Rows(reports.make(store, args.plot, scoped)).spec()
+        program = " ".join(map(str, run_facts(folder).get("program", ())))
+        if args.plot not in plots.PLOTS and args.plot in {*reports.definitions(), *recipes.problems()}:
+            rows = Rows(reports.make(store, args.plot, scoped))
+            title, spec = args.plot, rows.spec()
+            spec = spec if "title" in spec else charts.titled(spec, rows.title, program)
         else:
             plot = plots.make(plots.source(store, scoped), args.plot)
             if plot is None:
                 raise BadInput(
                     f"{folder} has nothing to draw in the plot {args.plot}: {plots.PLOTS[args.plot].nothing}"
                 )
-            program = " ".join(map(str, run_facts(folder).get("program", ())))
             title, spec = plot.title.lower(), charts.titled(plot.chart(plots.ALONE), plot.title, program)
-    content = draw.svg(spec).encode() if fmt == "svg" else draw.png(spec)
+    try:
+        content = draw.svg(spec).encode() if fmt == "svg" else draw.png(spec)
+    except ValueError as error:  # of a user's own specification
+        raise BadInput(f"the plot {args.plot} cannot be drawn: {str(error).partition(chr(10))[0]}") from error
+    if standard.is_standard(args.output):
+        standard.write(content)
+        return 0
     if args.output and os.path.lexists(path) and not args.force:
         raise BadInput(f"{path} exists already: choose another file by -o, or add --force to replace it")
     try:
@@ -316,7 +341,7 @@ def _by_dask(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> i
 @contextmanager
 def output(path: Path | None, force: bool) -> Iterator[TextIO]:
     """The standard output, or a file that is not overwritten unasked."""
-    if path is None:
+    if path is None or standard.is_standard(path):
         if isinstance(sys.stdout, io.TextIOWrapper):
             # Names are in UTF-8 whatever the locale is; a terminal that does not know a character shows its number, and
             # words of a program need be no valid text.

@@ -13,7 +13,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "name",
         metavar="NAME",
         help="print the schema of this: report (report, query, compare and efficiency), why, run (run.json), history (history.json of"
-        " ci), tables (tables.json of export), or of one report by its name",
+        " ci), tables (tables.json of export), reports (report --list), runs (list_runs of mcp), or of one report by its name",
     )
 
 

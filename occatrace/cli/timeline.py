@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from occatrace.cli import standard
 from occatrace.cli.choice import add_names
 from occatrace.cli.dispatch import UsageError, complain
 from occatrace.core import progress
@@ -32,6 +33,7 @@ examples:
   occa_prof timeline RUN -o part.pftrace --filter-time 1.2s:1.4s --min-duration 5us
   occa_prof timeline RUN -o run.pftrace --split rank      run.rank0.pftrace, run.rank1.pftrace, …
   occa_prof timeline RUN --track 'long=SELECT start_ns AS ts, end_ns - start_ns AS dur, name FROM activities WHERE dur > 1e6'
+  occa_prof timeline RUN -o - --format csv | head
   cat run.rank0.pftrace run.rank3.pftrace > both.pftrace  join files of one run, or of several
 
 Open the file at https://ui.perfetto.dev (it stays on your machine). W A S D move there and / searches; select a slice
@@ -48,8 +50,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         type=Path,
-        help="write to FILE, compressed if it ends in .gz (default: RUN/timeline.pftrace; RUN/timeline-part.pftrace if"
-        " options leave something out)",
+        help="write to FILE, compressed if it ends in .gz; -: to standard output (default: RUN/timeline.pftrace;"
+        " RUN/timeline-part.pftrace if options leave something out)",
     )
     parser.add_argument(
         "--track",
@@ -144,12 +146,31 @@ def run(args: argparse.Namespace) -> int:
         critical_path=args.critical_path,
     )
     stem = "timeline" if replace(options, split=None, critical_path=False) == Options() else "timeline-part"
+    if standard.is_standard(args.output):
+        if options.split is not None:
+            raise UsageError("-o - takes one file: leave out --split")
+        with standard.through_file(f"timeline{_SUFFIXES[chosen]}") as path:
+            written = write_timeline(folder.path, path, options, chosen)
+        _say(written, options)
+        return 0
     output: Path = args.output or result(folder.path, f"{stem}{_SUFFIXES[chosen]}")
     earlier = check_output(output, args.force or args.output is None, options.split)
     written = write_timeline(folder.path, output, options, chosen)
     for path in earlier:
         if path not in written.files:
             path.unlink(missing_ok=True)
+    _say(written, options)
+    advice = "" if chosen == "csv" else " (open it at https://ui.perfetto.dev)"
+    sizes = [path.stat().st_size for path in written.files]
+    where = f"{written.files[0]} … {written.files[-1].name}: {len(sizes)} files" if len(sizes) > 1 else written.files[0]
+    print(f"{where}: {written.slices:,} slices, {size(sum(sizes))}{advice}")
+    return 0
+
+
+def _say(written: Written, options: Options) -> None:
+    """What is not as the reader may expect, on standard error."""
+    from occatrace.views.timeline import Options
+
     if not written.slices:
         why = "nothing was recorded" if options == Options() else "nothing is left after these filters"
         complain(f"{why}: the timeline {'has only counters' if written.counter_values else 'is empty'}")
@@ -158,11 +179,6 @@ def run(args: argparse.Namespace) -> int:
     if written.ranks_missing:
         missing = ", ".join(map(str, written.ranks_missing))
         complain(f"--ranks: rank {missing} is not in this run; there are {written.ranks or 'none'}")
-    advice = "" if chosen == "csv" else " (open it at https://ui.perfetto.dev)"
-    sizes = [path.stat().st_size for path in written.files]
-    where = f"{written.files[0]} … {written.files[-1].name}: {len(sizes)} files" if len(sizes) > 1 else written.files[0]
-    print(f"{where}: {written.slices:,} slices, {size(sum(sizes))}{advice}")
-    return 0
 
 
 def write_timeline(run: Path, output: Path, options: Options | None = None, format: Format = "perfetto") -> Written:

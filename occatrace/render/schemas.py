@@ -19,8 +19,10 @@ from occatrace.reports import critical
 from occatrace.run import folder
 from occatrace.store import losses
 
-NAMES = ("report", "why", "run", "history", "tables")
+NAMES = ("report", "why", "run", "history", "tables", "reports", "runs")
 WHY = 1  # of `why --format json`
+LISTS = 1  # of reports and runs
+RUN_FACTS = ("program", "started", "exit_status")  # of each run in the list
 _SCALARS: Mapping[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
@@ -37,6 +39,10 @@ def schema(name: str) -> dict[str, Any]:
         return _head("history", history.SCHEMA, "history.json of occa_prof ci") | _history()
     if name == "tables":
         return _head("tables", SCHEMA_VERSION, "tables.json of occa_prof export") | _tables()
+    if name == "reports":
+        return _head("reports", LISTS, "occa_prof report --list --format json") | _list_of_reports()
+    if name == "runs":
+        return _head("runs", LISTS, "list_runs of occa_prof mcp") | _list_of_runs()
     entry = None if name == "report" else reports.definition(name)
     about = "occa_prof report RUN --format json" + (f" --report {name}" if entry else "")
     return _head(name, SCHEMA, about) | _document(entry)
@@ -135,6 +141,24 @@ def _tables() -> dict[str, Any]:
     partial = {"type": "string", "description": "the run goes on"}
     schema = {"const": SCHEMA_VERSION}
     return _object({"schema": schema, "format": formats, "tables": names, "partial": partial}, "partial")
+
+
+def _list_of_reports() -> dict[str, Any]:
+    text = {"type": "string"}
+    report = _object({"name": text, "title": text, "about": text})
+    return _object({"schema": {"const": LISTS}, "reports": {"type": "array", "items": report}})
+
+
+def _list_of_runs() -> dict[str, Any]:
+    facts = of_type(folder.RunInfo)["properties"]
+    run = {
+        "run": {"type": "string", "description": "the folder"},
+        "problem": {"type": "string", "description": "why nothing else is known"},
+        **{key: facts[key] for key in RUN_FACTS},
+    }
+    more = {"type": "integer", "minimum": 0, "description": "runs that are not listed"}
+    runs = {"type": "array", "items": _object(run, "problem", *RUN_FACTS)}
+    return _object({"schema": {"const": LISTS}, "runs": runs, "more": more})
 
 
 def _why() -> dict[str, Any]:

@@ -67,6 +67,9 @@ OTHERS = {
 }  # fmt: skip
 
 
+DRAWINGS = ("bars", "line", "points", "map")
+
+
 class UnknownReport(RunError):
     """There is no report of this name."""
 
@@ -80,6 +83,38 @@ class Column:
     title: str
     help: str
     fixed: bool = False  # in this unit in text tables, too
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values can be drawn along an axis."""
+        return self.unit not in ("text", "source", "parent")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How a report is drawn: marks at the columns x and y, coloured by a third; in a map the third gives the colour's value."""
+
+    kind: str
+    x: str
+    y: str
+    by: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, columns: Sequence[Column]) -> Drawing:
+        """The `plot:` line of a head. Raises ValueError for what cannot be drawn."""
+        kind, *names = text.split()
+        known = {column.name: column for column in columns}
+        if kind not in DRAWINGS or not 2 <= len(names) <= 3 or (kind == "map" and len(names) < 3):
+            raise ValueError(
+                f"plot {text!r} is not `KIND X Y [BY]` with a kind of {', '.join(DRAWINGS)} (map needs BY)"
+            )
+        for name in names:
+            if name not in known:
+                raise ValueError(f"plot {text!r}: no column {name!r}")
+        value = known[names[2 if kind == "map" else 1]]
+        if not value.is_number:
+            raise ValueError(f"plot {text!r}: {value.name} has no numbers")
+        return cls(kind, names[0], names[1], names[2] if len(names) > 2 else None)
 
 
 @dataclass(frozen=True)
@@ -100,6 +135,7 @@ class Definition:
         frozenset()
     )  # tables of which it is made: where none of them has rows, it has none; empty: not said
     made: str = ""  # module of this package whose `rows` makes them, where no query does
+    plot: Drawing | None = None  # None: bars of a column
 
 
 @dataclass(frozen=True)
@@ -159,6 +195,7 @@ def parse(name: str, text: str) -> Definition:
         single.get("empty", ""),
         frozenset(single.get("of", "").split()),
         single.get("made", ""),
+        Drawing.parse(single["plot"], columns) if "plot" in single else None,
     )
 
 

@@ -2,6 +2,7 @@
 -- about: messages and one-sided transfers from rank to rank, as the sender (or the origin of the one-sided transfer) saw them; where the
 --   sender was not traced, as the receiver did; collectives are not in it
 -- share: of the bytes between ranks
+-- plot: map source target total
 -- column: share percent Bytes
 -- column: total bytes Total
 -- column: count count Messages

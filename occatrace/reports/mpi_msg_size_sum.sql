@@ -1,6 +1,7 @@
 -- title: MPI messages by size
 -- about: messages, one-sided transfers and collectives by kind and size, each where it is sent and where it is received
 -- share: of the bytes of this kind
+-- plot: bars range total name
 -- column: share percent Bytes
 -- column: total bytes Total
 -- column: count count Messages

@@ -89,22 +89,56 @@ def _definition(file: Path) -> Definition:
 def rows(entry: Definition, con: Any) -> list[tuple[Any, ...]]:
     """The rows of a report that is a Python file. Raises BadRecipe for whatever goes wrong in it."""
     file = Path(entry.made)
-    _check_owner(file)
-    space: dict[str, Any] = {"__name__": f"occatrace_recipe_{entry.name}", "__file__": str(file)}
+    space: dict[str, Any] = {}
     try:
-        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), space)
+        space = _executed(entry)
         found = [tuple(row) for row in space["rows"](con)]
     except KeyError as error:
         why = (
             "it has no function rows(con)" if error.args == ("rows",) and "rows" not in space else f"KeyError: {error}"
         )
         raise BadRecipe(f"{file}: {why}") from error
+    except BadRecipe:
+        raise
     except Exception as error:
-        raise BadRecipe(f"{file}: {type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
+        raise _failed(file, error) from error
     for row in found:
         if len(row) != len(entry.columns):
             raise BadRecipe(f"{file}: a row has {len(row)} values, the head has {len(entry.columns)} columns")
     return found
+
+
+def plot(entry: Definition, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What the function `plot(rows)` of a Python report draws of its rows (dicts by field), as Vega-Lite; None where there is no such
+    function. Raises BadRecipe for whatever goes wrong in it."""
+    if not entry.made.endswith(".py"):
+        return None
+    file = Path(entry.made)
+    try:
+        draw = _executed(entry).get("plot")
+        if draw is None:
+            return None
+        made = draw(rows)
+    except BadRecipe:
+        raise
+    except Exception as error:
+        raise _failed(file, error) from error
+    if not isinstance(made, dict):
+        raise BadRecipe(f"{file}: plot(rows) returned {type(made).__name__}, not a Vega-Lite specification (dict)")
+    return made
+
+
+def _executed(entry: Definition) -> dict[str, Any]:
+    """The names that a Python report defines."""
+    file = Path(entry.made)
+    _check_owner(file)
+    space: dict[str, Any] = {"__name__": f"occatrace_recipe_{entry.name}", "__file__": str(file)}
+    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), space)
+    return space
+
+
+def _failed(file: Path, error: Exception) -> BadRecipe:
+    return BadRecipe(f"{file}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
 def _check_owner(file: Path) -> None:

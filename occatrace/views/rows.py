@@ -96,7 +96,8 @@ class Rows(list[dict[str, Any]]):
         )
 
     def plot(self, column: str | None = None) -> Picture:
-        """Bars of one numeric column (default: the first time, size or count) for the first 20 names.
+        """What the head of the report draws, or bars of one numeric column (default: the first time, size or count) for the first 20
+        names.
 
         Raises a RunError for a column that the report does not have or that has no numbers, and where there are no rows.
         """
@@ -104,8 +105,10 @@ class Rows(list[dict[str, Any]]):
 
     def spec(self, column: str | None = None) -> dict[str, Any]:
         """The plot as a Vega-Lite specification."""
-        from occatrace.views.plots import charts
+        from occatrace.views.plots import charts, own
 
+        if column is None and (drawn := own.spec(self._report)):
+            return drawn
         chosen = self._numeric(column)
         label = next((c.name for c in self._report.columns if c.name == "name"), self.columns[0])
         shown = [row for row in self if row[chosen.name] is not None and row.get("parent") is None][:BARS]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from occatrace.cli.mcp import TOOLS
 from tests.support.fake import demo_trace, recorded
 
 LONG = "SELECT sum(a.range * b.range) FROM range(9999999) a, range(9999999) b"
@@ -47,12 +48,18 @@ def session(folder: Path, options: Sequence[str], use: Callable[[Any, Ask], Awai
 
 def test_answers(runs: Path) -> None:
     async def use(server: Any, ask: Ask) -> None:
-        tools = {tool.name for tool in (await server.list_tools()).tools}
-        assert tools == {"list_runs", "digest", "list_reports", "report", "query", "why", "compare"}
+        tools = {tool.name: tool.output_schema for tool in (await server.list_tools()).tools}
+        assert tools.keys() == {"list_runs", "digest", "list_reports", "report", "query", "why", "compare"}
+        # All but the text for reading have the schema that `occa_prof schema` prints.
+        assert {name: (schema or {}).get("$id", "").split(":")[3:4] for name, schema in tools.items()} == {
+            name: [schema] if schema else [] for name, schema in TOOLS.items()
+        }
         failed, text = await ask("list_runs")
         (found,) = json.loads(text)["runs"]
         run = found["run"]
         assert not failed and Path(run).is_relative_to(runs)
+        failed, text = await ask("list_reports")
+        assert not failed and "gpu_kern_sum" in {report["name"] for report in json.loads(text)["reports"]}
         failed, text = await ask("report", run=run, name="gpu_kern_sum", rows=1)
         (report,) = json.loads(text)["reports"]
         assert not failed and len(report["rows"]) == 1

@@ -80,6 +80,80 @@ def test_plots_and_advice(folder: Path, run: Path, tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.parametrize(
+    ("kind", "mark"), [("bars", "bar"), ("line", "line"), ("points", "point"), ("map", "rect"), ("python", "bar")]
+)
+def test_kinds_of_plots(kind: str, mark: str, folder: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The guide's examples, with each kind; the values drawn are those of the rows."""
+    block = re.search(r"`copies_over_time.sql`:\n\n```sql\n(.*?)```", GUIDE, re.S)
+    function = re.search(r"```python\n(def plot.*?)```", GUIDE, re.S)
+    assert block and function
+    drawing = "map kind bytes at_ns" if kind == "map" else f"{kind} at_ns bytes kind"
+    (folder / "over_time.sql").write_text(
+        block[1].replace("points at_ns bytes kind", drawing) if kind != "python" else block[1]
+    )
+    with (folder / "lengths.py").open("a") as file:
+        file.write(f"\n\n{function[1]}")
+    recipes._read.cache_clear()
+    name = "lengths" if kind == "python" else "over_time"
+    with occatrace.open(run) as opened:
+        rows = opened.report(name)
+        spec = rows.spec()
+    layer = spec if kind == "python" else spec["layer"][0]
+    marks = layer["data"]["values"]
+    assert (layer["mark"] if kind == "python" else layer["mark"]["type"]) == mark
+    if kind == "python":
+        assert [each["length"] for each in marks] == [row["length"] for row in rows]
+    else:
+        assert len(marks) == len(rows) > 3
+    if kind in ("line", "points"):
+        assert [each["y"] * max(r["bytes"] for r in rows) for each in marks] == pytest.approx(
+            [row["bytes"] * max(each["y"] for each in marks) for row in rows]
+        )
+    if importlib.util.find_spec("vl_convert"):
+        assert main(["report", str(run), "--plot", name, "-o", "-"]) == 0
+        drawn = capsys.readouterr().out
+        assert drawn.startswith("<svg") and ("Copies over time" in drawn or kind == "python")
+
+
+@pytest.mark.parametrize(
+    ("plot", "said"),
+    [
+        ("pie x y", "not `KIND X Y [BY]` with a kind of bars, line, points, map"),
+        ("bars x", "not `KIND X Y [BY]`"),
+        ("bars x nothing", "no column 'nothing'"),
+        ("line n x", "x has no numbers"),
+        ("map x n", "map needs BY"),
+    ],
+)
+def test_a_plot_that_is_none_is_one_line(
+    plot: str, said: str, folder: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = f"-- title: T\n-- about: a\n-- plot: {plot}\n-- column: x text X\n-- column: n count N\n"
+    (folder / "bad.sql").write_text(head + "SELECT 'a' AS x, 1 AS n")
+    assert main(["report", str(run), "--plot", "bad"]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("def plot(rows): return 1", "returned int"), ("def plot(rows): 1 / 0", "ZeroDivisionError"),
+     ("def plot(rows): return {'mark': 'nothing'}", "cannot be drawn")],
+)  # fmt: skip
+def test_a_function_that_draws_nothing_is_one_line(
+    text: str, said: str, folder: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not importlib.util.find_spec("vl_convert"):
+        pytest.skip("nothing is drawn without vl-convert")
+    with (folder / "lengths.py").open("a") as file:
+        file.write(f"\n\n{text}\n")
+    recipes._read.cache_clear()
+    assert main(["report", str(run), "--plot", "lengths", "-o", "-"]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("file", "text", "said"),
     [
         ("bad.sql", "SELECT 1", "its head has no `title:` line"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from occatrace.core.checked import printable
 from occatrace.core.units import duration, size
+from occatrace.reports import Column
 from occatrace.views.plots.data import Busy, Distribution, Memory, Shares
 from occatrace.views.plots.times import STEPS, Band, Bands, Grid, steps
 
@@ -313,12 +314,7 @@ _DURATION = (
 
 def bars(names: Sequence[str], values: Sequence[float], title: str, unit: str, width: int = WIDE) -> Spec:
     """A bar for each name, in the order given. `unit`: ns and bytes are shown in the unit that fits the largest value."""
-    scale, shown = 1.0, {"percent": "%"}.get(unit, "")
-    if unit == "ns":
-        scale, shown = _time(int(max(values)))
-    elif unit == "bytes":
-        scale, shown = next(((float(s), u) for s, u in _SIZES if max(values) >= s), (1.0, "B"))
-    label = f"{title} ({shown})" if shown else title
+    scale, label = _scaled(max(values), title, unit)
     layer: Spec = {
         "data": {"values": [{"at": at, "v": value / scale} for at, value in enumerate(values)]},
         "mark": {"type": "bar", "color": BLUE},
@@ -334,6 +330,60 @@ def bars(names: Sequence[str], values: Sequence[float], title: str, unit: str, w
     return _spec(width, 22 * len(names) + 20, layer, description=f"{label} of {len(names)} names")
 
 
+def _scaled(largest: float, title: str, unit: str) -> tuple[float, str]:
+    """By what values are divided for an axis, and the axis' title with the unit that fits the largest."""
+    scale, shown = 1.0, {"percent": "%"}.get(unit, "")
+    if unit == "ns":
+        scale, shown = _time(int(largest))
+    elif unit == "bytes":
+        scale, shown = next(((float(s), u) for s, u in _SIZES if largest >= s), (1.0, "B"))
+    return scale, f"{title} ({shown})" if shown else title
+
+
+def names_axis(names: Sequence[str], title: str) -> Spec:
+    """An axis of names; marks have their places."""
+    axis = {"title": title, "labelExpr": f"{_texts(_distinct(names))}[datum.value]", "labelLimit": 200, "ticks": False}
+    return {"type": "ordinal", "axis": axis}
+
+
+def numbers_axis(values: Sequence[float], column: Column, marks: Sequence[Spec], field: str) -> Spec:
+    """An axis of a column's values, in the unit that fits the largest; the marks get them in it."""
+    scale, label = _scaled(max(map(abs, values)), column.title, column.unit)
+    for mark, value in zip(marks, values, strict=True):
+        mark[field] = value / scale
+    return {"type": "quantitative", "axis": {"title": label}}
+
+
+def heat(values: Sequence[float], column: Column, marks: Sequence[Spec]) -> Spec:
+    """Colours from little to much."""
+    scale, label = _scaled(max(map(abs, values)), column.title, column.unit)
+    for mark, value in zip(marks, values, strict=True):
+        mark["c"] = value / scale
+    return {
+        "field": "c", "type": "quantitative", "scale": {"type": "quantize", "range": list(HEAT), "nice": False},
+        "legend": {"title": label, "format": ".3~g"},
+    }  # fmt: skip
+
+
+def groups(names: Sequence[str], width: int) -> Spec:
+    """A colour for each of a few names."""
+    return {
+        "field": "c", "type": "nominal", "scale": {"domain": list(range(len(names))), "range": list(GROUPS[: len(names)])},
+        "legend": {"labelExpr": f"{_texts(_distinct(names))}[datum.value]", "columns": 2, "labelLimit": width // 2 - 40},
+    }  # fmt: skip
+
+
+def layer(width: int, mark: str, marks: Sequence[Spec], encoding: Mapping[str, Spec], description: str) -> Spec:
+    """Marks with the fields x, y and c (colour)."""
+    kind: Spec = {"type": mark, "color": BLUE}
+    if mark == "point":
+        kind |= {"filled": True, "opacity": 0.8}
+    if mark == "line":
+        kind["point"] = {"size": 18}
+    placed = {name: {"field": name, **part} for name, part in encoding.items()}
+    return _spec(width, 260, {"data": {"values": marks}, "mark": kind, "encoding": placed}, description=description)
+
+
 def _spec(width: int, height: float, *layers: Spec, description: str) -> Spec:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
@@ -346,10 +396,15 @@ def _spec(width: int, height: float, *layers: Spec, description: str) -> Spec:
     }
 
 
+def _width_of(spec: Spec) -> int:
+    width = spec.get("width")
+    return width if isinstance(width, int) else WIDE
+
+
 def titled(spec: Spec, title: str, subtitle: str) -> Spec:
     """A chart that stands alone, with what it shows and of what."""
     text = {"text": short(title), "subtitle": short(subtitle), "anchor": "start", "offset": 12}
-    look = {"color": INK, "fontSize": 15, "subtitleColor": MUTED, "subtitleFontSize": 12, "limit": spec["width"]}
+    look = {"color": INK, "fontSize": 15, "subtitleColor": MUTED, "subtitleFontSize": 12, "limit": _width_of(spec)}
     return {**spec, "title": {**text, **look}}
 
 
