@@ -8,6 +8,7 @@
 
 #include "known_functions.h"
 #include "occatrace_core.h"
+#include "ze_lists.h"
 #include "ze_time.h"
 
 namespace occatrace::ze {
@@ -153,7 +154,8 @@ struct Hook<OCCATRACE_ZE_zeCommandListCreate> : Always {
   template <int I>
   static void after(Call &, Args_zeCommandListCreate &a) {
     if (!timing || a.ret != kSuccess) return;
-    lists.set(*a.phCommandList, reinterpret_cast<uint64_t>(new List{a.hContext, &Devices::instance().of(a.hDevice), nullptr, {}}));
+    List *list = new List{a.hContext, &Devices::instance().of(a.hDevice), nullptr, as<ListDescriptor>(a.desc).ordinal};
+    lists.set(*a.phCommandList, reinterpret_cast<uint64_t>(list));
   }
 };
 template <>
@@ -162,7 +164,7 @@ struct Hook<OCCATRACE_ZE_zeCommandListCreateImmediate> : Always {
   static void after(Call &, Args_zeCommandListCreateImmediate &a) {
     if (!timing || a.ret != kSuccess) return;
     Line *line = add_line(*a.phCommandList, a.hContext, a.hDevice, as<QueueDescriptor>(a.altdesc).mode == kSynchronousMode);
-    lists.set(*a.phCommandList, reinterpret_cast<uint64_t>(new List{a.hContext, line->device, line, {}}));
+    lists.set(*a.phCommandList, reinterpret_cast<uint64_t>(new List{a.hContext, line->device, line}));
   }
 };
 template <>
@@ -187,41 +189,46 @@ struct Hook<OCCATRACE_ZE_zeCommandListReset> : Always {
 
 namespace {
 
-constexpr uint32_t kMostLists = 64;
-
 // Executes regular lists in a queue, or in an immediate list.
 template <class Where>
 struct Executes : Always {
   template <int I, class Args>
   static void before(Call &call, Args &a) {
-    if (!timing || !call.work || find<Line>(lines, Where::line(a)) == nullptr) return;
+    const Line *line = timing && call.work ? find<Line>(lines, Where::line(a)) : nullptr;
+    if (line == nullptr || a.phCommandLists == nullptr) return;
     call.host = call.level == OCCATRACE_EVENT ? call.start : occatrace_now();
-    // A bit for each list whose commands can be told from those of the last execution.
-    each(a, [&call](uint32_t at, const List &list) {
-      if (at < kMostLists && prepare(list)) call.own |= uint64_t{1} << at;
-    });
+    Plan *instead = plan(*line, a.numCommandLists, a.phCommandLists);
+    if (instead == nullptr) return;
+    call.own = reinterpret_cast<uint64_t>(instead);
+    a.phCommandLists = instead->lists.data();
+    a.numCommandLists = static_cast<uint32_t>(instead->lists.size());
+  }
+  // The record has what the program gave.
+  template <int I, class Args>
+  static void result(Call &call, Args &a) {
+    if (call.own == 0) return;
+    a.phCommandLists = planned(call)->given;
+    a.numCommandLists = static_cast<uint32_t>(planned(call)->parts.size());
   }
   template <int I, class Args>
   static void after(Call &call, Args &a) {
-    Line *line = call.host != 0 && !failed(a) ? find<Line>(lines, Where::line(a)) : nullptr;
+    const std::unique_ptr<Plan> plan(planned(call));
+    Line *line = call.host != 0 ? find<Line>(lines, Where::line(a)) : nullptr;
     if (line == nullptr) return;
+    if (failed(a)) {
+      if (plan != nullptr) give_up(*plan);
+      return;
+    }
     const Work by = device::work_of(call, nullptr);
-    each(a, [&](uint32_t at, List &list) {
-      execute(*line, list, at < kMostLists && (call.own >> at & 1) != 0, by);
-    });
+    for (uint32_t at = 0; at < a.numCommandLists; ++at) {
+      if (List *list = regular(a.phCommandLists[at])) execute(*line, *list, plan == nullptr ? Plan::Part{} : plan->parts[at], by);
+    }
+    if (plan != nullptr) given(*plan, *line);
     if (line->synchronous) see_complete(*line, line->progress.given.load());
   }
 
  private:
-  template <class Args, class Visit>
-  static void each(const Args &a, Visit visit) {
-    const uint32_t count = a.phCommandLists == nullptr ? 0 : a.numCommandLists;
-    for (uint32_t at = 0; at < count; ++at) {
-      List *list = find<List>(lists, a.phCommandLists[at]);
-      if (list == nullptr || list->line != nullptr) continue;
-      visit(at, *list);
-    }
-  }
+  static Plan *planned(const Call &call) { return reinterpret_cast<Plan *>(call.own); }
 };
 struct InQueue {
   template <class Args>

@@ -119,7 +119,7 @@ struct Enqueue : Always {
       list->steps.push_back({event, ours, timed, true, work});
       return;
     }
-    push(*list->line, *list, event, ours, timed, work);
+    push(*list->line, {event, nullptr, nullptr, 0, list->context, ours, Given::kPending, {}}, timed, work);
     if (list->line->synchronous) see_complete(*list->line, list->line->progress.given.load());
   }
 };

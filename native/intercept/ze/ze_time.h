@@ -187,6 +187,18 @@ struct Progress {
   std::atomic<uint64_t> given{0}, complete{0};
 };
 
+// Timestamps of a list's events, copied by the device after one execution and before the next.
+struct Snapshot {
+  ze_command_list_handle_t list;  // makes the copy
+  ze_event_handle_t done;
+  Timestamps *times;      // by step of the list
+  uint64_t until;         // the number of the last command that was given with it: when that is complete, so is this
+  unsigned users = 0;     // commands that will look here
+
+  bool complete() const { return loader().zeEventQueryStatus(done) == kSuccess; }
+};
+constexpr uint64_t kNotGiven = UINT64_MAX;
+
 struct Given {
   ze_event_handle_t event;
   Device *device;
@@ -194,8 +206,13 @@ struct Given {
   uint64_t number;
   ze_context_handle_t context;
   bool returns_event;  // ours, of an immediate list
-  enum { kPending, kKnown, kLost } state = kPending;
+  enum State { kPending, kKnown, kLost } state = kPending;
   Times times;
+  // Of a command of a regular list.
+  size_t step = 0;
+  uint64_t stale = 0;           // the start that the event still has from the execution before; 0: none
+  Snapshot *behind = nullptr;   // it runs after this copy of what the execution before left
+  Snapshot *kept_in = nullptr;  // its own times will be here
 };
 
 class Commands {
@@ -211,6 +228,10 @@ class Commands {
     made->number = made->progress->given.fetch_add(1) + 1;
     const std::lock_guard<std::mutex> guard(mutex_);
     if (made->state == Given::kLost) return ++lost_, made;
+    for (Snapshot *used : {made->behind, made->kept_in}) {
+      if (used != nullptr) ++used->users;
+    }
+    if (made->kept_in != nullptr) return kept_.insert(made), made;
     Given *&before = pending_[made->event];
     if (before != nullptr) read(*before, true);
     before = made;
@@ -246,6 +267,45 @@ class Commands {
       if (at->second->context == context) read(*at->second, true);
       at = at->second->context == context ? pending_.erase(at) : std::next(at);
     }
+    settle_kept([context](const Given &command) { return command.context == context; });
+  }
+  // The same for what a snapshot has, which is about to go.
+  void settle(const Snapshot &snapshot) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    settle_kept([&snapshot](const Given &command) { return command.kept_in == &snapshot; });
+  }
+  // The last command that signals the event will have been copied before the event is signaled again.
+  void keep(ze_event_handle_t event, Snapshot &in) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto found = pending_.find(event);
+    if (found == pending_.end()) return;
+    Given *command = found->second;
+    pending_.erase(found);
+    if (command->state != Given::kPending) return;
+    command->kept_in = &in;
+    ++in.users;
+    kept_.insert(command);
+  }
+  // The copy was given to the device, with commands up to this number.
+  void give(Snapshot &snapshot, uint64_t number) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    snapshot.until = number;
+  }
+  // Or refused by the driver.
+  void give_up(const Snapshot &snapshot) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (auto at = kept_.begin(); at != kept_.end();) {
+      Given *command = *at;
+      at = command->kept_in == &snapshot ? kept_.erase(at) : std::next(at);
+      if (command->kept_in != &snapshot) continue;
+      --command->kept_in->users;
+      command->kept_in = nullptr;
+      pending_[command->event] = command;
+    }
+  }
+  bool is_free(const Snapshot &snapshot) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return snapshot.users == 0 && snapshot.until != kNotGiven && snapshot.complete();
   }
   // Whether the event's last command is still to run.
   bool runs(ze_event_handle_t event) {
@@ -264,6 +324,7 @@ class Commands {
   void after_fork_child() {
     new (&mutex_) std::mutex;
     pending_.clear();
+    kept_.clear();
     lost_ = 0;
   }
 
@@ -271,32 +332,72 @@ class Commands {
   // Under the lock. `last`: there will be no other chance.
   void read(Given &command, bool last) {
     if (command.state != Given::kPending) return;
-    const bool over = command.number <= command.progress->complete.load(std::memory_order_acquire);
+    const uint64_t number = command.kept_in == nullptr ? command.number : command.kept_in->until;
+    const bool over = number <= command.progress->complete.load(std::memory_order_acquire);
     Timestamps found{};
-    if (loader().zeEventQueryStatus(command.event) == kSuccess) {
-      if (loader().zeEventQueryKernelTimestamp(command.event, reinterpret_cast<ze_kernel_timestamp_result_t *>(&found)) == kSuccess) {
-        Device &device = *command.device;
-        const std::lock_guard<std::mutex> guard(device.mutex);
-        const uint64_t start = unwrapped(found.global.start & mask_of(device.kernel_bits), device.latest, device.kernel_bits);
-        const uint64_t end = unwrapped(found.global.end & mask_of(device.kernel_bits), start, device.kernel_bits);
-        command.times.start = in_ns(device, start);
-        command.times.end = in_ns(device, end);
-        command.state = Given::kKnown;
-        return;
-      }
+    bool readable = true;
+    if (has_run(command, &found, &readable)) {
+      if (readable && set(command, found)) return leave(command, Given::kKnown);
       last = true;
     }
     if (!last && !over) return;
-    command.state = Given::kLost;
     ++lost_;
+    leave(command, Given::kLost);
   }
-  void forget(const Given &command) {
+  static bool has_run(const Given &command, Timestamps *found, bool *readable) {
+    if (command.kept_in != nullptr) {
+      if (!command.kept_in->complete()) return false;
+      *found = command.kept_in->times[command.step];
+      return true;
+    }
+    uint64_t stale = command.stale;
+    if (command.behind != nullptr) {
+      if (!command.behind->complete()) return false;
+      stale = command.behind->times[command.step].global.start;
+    }
+    if (loader().zeEventQueryStatus(command.event) != kSuccess) return false;
+    *readable =
+        loader().zeEventQueryKernelTimestamp(command.event, reinterpret_cast<ze_kernel_timestamp_result_t *>(found)) == kSuccess;
+    return !*readable || stale == 0 || found->global.start != stale;
+  }
+  // Whether the timestamps are some: those of an event that was reset have all bits.
+  static bool set(Given &command, const Timestamps &found) {
+    Device &device = *command.device;
+    const uint64_t mask = mask_of(device.kernel_bits);
+    if ((found.global.start & mask) == mask && (found.global.end & mask) == mask) return false;
+    const std::lock_guard<std::mutex> guard(device.mutex);
+    const uint64_t start = unwrapped(found.global.start & mask, device.latest, device.kernel_bits);
+    const uint64_t end = unwrapped(found.global.end & mask, start, device.kernel_bits);
+    command.times.start = in_ns(device, start);
+    command.times.end = in_ns(device, end);
+    return true;
+  }
+  static void leave(Given &command, Given::State state) {
+    command.state = state;
+    for (Snapshot **used : {&command.behind, &command.kept_in}) {
+      if (*used != nullptr) --(*used)->users;
+      *used = nullptr;
+    }
+  }
+  template <class Which>
+  void settle_kept(Which which) {
+    for (auto at = kept_.begin(); at != kept_.end();) {
+      Given *command = *at;
+      const bool chosen = which(*command);
+      if (chosen) read(*command, true);
+      at = chosen ? kept_.erase(at) : std::next(at);
+    }
+  }
+  void forget(Given &command) {
+    kept_.erase(&command);
+    leave(command, command.state);
     const auto found = pending_.find(command.event);
     if (found != pending_.end() && found->second == &command) pending_.erase(found);
   }
 
   std::mutex mutex_;
   std::unordered_map<ze_event_handle_t, Given *> pending_;
+  std::unordered_set<Given *> kept_;  // pending ones that a snapshot will have
   std::atomic<uint64_t> lost_{0};
 };
 
@@ -317,6 +418,7 @@ struct List {
   ze_context_handle_t context;
   Device *device;
   Line *line;  // of an immediate list
+  uint32_t ordinal = 0;
   // Of a regular one: what it does at each execution.
   struct Step {
     ze_event_handle_t event;
@@ -324,8 +426,11 @@ struct List {
     bool timed;
     bool first;  // it has not run yet
     Work work;
+    uint64_t stale = 0;  // the start that an event of the program's still has from the last execution
   };
   std::vector<Step> steps;
+  const Line *ran_in = nullptr;  // its last execution
+  std::vector<std::unique_ptr<Snapshot>> snapshots;
 };
 
 inline HandleMap lines, lists;
@@ -359,9 +464,11 @@ inline void drop_line(const void *handle) {
 
 // Gives the engine a command that was given to the device. `timed`: the event will say when it ran; otherwise it is recorded
 // without a duration, and counted.
-inline void push(Line &line, const List &list, ze_event_handle_t event, bool returns_event, bool timed, Work work) {
-  const auto state = timed ? Given::kPending : Given::kLost;
-  work.event = Commands::instance().add({event, line.device, &line.progress, 0, list.context, returns_event, state, {}});
+inline void push(Line &line, Given command, bool timed, Work work) {
+  command.device = line.device;
+  command.progress = &line.progress;
+  command.state = timed ? Given::kPending : Given::kLost;
+  work.event = Commands::instance().add(command);
   line.queue->push(work);
   if (!line.queue->used.load(std::memory_order_relaxed) && !line.queue->used.exchange(true)) Engine::be_first_at_exit();
 }
@@ -372,43 +479,6 @@ inline void see_complete(Line &line, uint64_t number) {
   while (known < number && !line.progress.complete.compare_exchange_weak(known, number)) {
   }
   line.queue->harvest(true);
-}
-
-// The commands of a list at one execution. The first belongs to the calls that appended them, others to the one that executes.
-inline void execute(Line &line, List &list, bool timed, const Work &by) {
-  for (List::Step &step : list.steps) {
-    Work work = step.work;
-    work.before = by.before;
-    if (!step.first) {
-      work.tid = by.tid;
-      work.seq = by.seq;
-      work.run_seq = by.run_seq;
-    }
-    step.first = false;
-    push(line, list, step.event, false, timed && step.timed, work);
-  }
-}
-
-// What a regular list did is over, and it gets other commands or none.
-inline void clear(List &list) {
-  for (const List::Step &step : list.steps) {
-    Commands::instance().settle(step.event);
-    if (step.ours) Events::instance().give(list.context, list.device->handle, step.event);
-  }
-  list.steps.clear();
-}
-
-// Before a list is executed again: what the last execution left is read, and events of ours are used again. False: that one
-// still runs, and the new one cannot be told from it.
-inline bool prepare(const List &list) {
-  for (const List::Step &step : list.steps) {
-    if (Commands::instance().runs(step.event)) return false;
-  }
-  for (const List::Step &step : list.steps) {
-    Commands::instance().settle(step.event);
-    if (step.ours) loader().zeEventHostReset(step.event);
-  }
-  return true;
 }
 
 }  // namespace occatrace::ze

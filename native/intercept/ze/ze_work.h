@@ -40,6 +40,12 @@ struct QueueDescriptor : Descriptor {
   uint32_t ordinal, index, flags;
   int mode, priority;
 };
+struct ListDescriptor : Descriptor {
+  uint32_t ordinal, flags;
+};
+struct HostMemoryDescriptor : Descriptor {
+  uint32_t flags;
+};
 struct DeviceProperties {
   int type;
   void *next;
@@ -68,7 +74,7 @@ struct Region {
   uint32_t x, y, z, width, height, depth;
 };
 // ZE_STRUCTURE_TYPE_…
-constexpr int kEventPoolDescriptor = 0x10, kEventDescriptor = 0x11, kMemoryProperties = 0x17, kDevicePropertiesByFrequency = 0x20006;
+constexpr int kListDescriptor = 0x0f, kHostMemoryDescriptor = 0x16, kEventPoolDescriptor = 0x10, kEventDescriptor = 0x11, kMemoryProperties = 0x17, kDevicePropertiesByFrequency = 0x20006;
 constexpr uint32_t kHostVisible = 1, kInterprocess = 2, kTimestamps = 4, kMappedTimestamps = 8, kScopeHost = 4;
 constexpr uint32_t kSubdevice = 2;  // ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE
 constexpr int kSynchronousMode = 1;

@@ -372,6 +372,27 @@ ze_result_t append_reset(ze_command_list_handle_t list, ze_event_handle_t event)
   return of<List>(list)->append(std::move(made));
 }
 
+// Of an event that is reset all bits are set.
+ze_result_t append_query(ze_command_list_handle_t list, uint32_t count, ze_event_handle_t *events, void *to, const size_t *offsets,
+                         ze_event_handle_t signal, uint32_t waits, ze_event_handle_t *waited) {
+  Command made = command("", signal, waits, waited);
+  for (uint32_t i = 0; i < count; i++) {
+    const Event *event = of<Event>(events[i]);
+    if (!event->timed) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    void *at = static_cast<char *>(to) + (offsets == nullptr ? i * sizeof(ze_kernel_timestamp_result_t) : offsets[i]);
+    made.work = [event, at, others = std::move(made.work)] {
+      if (others) others();
+      const std::lock_guard<std::mutex> guard(lock);
+      const uint64_t none = cut(UINT64_MAX, kKernelBits);
+      ze_kernel_timestamp_result_t found{};
+      found.global = {event->signaled ? cut(event->start, kKernelBits) : none, event->signaled ? cut(event->end, kKernelBits) : none};
+      found.context = found.global;
+      std::memcpy(at, &found, sizeof found);
+    };
+  }
+  return of<List>(list)->append(std::move(made));
+}
+
 // ---- memory, modules, kernels ----
 
 ze_result_t allocate(size_t size, ze_memory_type_t type, void **to) {
@@ -489,6 +510,7 @@ TABLE(CommandList, ze_command_list_dditable_t) {
   to->pfnAppendSignalEvent = append_signal;
   to->pfnAppendWaitOnEvents = append_wait;
   to->pfnAppendEventReset = append_reset;
+  to->pfnAppendQueryKernelTimestamps = append_query;
   to->pfnAppendLaunchKernel = launch;
   return ZE_RESULT_SUCCESS;
 }

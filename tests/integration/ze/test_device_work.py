@@ -70,13 +70,23 @@ def test_a_list_that_is_executed_many_times(traced: Run, cases: Path, tmp_path: 
     ) == [("zeCommandListAppendLaunchKernel", 3), ("zeCommandQueueExecuteCommandLists", 8)]
 
 
-def test_what_cannot_be_timed_is_counted(traced: Run, cases: Path) -> None:
-    run = traced(cases, "overlapping")
-    assert run.status == 0, run.stderr
+def test_executions_that_overlap_have_their_own_times(traced: Run, cases: Path, tmp_path: Path) -> None:
+    log, count = tmp_path / "log", 6
+    run = traced(cases, "overlapping", str(count), env={"FAKE_ZE_LOG": str(log)})
+    assert (run.status, run.stdout) == (0, ""), run.stderr
+    # Those whose event the list itself resets.
     assert "2 commands of Level Zero have no duration" in run.stderr
-    assert run.sql(
-        "SELECT name, count(*), count(*) FILTER (WHERE end_ns > start_ns) FROM activities GROUP BY 1 ORDER BY 1"
-    ) == [("tick", 2, 1), ("tock", 2, 1)]
+    found = run.sql("SELECT name, start_ns, end_ns FROM activities WHERE end_ns > start_ns ORDER BY start_ns")
+    done = truth(log)[:-2]
+    one = ["tick", "tock"]
+    assert [name for name, _, _ in found] == [name for name, _, _ in done] == [*one, *one, "tock", *one] * count
+    base = found[0][1] - done[0][1]
+    # Not those of the execution before or after: a kernel lasts a millisecond or more.
+    for (_, start, end), (_, first, last) in zip(found, done, strict=True):
+        assert abs((end - start) - (last - first)) <= 1000
+        assert abs(start - first - base) <= 500_000
+    calls = run.sql('SELECT args.numCommandLists FROM "ze.zeCommandQueueExecuteCommandLists" ORDER BY start_ns')
+    assert calls == [(1,), (3,)] * count + [(1,)] * 2
 
 
 def test_an_event_of_the_programs_for_many_commands(traced: Run, cases: Path) -> None:

@@ -231,26 +231,43 @@ static void again(int count) {
   std::printf("%d right\n", right);
 }
 
-// A list that is executed again before it has ended; an event that a list resets itself; and work after these.
-static void overlapping() {
+// A list that is executed again before it has ended, also twice in one call and from an immediate list, with an event of the
+// program's that nobody resets and a command without one; and an event that a list resets itself.
+static void overlapping(int count) {
   ze_command_queue_handle_t q = queue();
-  ze_command_list_handle_t l = list();
-  ze_kernel_handle_t tick = kernel("tick", 50000000);
-  CHECK(zeCommandListAppendLaunchKernel(l, tick, &groups, nullptr, 0, nullptr));
+  ze_command_list_handle_t l = list(), other = list();
+  ze_kernel_handle_t tick = kernel("tick", 3000000), tock = kernel("tock", 1000000);
+  Pool pool(2, ZE_EVENT_POOL_FLAG_HOST_VISIBLE | ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP);
+  CHECK(zeCommandListAppendLaunchKernel(l, tick, &groups, pool.events[0], 0, nullptr));
+  CHECK(zeCommandListAppendLaunchKernel(l, tock, &groups, nullptr, 0, nullptr));
   CHECK(zeCommandListClose(l));
-  for (int i = 0; i < 2; i++) CHECK(zeCommandQueueExecuteCommandLists(q, 1, &l, nullptr));
+  CHECK(zeCommandListAppendLaunchKernel(other, tock, &groups, nullptr, 0, nullptr));
+  CHECK(zeCommandListClose(other));
+  auto desc = made<ze_fence_desc_t>(ZE_STRUCTURE_TYPE_FENCE_DESC);
+  ze_fence_handle_t fence;
+  CHECK(zeFenceCreate(q, &desc, &fence));
+  for (int i = 0; i < count; i++) {
+    CHECK(zeCommandQueueExecuteCommandLists(q, 1, &l, nullptr));
+    ze_command_list_handle_t several[] = {l, other, l};
+    CHECK(zeCommandQueueExecuteCommandLists(q, 3, several, fence));
+    if (several[0] != l || several[1] != other || several[2] != l) std::exit(4);
+    // Now and then the program waits.
+    if (i % 2 == 1) CHECK(zeFenceHostSynchronize(fence, UINT64_MAX));
+    CHECK(zeFenceReset(fence));
+  }
   CHECK(zeCommandQueueSynchronize(q, UINT64_MAX));
-  Pool pool(1);
-  ze_command_list_handle_t resets = list();
-  ze_kernel_handle_t tock = kernel("tock", 1000);
-  CHECK(zeCommandListAppendLaunchKernel(resets, tock, &groups, pool.events[0], 0, nullptr));
-  CHECK(zeCommandListAppendEventReset(resets, pool.events[0]));
-  CHECK(zeCommandListAppendLaunchKernel(resets, tock, &groups, nullptr, 0, nullptr));
-  CHECK(zeCommandListClose(resets));
-  CHECK(zeCommandQueueExecuteCommandLists(q, 1, &resets, nullptr));
-  CHECK(zeCommandQueueSynchronize(q, UINT64_MAX));
-  CHECK(zeCommandListDestroy(resets));
+  // Of the program's event it sees the last.
+  ze_kernel_timestamp_result_t times;
+  CHECK(zeEventQueryKernelTimestamp(pool.events[0], &times));
   CHECK(zeCommandListDestroy(l));
+  ze_command_list_handle_t resets = list();
+  CHECK(zeCommandListAppendLaunchKernel(resets, tock, &groups, pool.events[1], 0, nullptr));
+  CHECK(zeCommandListAppendEventReset(resets, pool.events[1]));
+  CHECK(zeCommandListClose(resets));
+  for (int i = 0; i < 2; i++) CHECK(zeCommandQueueExecuteCommandLists(q, 1, &resets, nullptr));
+  CHECK(zeCommandQueueSynchronize(q, UINT64_MAX));
+  for (ze_command_list_handle_t each : {other, resets}) CHECK(zeCommandListDestroy(each));
+  CHECK(zeFenceDestroy(fence));
   CHECK(zeCommandQueueDestroy(q));
 }
 
@@ -288,7 +305,7 @@ int main(int count, char **arguments) {
   if (std::strcmp(which, "calls") == 0) calls();
   if (std::strcmp(which, "work") == 0) work(times);
   if (std::strcmp(which, "again") == 0) again(times);
-  if (std::strcmp(which, "overlapping") == 0) overlapping();
+  if (std::strcmp(which, "overlapping") == 0) overlapping(times);
   if (std::strcmp(which, "reused") == 0) reused(times);
   if (std::strcmp(which, "tiles") == 0) tiles();
   CHECK(zeModuleDestroy(module_));
