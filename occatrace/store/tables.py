@@ -168,6 +168,14 @@ class Store:
         """A folder for temporary files, gone with the store."""
         return self._temporary
 
+    def arguments(self, view: str) -> tuple[str, ...]:
+        """Names of the arguments that this run has of the function of a view: an imported run has fewer than the model."""
+        described = self.con.execute(f"SELECT * FROM {sql_name(view)} LIMIT 0").description or ()
+        if not any(column[0] == "args" for column in described):
+            return ()
+        names = self.con.execute(f"SELECT unnest(struct_keys(args)) FROM (SELECT args FROM {sql_name(view)} LIMIT 1)")
+        return tuple(row[0] for row in names.fetchall())
+
     def functions(self) -> tuple[str, ...]:
         """Open the single calls: view `calls`, and one view per function ("opencl.clFinish"). Made at the first use."""
         if self._calls is None:

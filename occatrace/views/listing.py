@@ -7,7 +7,7 @@ come at once, and memory stays bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,11 +92,7 @@ def _in_order(store: Store, parts: str) -> Iterator[tuple[Any, ...]]:
 
 def _select(store: Store, key: str, function: Function) -> str:
     """SELECT of one function's calls with their text."""
-    described = store.con.execute(f"SELECT * FROM {sql_name(key)} LIMIT 0").description or ()
-    fields: Sequence[str] = ()
-    if any(column[0] == "args" for column in described):
-        names = store.con.execute(f"SELECT unnest(struct_keys(args)) FROM (SELECT args FROM {sql_name(key)} LIMIT 1)")
-        fields = [row[0] for row in names.fetchall()]
+    fields = store.arguments(key)
     args = {arg.name: arg for arg in function.args}
     enums = store.model.enums.get(function.api, {})
     shown: list[str] = []

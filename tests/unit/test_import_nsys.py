@@ -136,6 +136,7 @@ def test_other_commands(imported: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert " 34 slices" in say("timeline", imported, "-o", tmp_path / "t.pftrace")
     assert "stacks" in say("flamegraph", imported, "-o", tmp_path / "f.html")
     say("export", imported, "-o", tmp_path / "e", "--calls")
+    say("export", imported, "-o", tmp_path / "o", "--format", "otf2")
     assert "has no trace" in say("report", imported, "--verify", status=2)
     say("report", imported, "--filter-time", "1ms:2ms", "--by", "thread")
 

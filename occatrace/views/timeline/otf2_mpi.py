@@ -71,7 +71,7 @@ class MpiEvents:
         roots = [
             f"SELECT thread, seq, args.root AS root FROM {sql_name(view)}"
             for view in store.functions()
-            if any(a.name == "root" for f in [store.model.function(*view.split(".", 1))] if f for a in f.args)
+            if view.startswith("mpi.") and "root" in store.arguments(view)
         ]
         union = " UNION ALL ".join(roots) or "SELECT 0::UINTEGER AS thread, 0::UINTEGER AS seq, -1 AS root WHERE false"
         self._rows = store.con.execute(_MESSAGES.replace("$roots", union)).fetchall()
