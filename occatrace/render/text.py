@@ -293,9 +293,9 @@ def _print_overview(console: Console, report: Report, width: int | None) -> None
     times = [cell(row[time.name], time) for row in parts]
     wide, long = max(map(len, times), default=0), max((len(row["name"]) for row in parts), default=0)
     lines = []
-    for row, text in zip(parts, times, strict=True):
+    for row, share, text in zip(parts, _tenths([row["share"] for row in parts]), times, strict=True):
         worst = "" if row["worst"] is None else f"  worst {row['worst']:5.1f} % (rank {row['worst_rank']})"
-        lines.append(f"{row['share']:5.1f} %  {text:>{wide}}  {row['name']:<{long}}{worst}")
+        lines.append(f"{share:5.1f} %  {text:>{wide}}  {row['name']:<{long}}{worst}")
     for row in by_kind.get("device", ()):
         lines.append(f"{row['share']:5.1f} %  {row['name']}")
     if kernels := [row for row in by_kind.get("kernel", ()) if row["share"] >= _OVERVIEW_LEAST]:
@@ -309,6 +309,15 @@ def _print_overview(console: Console, report: Report, width: int | None) -> None
     for line in map(printable, lines):
         cut = line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
         console.file.write(cut.rstrip() + "\n")
+
+
+def _tenths(shares: Sequence[float]) -> list[float]:
+    """Shares of 100 % with one decimal that add up to 100.0 as printed: those that lose most by rounding down get what is left."""
+    out = [math.floor(10 * share) for share in shares]
+    left = round(10 * math.fsum(shares)) - sum(out)
+    for at in sorted(range(len(out)), key=lambda at: out[at] - 10 * shares[at])[:left]:
+        out[at] += 1
+    return [tenths / 10 for tenths in out]
 
 
 def _widths(columns: Sequence[Column], cells: dict[str, list[str]], width: int | None) -> dict[str, int]:

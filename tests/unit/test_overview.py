@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from occatrace import reports
 from occatrace.cli.choice import Choice
 from occatrace.cli.report import print_reports
 from occatrace.render import Document, renderer
+from occatrace.reports import spans
 from occatrace.store.losses import Losses
 from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, NONE, FakeTrace, demo_trace, fake_device, fake_work, recorded, run_folder
@@ -71,6 +74,13 @@ def test_every_moment_counts_once(tmp_path: Path) -> None:
         assert advice["name"] == "kernel builds" and "OCCA_CACHE_DIR" in advice["advice"]
 
 
+def test_all_names_share_the_windows() -> None:
+    """What windows cost is most of the time of a small run's overview."""
+    named = [(name, sql) for name, _, sql in spans.SPANS]
+    every = spans.running(named, list(dict.fromkeys(name for name, _ in named)))
+    assert every.count("WINDOW") == spans.running(named[:1], [named[0][0]]).count("WINDOW") == 3
+
+
 def test_before_the_first_call(tmp_path: Path) -> None:
     """What a process does before it uses a traced API, and the start of the recording, are not its host code."""
     trace = FakeTrace()
@@ -125,6 +135,24 @@ def test_no_terminal_is_too_narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     renderer("table")(Document({}, Losses.none(), [report]), out)
     body = out.getvalue().strip().splitlines()[1:]
     assert body and max(map(len, body)) <= 40
+
+
+def test_the_breakdown_adds_up_as_it_is_printed(tmp_path: Path) -> None:
+    """Six parts of a seventh each and a rest would print as 14.3 and add up to 100.1."""
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=known_trace().open) as store:
+        report = reports.make(store, "overview")
+    names = [column.name for column in report.columns]
+
+    def part(number: int, share: float) -> tuple[Any, ...]:
+        values: dict[str, Any] = {"kind": "part", "name": f"part {number}", "share": share, "time_ns": 1000}
+        return tuple(values.get(name) for name in names)
+
+    for shares in ([100 / 7] * 7, [100 / 3] * 3, [66.66, 33.33, 0.01], [99.97, 0.01, 0.01, 0.01], [100.0]):
+        out = io.StringIO()
+        rows = [part(number, share) for number, share in enumerate(shares)]
+        renderer("table")(Document({}, Losses.none(), [replace(report, rows=rows)]), out)
+        printed = re.findall(r"^ *([0-9.]+) %.* part", out.getvalue(), re.MULTILINE)
+        assert sum(round(10 * float(each)) for each in printed) == 1000, out.getvalue()
 
 
 def many_functions() -> reports.Report:
