@@ -190,6 +190,16 @@ def test_a_thread_that_is_waited_for(tmp_path: Path) -> None:
     assert found.path_ns == found.wall_ns == 1000
 
 
+def test_commas_in_names_of_cpp_divide_no_changes() -> None:
+    found = whatif.parse(["kernel:add<float, 2>*0.5, build*0,network*0,", "launch:f(int, rank)*2"])
+    assert [(change.kind, change.name, change.factor) for change in found] == [
+        ("kernel", "add<float, 2>", 0.5),
+        ("build", None, 0.0),
+        ("network", None, 0.0),
+        ("launch", "f(int, rank)", 2.0),
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -204,6 +214,10 @@ def test_a_thread_that_is_waited_for(tmp_path: Path) -> None:
         "build*inf",
         "copy:x*nan",
         "wait:clFinish*0.5",
+        "",
+        " ",
+        ",build*0",
+        "build*0,,network*0",
     ],
 )
 def test_what_cannot_be_meant(text: str) -> None:
@@ -211,7 +225,9 @@ def test_what_cannot_be_meant(text: str) -> None:
         whatif.parse([text])
 
 
-@pytest.mark.parametrize("text", ["kernel:nosuch*0", "rank:7*0", "copy*0", "wait:clFlush*0", "launch:nosuch*0"])
+@pytest.mark.parametrize(
+    "text", ["kernel:nosuch*0", "rank:7*0", "copy*0", "wait:clFlush*0", "launch:nosuch*0", "network*0"]
+)
 def test_what_is_not_there(tmp_path: Path, text: str) -> None:
     with pytest.raises(RunError, match="no such"):
         answer(tmp_path, one_kernel(), text)

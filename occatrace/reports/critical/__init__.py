@@ -342,7 +342,9 @@ class _Factors:
         self._unwaited = [change for change in changes if change.kind == "wait"]
         self._network = 1.0
         for change in changes:
-            if change.kind == "network":
+            if change.kind == whatif.NETWORK:
+                if not len(run._known.calls["f"]):
+                    raise whatif.unknown(change, ())
                 self._network *= change.factor if change.factor is not None else 1.0
         self._lag: Floats | None = None
         self._weights: Floats | None = None
@@ -353,7 +355,7 @@ class _Factors:
         for change in (*self._changes, *self._launches, *self._unwaited):
             if not any(change.matches(label) for label in run._labels.all):
                 raise whatif.unknown(change, run._labels.all)
-        self._ranks = {int(change.name or 0): change for change in changes if change.kind == "rank"}
+        self._ranks = {int(change.name or 0): change for change in changes if change.kind == whatif.RANK}
         there = {rank for rank in run._rank_of.values() if rank is not None}
         for rank, change in self._ranks.items():
             if rank not in there:

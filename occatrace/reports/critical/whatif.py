@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from occatrace.reports.critical.labels import Label
 
 KINDS = ("kernel", "copy", "build", "call", "function", "host")
+NETWORK, RANK = "network", "rank"
 SYNTAX = (
     "write kernel:NAME*0.5, copy:HtoD*0, launch:NAME*0.5, build*0, call:NAME*0.5, wait:NAME*0, function:NAME*0.5,"
     " network*0, rank:3*0.5 or rank:3=mean"
 )
 # The kinds of labels that have the names of a change, where they are not of its own kind.
 _NAMED = {"wait": ("call",), "launch": ("kernel", "copy", "device work")}
+# Names of C++ have commas: one that divides changes comes before a kind.
+_BETWEEN = re.compile(rf",\s*(?=(?:{'|'.join((*KINDS, *_NAMED, NETWORK, RANK))})\s*[:*])|,\s*$")
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,18 @@ class Change:
 
 def parse(texts: Sequence[str]) -> list[Change]:
     """The changes; commas divide several in one text. Raises a RunError for what cannot be understood."""
-    return [_one(word.strip()) for text in texts for word in text.split(",") if word.strip()]
+    return [_one(word.strip()) for text in texts for word in _words(text)]
+
+
+def _words(text: str) -> list[str]:
+    found = _BETWEEN.split(text)
+    return found[:-1] if len(found) > 1 and not found[-1].strip() else found
 
 
 def _one(text: str) -> Change:
     mean = re.fullmatch(r"rank:(\d+)\s*=\s*mean", text)
     if mean:
-        return Change("rank", mean[1], None, text)
+        return Change(RANK, mean[1], None, text)
     head, star, factor = text.rpartition("*")
     kind, colon, name = head.partition(":")
     kind = kind.strip()
@@ -64,11 +72,11 @@ def _one(text: str) -> Change:
     except ValueError:
         value = -1.0
     good = star and 0.0 <= value < float("inf") and (not colon or name.strip())
-    if not good or kind not in (*KINDS, *_NAMED, "network", "rank"):
+    if not good or kind not in (*KINDS, *_NAMED, NETWORK, RANK):
         raise RunError(f"--what-if {text}: {SYNTAX}")
     if kind == "wait" and value:
         raise RunError(f"--what-if {text}: a wait stays or goes: wait:NAME*0")
-    if (kind == "network" and colon) or (kind == "rank" and not re.fullmatch(r"\d+", name.strip())):
+    if (kind == NETWORK and colon) or (kind == RANK and not re.fullmatch(r"\d+", name.strip())):
         raise RunError(f"--what-if {text}: {SYNTAX}")
     return Change(kind, name.strip() or None, value, text)
 
