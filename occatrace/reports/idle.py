@@ -36,11 +36,12 @@ _HOST = {
 
 def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows of the report, by device, the largest part first."""
-    return found(store, critical.Run(store))
+    return [row[:-1] for row in found(store, critical.Run(store))]
 
 
 def found(store: Store, run: critical.Run, between: bool = False) -> list[tuple[Any, ...]]:
-    """The same of a graph that is there. `between`: only from the first to the last work of each device."""
+    """The same of a graph that is there, with the longest time of each row (ns) at its end. `between`: only from the first to the
+    last work of each device."""
     if run.graph is None:
         return []
     devices = _Idle(store, run, run.graph)
@@ -133,9 +134,10 @@ class _Idle:
         def add(cause: str, ns: Ints) -> None:
             there = ns[ns > 0]
             if len(there):
-                entry = sums.setdefault((cause, "", "", ""), [0, 0])
+                entry = sums.setdefault((cause, "", "", ""), [0, 0, 0])
                 entry[0] += int(there.sum())
                 entry[1] += len(there)
+                entry[2] = max(entry[2], int(there.max()))
 
         # After the last work nothing comes next: nothing is submitted until the end.
         comes = following < len(own)
@@ -161,11 +163,11 @@ class _Idle:
             for at in range(0, len(own_gaps), _AT_ONCE):
                 some = own_gaps[at : at + _AT_ONCE]
                 self._of_host(thread, a[some], any_launch[some], sums)
-        whole = sum(ns for ns, _ in sums.values())
+        whole = sum(ns for ns, *_ in sums.values())
         rank = self._run.rank_of(process)
         return [
-            (100.0 * ns / whole, round(ns), times, *key, rank, name)
-            for key, (ns, times) in sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
+            (100.0 * ns / whole, round(ns), times, *key, rank, name, longest)
+            for key, (ns, times, longest) in sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
         ]
 
     def _gaps(self, process: int, starts: Ints, ends: Ints, first: int, last: int) -> tuple[Ints, Ints, Ints]:
@@ -191,9 +193,12 @@ class _Idle:
         size = len(self._run.labels.all)
         # Sums of ns are exact in a double up to 2^53, 104 days.
         ns, times = np.bincount(label, until - begins, size), np.bincount(label, until > begins, size)
+        longest = np.zeros(size, np.int64)
+        np.maximum.at(longest, label, until - begins)
         for number in np.flatnonzero(ns).tolist():
             one = self._run.labels.all[number]
             host = "MPI" if one.kind == "call" and one.name.startswith("MPI_") else _HOST.get(one.kind, one.kind)
-            entry = sums.setdefault((NOTHING, host, one.name, one.source), [0, 0])
+            entry = sums.setdefault((NOTHING, host, one.name, one.source), [0, 0, 0])
             entry[0] += int(ns[number])
             entry[1] += int(times[number])
+            entry[2] = max(entry[2], int(longest[number]))

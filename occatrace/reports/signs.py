@@ -30,6 +30,7 @@ _OTHER_RANKS = frozenset(
         wait_states.REDUCE,
     )
 )
+_LATE = 1.5  # times the mean of all ranks: for so long others wait for a rank that is late
 _OFTEN = 20  # times, from which something is done again and again
 # Regions of OpenMP that are shorter than this do little but begin and end, which takes 1 to 10 µs.
 _SHORT_REGION_NS = 20_000
@@ -64,7 +65,7 @@ def of_graph(store: Store, run: critical.Run, states: Sequence[tuple[Any, ...]])
     turns = _turns(store, states, length)
     return [
         *turns,
-        *(() if turns else _late_ranks(states)),
+        *(() if turns else _late_ranks(states, store.ranks, length)),
         *_queues(states, length),
         *_python(store, run, length),
         *_messages(store, length),
@@ -76,20 +77,25 @@ def of_graph(store: Store, run: critical.Run, states: Sequence[tuple[Any, ...]])
 # ---- ranks ----
 
 
-def _late_ranks(states: Sequence[tuple[Any, ...]]) -> Iterator[Sign]:
-    """Ranks for which others wait, with what they do meanwhile. A culprit that is in a call of MPI waits itself."""
+def _late_ranks(states: Sequence[tuple[Any, ...]], ranks: int, length: float) -> Iterator[Sign]:
+    """Ranks for which others wait, with what they do meanwhile. A culprit that is in a call of MPI waits itself. Where each rank is
+    the last one now and then, as on a busy machine, none of them is late."""
     total: dict[int, float] = {}
     share: dict[int, float] = {}
     most: dict[int, tuple[Any, ...]] = {}
+    waited: Counter[tuple[int, int | None]] = Counter()  # of the late one, by the one that waits
     for row in states:
         rank, doing, culprit = row[8], row[9], row[10]
         if row[4] not in _OTHER_RANKS or rank is None or (doing == "call" and culprit.startswith("MPI_")):
             continue
         total[rank] = total.get(rank, 0.0) + row[1]
         share[rank] = share.get(rank, 0.0) + row[0]
+        waited[rank, row[5]] += row[1]
         most.setdefault(rank, row)  # the largest comes first
+    usual = sum(total.values()) / max(ranks, 1)
     for rank, ns in total.items():
-        if share[rank] < 100 * _LEAST:
+        worst = max(each for (late, _), each in waited.items() if late == rank)
+        if worst < _LEAST * length or ns < _LATE * usual:
             continue
         row = most[rank]
         place = f" ({row[11]})" if row[11] else ""
@@ -171,7 +177,9 @@ def _python(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
     if "python_calls" not in store.filled:
         return
     for row in idle.found(store, run, between=True):
-        if (row[3], row[4]) == (idle.NOTHING, "Python") and row[1] >= 2 * _LEAST * length and row[2] >= _OFTEN:
+        # One long time is no loop: data that is read, a pause between two parts of the program.
+        often = row[2] >= _OFTEN and row[1] - row[9] >= 2 * _LEAST * length
+        if (row[3], row[4]) == (idle.NOTHING, "Python") and often:
             evidence = (
                 f"{row[8]} had nothing to do for {row[1] / 1e6:,.1f} ms ({row[0]:.0f} % of its idle time), {row[2]:,} times,"
                 f" while the host was in Python ({row[5]})"
@@ -185,7 +193,8 @@ def _python(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
 
 def _teams(store: Store, length: float) -> Iterator[Sign]:
     """Teams whose threads wait, by the region. Without the waits a region would take as much less as a thread waits on average.
-    Uneven is what the threads do, not when they begin: on a busy machine some begin late."""
+    Uneven is what the threads do, with the tasks that they run at barriers, not when they begin: on a busy machine some begin
+    late."""
     if "omp_threads" not in store.filled:
         return
     processors = _processors(store)
@@ -195,9 +204,11 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             SELECT r.process, r.function, r.source, span(r.start_ns, r.end_ns) AS ns, count(*) AS threads,
                    arg_max(t.thread_num, work) AS late,
                    max(work) - avg(work) AS uneven, avg(t.barrier_ns) AS inside, avg(t.mutex_ns) AS locked,
-                   avg(t.join_ns + t.barrier_ns + t.mutex_ns) AS waited
+                   avg(t.join_ns + t.barrier_ns + t.wait_ns + t.mutex_ns) AS waited
             FROM omp_regions r JOIN (
-                SELECT *, span(start_ns, end_ns)::BIGINT - barrier_ns::BIGINT - mutex_ns::BIGINT AS work FROM omp_threads
+                SELECT *, greatest(
+                    span(start_ns, end_ns)::BIGINT + late_ns::BIGINT - (barrier_ns + wait_ns + mutex_ns)::BIGINT, 0
+                ) AS work FROM omp_threads
             ) t ON t.region_thread = r.thread AND t.region_seq = r.seq
             WHERE r.depth = 0 GROUP BY r.process, r.thread, r.seq, r.function, r.source, r.start_ns, r.end_ns
         )
@@ -214,7 +225,10 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             words = (
                 "make the region larger: begin the team once around the loop, or leave such small work to one thread"
             )
-            yield Sign(share, "short regions", evidence, words, _of_region(function, 0.5), source, rank)
+            # Half as many regions: threads begin and end half as often, and the thread that met them waits for that. Of a rank
+            # it is not known whether others wait for it.
+            gain = share / 2 if rank is None else None
+            yield Sign(share, "short regions", evidence, words, _of_region(function, 0.5), source, rank, gain)
             continue
         if processors and threads > processors:
             name, words = "more threads than processors", "use a thread for each processor (OMP_NUM_THREADS)"

@@ -320,7 +320,7 @@ class _States:
                 rank = self._rank(thread)
                 self._add((name, rank, self._tids.get(thread, ""), function, rank, "", "", where), ns, times, most)
         sql = f"""
-            WITH last AS (SELECT region_thread, region_seq, arg_max(thread, end_ns) AS late FROM omp_threads GROUP BY ALL)
+            WITH last AS (SELECT region_thread, region_seq, arg_max(t.thread, {graph.ARRIVES}) AS late FROM omp_threads t GROUP BY ALL)
             SELECT t.thread, l.late, {place}, sum(t.join_ns)::BIGINT, count(*), max(t.join_ns)::BIGINT FROM {source}
             JOIN last l ON l.region_thread = t.region_thread AND l.region_seq = t.region_seq
             WHERE t.join_ns > 0 AND t.thread != l.late GROUP BY ALL"""

@@ -13,7 +13,8 @@ CHOSEN = (
     "ranks-taking_turns",
     "team-lock",
     "driver-false_dependency",
-    "team-clean_even",
+    "team-big_task",
+    "team-clean_tasks",
 )
 
 

@@ -248,6 +248,13 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
         f"occatrace_mpi:{name}": {each["name"]: each["column"] for each in record["fields"]}
         for name, record in _REAL["mpi"]["records"].items()
     },
+    **{
+        f"occatrace_openmp:{name}": {
+            "start": "u64", **{arg["name"]: arg["column"] for arg in _REAL["openmp"]["functions"][name]["args"]}
+        }
+        for name in ("parallel", "implicit_task")
+    },
+    "occatrace_openmp:join_tasks": {"region_seq": "u32", "thread_num": "u32", "tasks": "u32", "task_ns": "u64"},
 }  # fmt: skip
 NONE = 0xFFFFFFFF  # no call of OCCA
 

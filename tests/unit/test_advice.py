@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -90,6 +90,15 @@ def waiting(p: Program, every: int) -> None:
         if number % every == 0:
             p.call("opencl:clFinish", end + 5 * US - p.now, command_queue=1, ret=0)
             p.idle(200 * US)
+
+
+def test_one_long_pause_is_no_waiting_in_a_loop(tmp_path: Path) -> None:
+    """40 waits between which the host has next to nothing to do, and one long time alone after the first of them."""
+    p = Program()
+    for number in range(40):
+        p.call("opencl:clFinish", p.work(US, 0, MS) + 5 * US - p.now, command_queue=1, ret=0)
+        p.idle(20 * MS if number == 0 else US)
+    assert "waiting" not in p.advice(tmp_path)
 
 
 def pageable(p: Program, pinned: bool) -> None:
@@ -253,6 +262,90 @@ def test_a_late_rank(tmp_path: Path) -> None:
     assert late[at_of["gain"]] == pytest.approx(29.0, abs=1.0)
     assert rows["kernel builds"][at_of["gain"]] == pytest.approx(58.0, abs=1.0)
     assert [row[at_of["name"]] for row in report.rows] == ["kernel builds", "late rank"]
+
+
+def ranks(late: Sequence[int]) -> FakeTrace:
+    """Ranks with ten barriers, to each of which the next one of `late` comes 60 after the others."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(4):
+        t = fake_rank(trace, rank, 4, at, init=10)
+        for step in range(10):
+            begin = at + 100 * (step + 1)
+            mpi(t, "MPI_Barrier", begin + (60 if late[step % len(late)] == rank else 0), begin + 61)
+        t.event("occatrace_mpi:rank", at + 1100, rank=rank, size=4, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 1101, at + 1102, ret=0)
+        t.record("exit", at + 1103, reason=0)
+    return trace
+
+
+def test_one_that_waits_is_enough(tmp_path: Path) -> None:
+    """Of eight ranks one waits for another for a sixth of the run, a fiftieth of the time of all."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(8):
+        t = fake_rank(trace, rank, 8, at, init=10)
+        if rank == 1:
+            mpi(t, "MPI_Send", at + 200, at + 201, partner=0, tag=1, bytes=4, count=1)
+        if rank == 0:
+            mpi(t, "MPI_Recv", at + 30, at + 202, partner=1, tag=1, bytes=4, count=1)
+        t.call("mpi:MPI_Finalize", at + (211 if rank < 2 else 30), at + 212, ret=0)
+        t.record("exit", at + 1000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        report = reports.make(store, "advice")
+    at_of = {column.name: place for place, column in enumerate(report.columns)}
+    assert [(row[at_of["name"]], row[at_of["rank"]]) for row in report.rows] == [("late rank", 1)]
+
+
+@pytest.mark.parametrize(("late", "named"), [([2], [2]), ([1, 3], [1, 3]), ([0, 1, 2, 3], [])])
+def test_ranks_that_are_the_last_in_turn_are_not_late(late: list[int], named: list[int], tmp_path: Path) -> None:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=ranks(late).open) as store:
+        report = reports.make(store, "advice")
+    at = {column.name: place for place, column in enumerate(report.columns)}
+    assert sorted(row[at["rank"]] for row in report.rows if row[at["name"]] == "late rank") == named
+
+
+def team(late_tasks: tuple[int, int]) -> FakeTrace:
+    """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end."""
+    trace = FakeTrace()
+    t = trace.process(100, start=1000)
+    worker = trace.thread(100, 101, start=1000)
+    nothing = {"barriers": 0, "barrier_ns": 0, "waits": 0, "wait_ns": 0, "mutexes": 0, "mutex_ns": 0, "worksharing": 0}
+    for step in range(10):
+        begin, region = 1000 + 110 * step, t.take()
+        for number, thread in enumerate((t, worker)):
+            thread.call(
+                "openmp:implicit_task", begin + 1, begin + 2, region_tid=100, region_seq=region, thread_num=number,
+                tasks=0, task_ns=0, **nothing,
+            )  # fmt: skip
+            t.event(
+                "occatrace_openmp:join_tasks", begin + 100, region_seq=region, thread_num=number, tasks=1,
+                task_ns=late_tasks[number],
+            )  # fmt: skip
+        t.call(
+            "openmp:parallel", begin, begin + 100, region, site=t.name("app.c:7 f"), kind=1, runtime=1, requested=2,
+            threads=2, parent_tid=0, parent_seq=NONE, run_seq=NONE, target_seq=NONE,
+        )  # fmt: skip
+    t.record("exit", 2100, reason=0)
+    return trace
+
+
+def test_tasks_at_the_end_of_a_region_are_work(tmp_path: Path) -> None:
+    """A task of 90 beside one of 5 is uneven, and its fix gains what the other thread waits; two of 90 are even."""
+    found = []
+    for tasks in ((5, 90), (90, 90)):
+        folder = tmp_path / str(tasks[0])
+        folder.mkdir()
+        with open_store(run_folder(folder), model=MODEL, open_trace=team(tasks).open) as store:
+            report = reports.make(store, "advice")
+            path = reports.make(store, "critical_path_sum")
+            states = reports.make(store, "wait_states")
+        at = {column.name: place for place, column in enumerate(report.columns)}
+        found.append({row[at["name"]]: row[at["gain"]] for row in report.rows})
+        assert sum(row[1] for row in path.rows if row[2] == "function" and "team" not in row[3]) == 10 * 91
+        if tasks == (5, 90):
+            waited = [(row[1], row[10]) for row in states.rows if row[4] == "end of OpenMP region"]
+            assert waited == [(10 * (98 - 5), " in thread 101")]
+    assert found[1] == {}
+    assert found[0]["uneven team"] == pytest.approx(35.0, abs=2.0)  # 42.5 of 100 of each region, 91 of which are work
 
 
 def test_a_large_run_gets_no_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

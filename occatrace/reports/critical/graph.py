@@ -390,6 +390,10 @@ def _collectives(
 # ---- OpenMP ----
 
 
+# When a thread of a team has nothing to do any more: tasks that it runs at the barrier at the end are its work.
+ARRIVES = "(greatest(t.start_ns, t.end_ns) + t.late_ns)"
+
+
 def _teams(store: Store, b: _Builder, zero: int) -> Ints:
     """A region begins, its threads begin and arrive, the last of them ends it."""
     if "omp_regions" not in store.filled:
@@ -402,7 +406,7 @@ def _teams(store: Store, b: _Builder, zero: int) -> Ints:
     parts = _numpy(
         store,
         f"SELECT region_thread::BIGINT AS region_thread, region_seq::BIGINT AS region_seq, thread::BIGINT AS thread,"
-        f" start_ns::BIGINT - {zero} AS s, greatest(start_ns, end_ns)::BIGINT - {zero} AS e FROM omp_threads",
+        f" start_ns::BIGINT - {zero} AS s, {ARRIVES}::BIGINT - {zero} AS e FROM omp_threads t",
     )
     key = regions["thread"] << 32 | regions["seq"]
     wanted = parts["region_thread"] << 32 | parts["region_seq"]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from occatrace.core import naming
 from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.core.sql import name as sql_name
+from occatrace.reports.critical.graph import ARRIVES
 from occatrace.store import captures
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def special(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
         place = "CASE WHEN coalesce(r.source, '') != '' THEN r.source ELSE " + _PLACE + " END"
         add(
             1,
-            f"SELECT t.thread, t.start_ns::BIGINT, t.end_ns::BIGINT, k.name, coalesce(r.function, ''), {place}, {_PLACE}"
+            f"SELECT t.thread, t.start_ns::BIGINT, {ARRIVES}::BIGINT, k.name, coalesce(r.function, ''), {place}, {_PLACE}"
             " FROM omp_threads t JOIN omp_regions r ON r.thread = t.region_thread AND r.seq = t.region_seq"
             " LEFT JOIN kernels k ON k.kernel = r.kernel",
             lambda kernel, function, source, own: (

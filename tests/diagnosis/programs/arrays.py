@@ -91,4 +91,15 @@ def clean_blocks():
         memory.get()
 
 
+def clean_prepared():
+    """One long time in Python is no loop."""
+    launch(LONG)
+    queue.finish()
+    sum(k * k for k in range(4_000_000))
+    for _ in range(steps):
+        launch(2 * LONG)
+        queue.flush()
+    queue.finish()
+
+
 globals()[sys.argv[1]]()

@@ -54,6 +54,55 @@ static void taking_turns(int steps) {
     }
 }
 
+static void master_and_workers(int steps) { // rank 0 prepares all that the others do
+    double item[64] = {0};
+    for (int i = 0; i < steps; i++) {
+        for (int worker = 1; worker < size && !rank; worker++) {
+            rest(20);
+            MPI_Send(item, 64, MPI_DOUBLE, worker, 1, MPI_COMM_WORLD);
+        }
+        for (int worker = 1; worker < size && !rank; worker++) MPI_Recv(item, 64, MPI_DOUBLE, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank) {
+            MPI_Recv(item, 64, MPI_DOUBLE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            rest(3);
+            MPI_Send(item, 64, MPI_DOUBLE, 0, 2, MPI_COMM_WORLD);
+        }
+    }
+}
+
+static void root_computes(int steps) {
+    for (int i = 0; i < steps; i++) {
+        rest(10);
+        MPI_Gather(block, 1 << 10, MPI_CHAR, block, 1 << 10, MPI_CHAR, 0, MPI_COMM_WORLD);
+        if (rank == 0) rest(60);
+        MPI_Bcast(block, 1 << 10, MPI_CHAR, 0, MPI_COMM_WORLD);
+    }
+}
+
+static void pipeline(int steps) {
+    for (int i = 0; i < steps; i++) {
+        if (rank) MPI_Recv(block, 1 << 10, MPI_CHAR, rank - 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        rest(20);
+        if (rank < size - 1) MPI_Send(block, 1 << 10, MPI_CHAR, rank + 1, 1, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void late_for_posted(int steps) {
+    MPI_Request request;
+    for (int i = 0; i < steps; i++) {
+        if (rank == 3) {
+            rest(60);
+            for (int to = 0; to < 3; to++) MPI_Send(block, 100, MPI_CHAR, to, 1, MPI_COMM_WORLD);
+        } else {
+            MPI_Irecv(block, 100, MPI_CHAR, 3, 1, MPI_COMM_WORLD, &request);
+            rest(10);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 static void small_messages(int steps) {
     int value = 0;
     for (int i = 0; i < 2000 * steps; i++) {
@@ -87,6 +136,14 @@ static void clean_halo(int steps) {
     }
 }
 
+static void clean_turns(int steps) { // each rank is the last one now and then
+    int sum = 0;
+    for (int i = 0; i < 2 * steps; i++) {
+        rest(rank == i % size ? 24 : 20);
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
+}
+
 static void clean_overlap(int steps) {
     static char other[1 << 20];
     for (int i = 0; i < steps; i++) {
@@ -102,7 +159,8 @@ int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(int); } problems[] = {
         {"late_at_barrier", late_at_barrier}, {"imbalance", imbalance}, {"late_sender", late_sender}, {"late_root", late_root},
         {"taking_turns", taking_turns}, {"small_messages", small_messages}, {"clean_even", clean_even}, {"clean_sum", clean_sum},
-        {"clean_halo", clean_halo}, {"clean_overlap", clean_overlap}};
+        {"clean_halo", clean_halo}, {"clean_overlap", clean_overlap}, {"master_and_workers", master_and_workers},
+        {"root_computes", root_computes}, {"pipeline", pipeline}, {"late_for_posted", late_for_posted}, {"clean_turns", clean_turns}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

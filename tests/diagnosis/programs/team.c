@@ -62,6 +62,29 @@ static void too_many(int steps) {
     }
 }
 
+static void big_task(int steps) {
+    for (int i = 0; i < steps; i++) {
+#pragma omp parallel num_threads(2)
+#pragma omp single
+        for (int k = 0; k < 8; k++) {
+#pragma omp task
+            rest(k == 7 ? 40 : 2);
+        }
+    }
+}
+
+static void master_inside(int steps) {
+    for (int i = 0; i < steps; i++) {
+#pragma omp parallel num_threads(2)
+        {
+            rest(10);
+#pragma omp master
+            rest(30);
+#pragma omp barrier
+        }
+    }
+}
+
 static void clean_even(int steps) {
     for (int i = 0; i < steps; i++) {
 #pragma omp parallel num_threads(2)
@@ -88,6 +111,17 @@ static void clean_lock(int steps) {
     }
 }
 
+static void clean_tasks(int steps) {
+    for (int i = 0; i < steps; i++) {
+#pragma omp parallel num_threads(2)
+#pragma omp single
+        for (int k = 0; k < 40; k++) {
+#pragma omp task
+            rest(2);
+        }
+    }
+}
+
 static void clean_alone(int steps) {
     for (int i = 0; i < steps; i++) {
         rest(20);
@@ -100,7 +134,8 @@ int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(int); } problems[] = {
         {"imbalance", imbalance}, {"triangle", triangle}, {"lock", lock}, {"inner_barrier", inner_barrier},
         {"short_regions", short_regions}, {"too_many", too_many}, {"clean_even", clean_even}, {"clean_dynamic", clean_dynamic},
-        {"clean_lock", clean_lock}, {"clean_alone", clean_alone}};
+        {"clean_lock", clean_lock}, {"clean_alone", clean_alone}, {"big_task", big_task}, {"master_inside", master_inside},
+        {"clean_tasks", clean_tasks}};
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         if (argc > 1 && !strcmp(argv[1], problems[i].name)) {
             problems[i].run(argc > 2 ? atoi(argv[2]) : 20);
