@@ -96,3 +96,20 @@ def test_a_symbolic_library_really_is_one() -> None:
     occa = occa_build("symbolic")
     listing = subprocess.run(["readelf", "-d", str(occa.library)], text=True, capture_output=True, check=True).stdout
     assert "(SYMBOLIC)" in listing
+
+
+@pytest.mark.parametrize("begin", ["occaMalloc", "occaTypedUMalloc"])
+def test_a_c_program_without_a_device_of_its_own(tmp_path: Path, begin: str) -> None:
+    """With -Bsymbolic only the C function shows that OCCA is in use."""
+    occa = occa_build("symbolic")
+    program = tmp_path / "begins"
+    # -fPIC: no copies of the library's variables in the program, which the library would not use.
+    command = ["gcc", "-O1", "-fPIC", "-isystem", str(occa.folder / "include"), str(PROGRAMS / "begins.c")]
+    command += ["-o", str(program), f"-L{occa.library.parent}", "-locca", f"-Wl,-rpath,{occa.library.parent}"]
+    subprocess.run(command, check=True)
+    words = [*OCCA_PROF, "-o", str(tmp_path / "run"), "--", str(program), begin]
+    env = os.environ | occa.environment("Serial")
+    done = subprocess.run(words, env=env, text=True, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    run = OccaRun(tmp_path / "run", done.returncode, done.stdout, done.stderr, {})
+    assert run.seen["allocations"] == {"count": 1, "bytes": 400}
