@@ -24,6 +24,7 @@ from occatrace.run import install
 from occatrace.run.layout import RUN_MARK
 
 LOCK_FILE = Path("/run/occatrace.lock")
+PID_FILE = Path("/run/lttng/lttng-sessiond.pid")
 SOCKET_PATH_LIMIT = 107  # of a unix socket
 LONGEST_SOCKET = len("/.lttng/ustconsumerd64/error")  # the daemon's own, below its home
 START_TIMEOUT_S = 20.0
@@ -103,6 +104,31 @@ def _answers(path: Path) -> bool:
     return True
 
 
+def sees(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
+    """Whether a process finds this folder, and not another one, under its path: it may be in another mount namespace.
+    What cannot be read (a process of another pid namespace) counts as yes."""
+    root = proc / str(pid) / "root"
+    try:
+        root.stat()
+    except OSError:
+        return True
+    try:
+        return os.path.samestat((root / folder.absolute().relative_to("/")).stat(), folder.stat())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def machines_daemon() -> int | None:
+    """The process of root's daemon."""
+    try:
+        pid = int(PID_FILE.read_text())
+        return pid if Path(f"/proc/{pid}/comm").read_text().startswith("lttng-sessiond") else None
+    except (OSError, ValueError):
+        return None
+
+
 class Lock:
     """Held shared by every run that uses the machine's daemon; the keeper of the run that started the daemon takes it
     exclusively, ends the daemon, and removes the file. A lock on a removed file is no lock: try again."""
@@ -162,6 +188,17 @@ class Daemon:
         except BaseException:
             self.close()
             raise
+
+    def check_folders(self, *folders: Path) -> None:
+        """Raise DaemonError where a daemon that others started would write somewhere else."""
+        if self.started_ours or (pid := machines_daemon()) is None:
+            return
+        for folder in folders:
+            if not sees(pid, folder):
+                raise DaemonError(
+                    f"LTTng's daemon (process {pid}) runs in another mount namespace, where {folder} is another folder "
+                    "or none: give a folder that both have by -o, or end that daemon"
+                )
 
     def _spawn(self, daemon: list[str], of_daemon: Mapping[str, str] = MappingProxyType({})) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

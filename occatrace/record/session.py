@@ -230,6 +230,7 @@ class Session:
         listener.setblocking(False)
         self._listener = listener
         self._daemon.start()
+        self._daemon.check_folders(run, self.shm)
         self.outcome.daemon = "own" if self._daemon.started_ours else "machine"
         self._thread = threading.Thread(target=self._run, name="occatrace session", daemon=True)
         self._thread.start()
