@@ -34,9 +34,9 @@ def tool() -> ModuleType:
     return module
 
 
-def results(tool: ModuleType, until: float = math.inf, **program: Any) -> list[Any]:
+def results(tool: ModuleType, until: float = math.inf, case: str = "", **program: Any) -> list[Any]:
     given = {"name": "p", "title": "", "command": [sys.executable, "-c", TELLS], "count": r"(\d+) done", **program}
-    args = argparse.Namespace(occa=[], occa_source=None, libparanumal=None, rounds=1, jobs=2, until=until)
+    args = argparse.Namespace(occa=[], occa_source=None, libparanumal=None, rounds=1, jobs=2, until=until, case=case)
     return list(tool.test(tool.Program(**given), args))
 
 
@@ -143,6 +143,12 @@ def test_cases_of_a_matrix_share_a_build(tool: ModuleType, tmp_path: Path) -> No
 
 
 @pytest.mark.records
+def test_cases_by_name(tool: ModuleType) -> None:
+    (result,) = results(tool, case="^b$", matrix={"word": ["a", "b"]}, command=["echo", "3 done"], warm=False)
+    assert (result.case, result.state) == ("b", "same")
+
+
+@pytest.mark.records
 def test_occa_prof_stands_where_the_command_says(tool: ModuleType) -> None:
     """Behind a launcher, for example."""
     (result,) = results(tool, command=["env", "WORD=3", "{prof}", "sh", "-c", "echo $WORD done $OCCATRACE_RUN"])
@@ -151,9 +157,14 @@ def test_occa_prof_stands_where_the_command_says(tool: ModuleType) -> None:
 
 
 def test_a_new_result_takes_the_place_of_the_old_one(tool: ModuleType) -> None:
-    old = [tool.Result("a", "1", ""), tool.Result("a", "2", ""), tool.Result("b", "", "", calls=1)]
-    new = [tool.Result("a", "3", ""), tool.Result("b", "", "", absent="the command b")]
-    assert [(r.program, r.case, r.calls) for r in tool.merged(old, new)] == [("a", "3", 0), ("b", "", 1)]
+    old = [tool.Result("a", "1", ""), tool.Result("a", "2", "", calls=2), tool.Result("b", "", "", calls=1)]
+    new = [tool.Result("a", "1", "", calls=3), tool.Result("a", "1", "-l"), tool.Result("b", "", "", absent="command")]
+    assert [(r.program, r.case, r.options, r.calls) for r in tool.merged(old, new)] == [
+        ("a", "1", "", 3),
+        ("a", "2", "", 2),
+        ("a", "1", "-l", 0),
+        ("b", "", "", 1),
+    ]
 
 
 def test_the_tables_are_those_of_the_recorded_result(tool: ModuleType) -> None:
