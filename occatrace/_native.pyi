@@ -1,7 +1,7 @@
 """Types of the native module: traces as columns."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypedDict, final
 
@@ -251,6 +251,38 @@ class Flows:
         """What each call has in common with its work."""
     @property
     def empty(self) -> bool: ...
+
+@final
+class Nesting:
+    """How deep calls are within others of their thread, from one window of the run to the next."""
+
+    def __init__(self) -> None: ...
+    def depths(
+        self,
+        thread: NDArray[np.uint32],
+        start: NDArray[np.uint64],
+        end: NDArray[np.uint64],
+        nests: NDArray[np.bool_],
+    ) -> NDArray[np.uint32]:
+        """Of rows in the order of their starts, which follow those given before. end: the largest number if it never returned;
+        nests: whether a row encloses others."""
+
+def call_lines(
+    at: NDArray[np.uint64],
+    took: NDArray[np.uint64],
+    head: NDArray[np.uint32],
+    heads: Sequence[str],
+    depth: NDArray[np.uint32] | None,
+    texts: list[str],
+    places: list[str] | None,
+    printable: Callable[[str], str],
+) -> str:
+    """
+    Lines of `occa_prof trace`: time and duration (ns; the largest number: it never returned), heads[head], place, text.
+
+    Texts are indented by their depth, and go through `printable` where they are more than plain ASCII. Raises a ValueError
+    for columns of different lengths and a head beyond the heads.
+    """
 
 def order(
     key: NDArray[np.uint64], start: NDArray[np.uint64], end: NDArray[np.uint64], number: NDArray[np.uint64]

@@ -7,6 +7,7 @@ namespace occatrace::python {
 
 void bind_flows(pybind11::module_ &module);
 void bind_graph(pybind11::module_ &module);
+void bind_listing(pybind11::module_ &module);
 void bind_papi(pybind11::module_ &module);
 void bind_reader(pybind11::module_ &module);
 void bind_sqlite(pybind11::module_ &module);

@@ -13,12 +13,12 @@ from occatrace.run.opening import open_run
 _PLACE_WIDTH = 28
 
 
-def _short(place: str) -> str:
-    """The file's name without its folder, cut on the left."""
+def _placed(place: str) -> str:
+    """The file's name without its folder, cut on the left, in a column of one width."""
     from occatrace.core.checked import printable
 
     name = printable(place.rpartition("/")[2])
-    return name if len(name) <= _PLACE_WIDTH else "…" + name[1 - _PLACE_WIDTH :]
+    return f"{name if len(name) <= _PLACE_WIDTH else '…' + name[1 - _PLACE_WIDTH :]:>{_PLACE_WIDTH}}"
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -43,26 +43,19 @@ def run(args: argparse.Namespace) -> int:
     """Print the calls."""
     from occatrace.core.checked import printable
     from occatrace.store.tables import open_store
-    from occatrace.views.listing import lines
+    from occatrace.views.listing import text
 
     folder = open_run(args.run).path
     with open_store(folder) as store, output(args.output, args.force) as out:
         store.functions()
         for line in store.losses(run_facts(folder)).lines():
             print(f"! {line}", file=sys.stderr)
-        zero: int | None = 0 if args.absolute else None
-        for call in lines(store):
-            if zero is None:
-                zero = call.start_ns
-            at = call.start_ns - zero
-            took = "          …" if call.duration_ns is None else f"{call.duration_ns:11}"
-            indent = "" if args.no_nesting else "  " * call.depth
-            thread = f"{call.pid}:{call.tid}"
-            place = f"{_short(call.place):>{_PLACE_WIDTH}}  " if args.lines else ""
-            out.write(
-                f"{at // 10**9:6}.{at % 10**9:09} {took} ns {thread:>15}  {place}{indent}{printable(call.text)}\n"
-            )
-        if zero is None:
+        zero = 0 if args.absolute else None
+        nothing = True
+        for some in text(store, zero, not args.no_nesting, _placed if args.lines else None, printable):
+            nothing = False
+            out.write(some)
+        if nothing:
             why = "recording level tally, or no traced API was used"
             print(f"! no single calls were recorded ({why})", file=sys.stderr)
     return 0

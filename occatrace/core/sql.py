@@ -20,7 +20,9 @@ def enum_case(column: str, names: Mapping[str, int]) -> str:
     whens = {value: key for key, value in reversed(list(names.items()))}
     if not whens:
         return "NULL::VARCHAR"
-    return f"CASE {column} " + " ".join(f"WHEN {value} THEN {text(key)}" for value, key in whens.items()) + " END"
+    # One after the other is compared with the rows that are left: 0, success, with most of them.
+    order = sorted(whens.items(), key=lambda pair: pair[0] != 0)
+    return f"CASE {column} " + " ".join(f"WHEN {value} THEN {text(key)}" for value, key in order) + " END"
 
 
 def bit_names(column: str, names: Mapping[str, int]) -> str:

@@ -4,8 +4,9 @@ is sorted as a whole. Of a window DuckDB reads what may be in it: Parquet files 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from occatrace.core.duck import duckdb
 
@@ -13,6 +14,7 @@ from occatrace.core.duck import duckdb
 BUCKETS = 4096
 _GROWTH = 4  # of windows, from one to the next
 
+Rows = TypeVar("Rows")
 Count = Callable[[int, int | None, int | None], list[tuple[int, int]]]
 
 
@@ -84,3 +86,14 @@ def windows(
             yield together[0][0], together[-1][1]
             held *= _GROWTH
     yield from found
+
+
+def ahead(windows: Iterator[Rows]) -> Generator[Rows, None, None]:
+    """What comes next is read while the last is written."""
+    from concurrent.futures import ThreadPoolExecutor  # takes time to load
+
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, windows, None)
+        while (rows := coming.result()) is not None:
+            coming = reader.submit(next, windows, None)
+            yield rows

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from occatrace import _native
+from occatrace.core.checked import printable
 from occatrace.store.tables import open_store
 from occatrace.views import listing
 from occatrace.views.listing import Line, lines
@@ -29,6 +32,40 @@ def test_demo(tmp_path: Path) -> None:
     assert texts.count(copy) == 3 and texts.count(f"{copy} FAILED out of bounds") == 1
     assert "clBuildProgram(options=\"-cl-std=CL3.0 'x'\n\") = CL_SUCCESS" in texts
     assert found[-1].text == "clFinish(…) never returned" and found[-1].duration_ns is None
+
+
+@pytest.mark.parametrize("zero", (None, 0))
+@pytest.mark.parametrize("nesting", (True, False))
+def test_lines_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zero: int | None, nesting: bool) -> None:
+    """The text has what the rows have, however it is cut: also what never returned, and text that is not plain."""
+    monkeypatch.setattr(listing, "_AT_ONCE", 7)
+    trace = demo_trace()
+    trace.process(7).call(
+        "opencl:clBuildProgram", 12_345_678_901_234, 12_345_678_901_239, options="naïve\u2028é", ret=0
+    )
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        rows = list(lines(store))
+        plain, placed = (
+            "".join(listing.text(store, zero, nesting, place, printable)) for place in (None, lambda at: f"<{at}>")
+        )
+    begin = rows[0].start_ns if zero is None else zero
+    expected = []
+    for row in rows:
+        at = row.start_ns - begin
+        took = "          …" if row.duration_ns is None else f"{row.duration_ns:11}"
+        thread = f"{row.pid}:{row.tid}"
+        head = f"{at // 10**9:6}.{at % 10**9:09} {took} ns {thread:>15}  "
+        expected.append((head, "  " * row.depth * nesting + printable(row.text) + "\n"))
+    assert plain == "".join(head + text for head, text in expected)
+    assert placed == "".join(f"{head}<{row.place}>  {text}" for row, (head, text) in zip(rows, expected, strict=True))
+    assert "…" in plain and "\\u2028é" in plain
+
+
+def test_lines_of_columns_that_do_not_fit() -> None:
+    times, heads = np.zeros(1, np.uint64), np.zeros(1, np.uint32)
+    for head, texts in ((heads, []), (heads + np.uint32(1), ["x"]), (np.zeros(2, np.uint32), ["x"]), (heads, [7])):
+        with pytest.raises(ValueError):
+            _native.call_lines(times, times, head, ["1:1"], None, texts, None, printable)
 
 
 def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

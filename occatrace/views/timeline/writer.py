@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from occatrace.core import halfway
 from occatrace.core.files import partial_name
 from occatrace.store.tables import Store
+from occatrace.store.windows import ahead
 from occatrace.views.timeline.counters import Counters, Series
 from occatrace.views.timeline.selection import Columns, Part, Selection, plain
 from occatrace.views.timeline.sources import ARGUMENTS, TEXTS, Options
@@ -162,7 +162,7 @@ class _Job:
         strings = np.array([texts.string(text or "(no name)") for text in self._selection.texts], np.uint32)
         arguments = [(column, kind, texts.string(name)) for column, kind, name in ARGUMENTS]
         # Closed before all else is, as it reads in a thread of its own.
-        with closing(_ahead(self._selection.windows([*paths], by_track=self._format == "csv"))) as windows:
+        with closing(ahead(self._selection.windows([*paths], by_track=self._format == "csv"))) as windows:
             for rows in windows:
                 for name in TEXTS:
                     if name in rows:
@@ -209,15 +209,6 @@ class _Job:
     def _advance(self, rows: int) -> None:
         self._done += rows
         self._progress(self._done / self._total)
-
-
-def _ahead(windows: Iterator[Columns]) -> Generator[Columns, None, None]:
-    """What comes next is read while the last is written."""
-    with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(next, windows, None)
-        while (rows := coming.result()) is not None:
-            coming = reader.submit(next, windows, None)
-            yield rows
 
 
 def _numbers(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
