@@ -30,6 +30,9 @@ class Picture:
     def __init__(self, spec: dict[str, Any]) -> None:
         self._spec = spec
 
+    def __repr__(self) -> str:
+        return "<a plot: notebooks show it, save(FILE) writes SVG or PNG>"
+
     def _repr_svg_(self) -> str:
         from occatrace.views.plots import draw
 

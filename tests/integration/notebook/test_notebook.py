@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.integration.notebook import documented
 from tests.support.fake import demo_trace
 from tests.support.fake import recorded as recorded_run
-from tests.support.runs import PATIENCE, ROOT
+from tests.support.runs import PATIENCE
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -24,18 +24,8 @@ Outputs = list[list[Any]]
 @pytest.fixture
 def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outputs]:
     """The outputs of cells, which a kernel of this Python executes in one notebook."""
-    spec = tmp_path / "jupyter" / "kernels" / "here"
-    spec.mkdir(parents=True)
-    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    (spec / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "here", "language": "python"}))
-    for name, folder in (
-        ("JUPYTER_DATA_DIR", "jupyter"),
-        ("JUPYTER_RUNTIME_DIR", "runtime"),
-        ("IPYTHONDIR", "ipython"),
-    ):
-        monkeypatch.setenv(name, str(tmp_path / folder))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    for name, value in documented.kernel(tmp_path).items():
+        monkeypatch.setenv(name, value)
 
     def run(*cells: str) -> Outputs:
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
@@ -98,3 +88,27 @@ def test_a_program_and_a_cell_are_profiled(execute: Callable[..., Outputs], tmp_
     assert text_of(answer).split(" ", 1) == ["abab", "['in the cell']\n"]
     assert text_of(wrong, "stderr").startswith("occa_prof: usage: %occa_prof")
     assert text_of(missing, "stderr") == "occa_prof: --in nothing: the notebook has no such name\n"
+
+
+@pytest.mark.parametrize("file", sorted(documented.FOLDER.glob("*.ipynb")), ids=lambda file: file.stem)
+def test_the_notebooks_of_the_documentation(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They show what their cells give today. Of a cell that profiles, the times differ, and the rest is checked by the cells after it.
+
+    When this fails: python -m tests.integration.notebook.documented
+    """
+    if "pyopencl" in file.read_text():
+        pytest.importorskip("pyopencl")
+    for name, value in documented.kernel(tmp_path / "files").items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "here").mkdir()
+    shown = nbformat.read(file, as_version=4).cells
+    executed = documented.execute(file, tmp_path / "here").cells
+    assert len(shown) == len(executed) > 8
+    for cell, now in zip(shown, executed, strict=True):
+        if cell.cell_type == "code" and "%%occa_prof" not in cell.source:
+            assert [plain(output) for output in cell.outputs] == [plain(output) for output in now.outputs], cell.source
+
+
+def plain(output: Any) -> str:
+    """An output as text."""
+    return str(output.text if output.output_type == "stream" else output.data["text/plain"])
