@@ -69,7 +69,14 @@ class _Console(Console):
 def render(document: Document, out: TextIO) -> None:
     """Write the document."""
     terminal = out.isatty()
-    console = _Console(file=out, width=None if terminal else _PIPE_WIDTH, highlight=False, emoji=False, markup=False)
+    console = _Console(
+        file=out,
+        width=None if terminal else _PIPE_WIDTH,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        force_jupyter=False,  # in a notebook it would show what is only to be text
+    )
     for line in document.losses.lines():
         console.print(Text(f"! {printable(line)}", style="bold red"), soft_wrap=not terminal)
     width = console.width if terminal else None

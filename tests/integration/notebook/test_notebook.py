@@ -49,6 +49,7 @@ def text_of(outputs: list[Any], name: str = "stdout") -> str:
 
 
 def shown(outputs: list[Any]) -> dict[str, str]:
+    assert [output for output in outputs if output.output_type == "display_data"] == []
     (result,) = [output for output in outputs if output.output_type == "execute_result"]
     data: dict[str, str] = result.data
     return data
