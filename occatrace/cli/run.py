@@ -4,6 +4,7 @@ starts at once, it runs even if tracing fails, and occa_prof exits with its stat
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import pwd
@@ -18,6 +19,7 @@ from occatrace.cli import bar, choice, ending, options, program
 from occatrace.cli.dispatch import UsageError, complain, words_of
 from occatrace.cli.recording import describe, not_measured, note_in, start_loading, start_sampling
 from occatrace.core import disk, halfway
+from occatrace.core.checked import message
 from occatrace.errors import RunError
 from occatrace.run import folder as runs
 from occatrace.run import install, ranks
@@ -308,13 +310,21 @@ class Recording:
             complain(f"no report: {why}. The run is kept: {runs.again(where)}")
             return
         if self.args.keep != "none":
-            complain(f"the run is in {where}; again: {runs.again(where)}")
+            self._say(f"the run is in {where}; again: {runs.again(where)}")
+
+    def _say(self, text: str) -> None:
+        """What is no complaint stands with the reports: standard error is the program's alone with --log-file."""
+        if self.log:
+            with contextlib.suppress(OSError):  # a full disk
+                print(f"occa_prof: {message(text)}", file=self.log, flush=True)
+        else:
+            complain(text)
 
     def _timeline(self) -> None:
         from occatrace.cli import timeline
 
         timeline.write_timeline(self.run.path, self.run.path / "timeline.pftrace")
-        complain(f"timeline: {runs.near(self.run.path / 'timeline.pftrace')} (open it at https://ui.perfetto.dev)")
+        self._say(f"timeline: {runs.near(self.run.path / 'timeline.pftrace')} (open it at https://ui.perfetto.dev)")
 
     def _keep(self) -> None:
         if self.args.keep == "none":
