@@ -16,6 +16,7 @@ from occatrace.core.duck import duckdb
 from occatrace.core.naming import regex as regex
 from occatrace.core.units import SIZES, TIMES, Units
 from occatrace.errors import RunError
+from occatrace.reports import sums
 from occatrace.reports.scope import KEYS, Scoped, can_split, tables_of
 from occatrace.store import memory
 
@@ -136,6 +137,8 @@ class Definition:
     )  # tables of which it is made: where none of them has rows, it has none; empty: not said
     made: str = ""  # module of this package whose `rows` makes them, where no query does
     plot: Drawing | None = None  # None: bars of a column
+    sums: tuple[str, ...] = ()  # what it reads of `_sums.sql`; such a report can be made of merged parts, too
+    query: str = ""  # the statement in its file; `sql` has what it reads of `_sums.sql` in front
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,7 @@ def parse(name: str, text: str) -> Definition:
             raise ValueError(f"{name}.sql, line {at + 1}: neither `-- key: value` nor a continuation")
         at += 1
     single = dict(entry for entry in head if entry[0] != "column")
+    query, names = "\n".join(lines[at:]), tuple(single.get("sums", "").split())
     columns = []
     for value in (value for key, value in head if key == "column"):
         match = re.fullmatch(r"(\w+) (\w+) ([^(]+?)(?: \((.*)\))?", value)
@@ -190,12 +194,14 @@ def parse(name: str, text: str) -> Definition:
         single.get("group"),
         single.get("needs") == "calls",
         tuple(columns),
-        "\n".join(lines[at:]),
+        sums.with_sums(names, query),
         frozenset(single.get("counts", "").split()),
         single.get("empty", ""),
         frozenset(single.get("of", "").split()),
         single.get("made", ""),
         Drawing.parse(single["plot"], columns) if "plot" in single else None,
+        names,
+        query,
     )
 
 
@@ -623,6 +629,8 @@ def explained(name: str) -> str:
         out += [f"The percentage is {entry.share}."]
     if entry.needs_calls:
         out += ["Needs single calls."]
+    if entry.sums:
+        out += ["Adds up: the same of merged parts (`--engine dask`, jobs of 256 ranks and more)."]
     out += ["", "| field | unit | shown as | |", "|---|---|---|---|"]
     out += [f"| `{c.name}` | {c.unit} | {c.title} | {c.help} |" for c in entry.columns]
     return "\n".join([*out, ""])

@@ -3,6 +3,7 @@
 -- share: of the time in this API's calls (nested calls count in each of them)
 -- group: api
 -- of: call_stats
+-- sums: call_sums call_causes api_rows
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Calls

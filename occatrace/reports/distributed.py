@@ -43,17 +43,26 @@ def summary(run: Path, names: Sequence[str] = (), scheduler: str | None = None) 
     """The given reports, or the summary. `scheduler`: address of a cluster; without one, workers of this machine."""
     for name in names:
         if name not in partial.MADE:
-            raise RunError(f"{name} is not made by Dask; it makes {', '.join(partial.MADE)}. Leave out --engine dask")
+            why = f" (it needs {partial.LEFT_OUT[name][1]})" if name in partial.LEFT_OUT else ""
+            raise RunError(
+                f"{name} is not made by Dask{why}; it makes {', '.join(partial.MADE)}. Leave out --engine dask"
+            )
     with tables.open_store(run) as store:
-        numbers = [
-            row[0] for row in store.con.execute("SELECT process FROM processes ORDER BY rank, process").fetchall()
-        ]
+        # All processes of a rank together: ranks are compared with each other.
+        found = store.con.execute(
+            "SELECT list(process ORDER BY process) FROM processes GROUP BY rank, CASE WHEN rank IS NULL THEN process END"
+            " ORDER BY rank, min(process)"
+        ).fetchall()
+        groups = [group for (group,) in found]
         ranks = store.ranks
         path, scratch = str(store.path), str(store.scratch)
         with _client(scheduler, scratch) as client, duckdb.connect() as con:
             workers = max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
-            count = max(min(PER_WORKER * workers, len(numbers)), 1)
-            futures = [client.submit(part, path, numbers[i::count], pure=False) for i in range(count)]
+            count = max(min(PER_WORKER * workers, len(groups)), 1)
+            futures = [
+                client.submit(part, path, [process for group in groups[i::count] for process in group], pure=False)
+                for i in range(count)
+            ]
             while len(futures) > FAN:
                 futures = [
                     client.submit(partial.merge_columns, futures[at : at + FAN], pure=False)

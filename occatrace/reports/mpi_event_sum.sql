@@ -1,6 +1,7 @@
 -- title: MPI calls over the ranks
 -- about: MPI calls of all ranks, by function, and how evenly they are spread over the ranks
 -- share: of the time in MPI calls
+-- sums: call_sums call_causes api_rows
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Calls

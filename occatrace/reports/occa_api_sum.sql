@@ -1,6 +1,7 @@
 -- title: OCCA calls
 -- about: calls of the OCCA library, on the host
 -- share: of the time in OCCA calls (nested calls count in each of them)
+-- sums: call_sums call_causes api_rows
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: calls count Calls

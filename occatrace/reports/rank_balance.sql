@@ -3,6 +3,7 @@
 --   ranks (of those, too, that have none); first what costs most by its imbalance
 -- share: of the mean of all ranks
 -- group: what
+-- sums: balance_sums
 -- column: imbalance percent Imbalance (by how much the slowest rank is above the mean)
 -- column: excess_ns ns Slowest above mean
 -- column: total_ns ns Total
@@ -14,18 +15,8 @@
 -- column: ranks count Ranks (that have any)
 -- column: what text Kind
 -- column: name text Name
-WITH ranks AS (SELECT DISTINCT rank FROM processes WHERE rank IS NOT NULL),
-things AS (SELECT DISTINCT what, name FROM rank_work),
-every AS (
-    SELECT t.what, t.name, r.rank, coalesce(o.ns, 0) AS ns, o.ns IS NOT NULL AS has
-    FROM things t CROSS JOIN ranks r LEFT JOIN rank_work o ON o.what = t.what AND o.name IS NOT DISTINCT FROM t.name AND o.rank = r.rank
-),
-sums AS (
-    SELECT what, name, sum(ns) AS total, avg(ns) AS mean, min(ns) AS low, arg_min(rank, (ns, rank)) AS low_rank, max(ns) AS high,
-           arg_max(rank, (ns, -rank)) AS high_rank, count(*) FILTER (has) AS ranks
-    FROM every GROUP BY ALL
-)
+WITH rows AS (SELECT *, CASE WHEN size > 0 THEN total / size ELSE 0 END AS mean FROM balance_sums)
 SELECT CASE WHEN mean > 0 THEN 100.0 * (high / mean - 1) ELSE 0.0 END AS imbalance, high - mean AS excess_ns, total AS total_ns,
        mean AS avg_ns, low AS min_ns, low_rank AS min_rank, high AS max_ns, high_rank AS max_rank, ranks, what, name
-FROM sums
+FROM rows
 ORDER BY max(high - mean) OVER (PARTITION BY what) DESC, what, excess_ns DESC, total DESC, name

@@ -7,7 +7,6 @@ every report can be narrowed and split without knowing of it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from occatrace.core.duck import duckdb
 from occatrace.core.schema import CALLS, TABLES
 from occatrace.core.sql import name as sql_name
 from occatrace.core.units import Range, UnitError, duration
-from occatrace.store.macros import VIEWS
+from occatrace.store.macros import VIEWS, views
 
 if TYPE_CHECKING:
     from occatrace.store.tables import Store
@@ -70,13 +69,6 @@ class Part:
 
 
 @cache
-def _views() -> Mapping[str, str]:
-    """The views that reports share, by name."""
-    text = VIEWS.read_text(encoding="utf-8")
-    return dict(re.findall(r"CREATE OR REPLACE TEMP VIEW (\w+) AS\s+(.*?);\n", text + "\n", re.DOTALL))
-
-
-@cache
 def tables_of(sql: str) -> frozenset[str]:
     """The tables of what happened that a query reads, itself or through views."""
     read: set[str] = set()
@@ -92,7 +84,7 @@ def tables_of(sql: str) -> frozenset[str]:
         elif isinstance(node, list):
             waiting += node
     read -= named
-    through = (tables_of(_views()[view]) for view in read & set(_views()))
+    through = (tables_of(views()[view]) for view in read & set(views()))
     return frozenset(read & set(_COLUMNS)).union(*through)
 
 

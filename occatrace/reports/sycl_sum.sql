@@ -3,6 +3,7 @@
 --   runtime made of them. Host is the time from the start to the end of handing them to the backend.
 -- share: of the device time of all commands
 -- of: sycl_calls
+-- sums: command
 -- column: share percent Time
 -- column: device_ns ns Device
 -- column: calls count Commands
@@ -12,20 +13,6 @@
 -- column: dependencies count Depends (commands that these must wait for)
 -- column: name text Command
 -- column: source source Source (file and line of the submission)
-WITH commands AS (SELECT * FROM sycl_calls WHERE operation = 'submit'),
-work AS (
-    SELECT c.thread, c.seq, sum(span(a.start_ns, a.end_ns)) AS ns, min(a.start_ns) AS begins,
-           max(a.name) FILTER (a.kind = 'kernel') AS kernel
-    FROM activities a ASOF JOIN commands c ON a.thread = c.thread AND a.seq > c.seq
-    WHERE a.seq <= c.last_seq GROUP BY ALL
-),
-after AS (SELECT process, command, count(*) AS n FROM sycl_dependencies GROUP BY ALL),
-rows AS (
-    SELECT coalesce(w.kernel, c.name) AS name, c.source, sum(w.ns) AS device_ns, count(*) AS calls,
-           sum(w.ns) / count(w.ns) AS avg_ns, sum(span(c.start_ns, c.end_ns)) AS host_ns,
-           avg(CASE WHEN w.begins IS NOT NULL THEN span(c.created_ns, w.begins) END) AS waiting_ns, sum(a.n) AS dependencies
-    FROM commands c LEFT JOIN work w USING (thread, seq) LEFT JOIN after a ON a.process = c.process AND a.command = c.command
-    GROUP BY ALL
-)
-SELECT share(device_ns, sum(device_ns) OVER ()) AS share, device_ns, calls, avg_ns, host_ns, waiting_ns, dependencies, name, source
-FROM rows ORDER BY device_ns DESC NULLS LAST, host_ns DESC, name, source
+SELECT share(total, sum(total) OVER ()) AS share, total AS device_ns, calls, mean AS avg_ns, host_ns,
+       CASE WHEN waiting > 0 THEN waiting_ns / waiting END AS waiting_ns, dependencies, name, source
+FROM command_sums ORDER BY total DESC NULLS LAST, host_ns DESC, name, source

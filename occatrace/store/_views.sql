@@ -84,37 +84,6 @@ CREATE OR REPLACE TEMP VIEW memory_lines AS
     SELECT o.key, o.process, c.source, sum(span(o.start_ns, o.end_ns)) AS ns, coalesce(sum(o.bytes) FILTER (NOT o.failed), 0) AS bytes
     FROM memory_operations o JOIN call_lines c USING (thread, seq) GROUP BY ALL;
 
--- Calls per function of the whole run, from events and tallies alike.
-CREATE OR REPLACE TEMP VIEW api_rows AS
-    WITH functions AS (
-        SELECT api, function, row_number() OVER (ORDER BY api, function) AS key
-        FROM (SELECT DISTINCT api, function FROM call_stats WHERE calls > 0)
-    ),
-    stats AS (SELECT f.key, c.* FROM call_stats c JOIN functions f USING (api, function) WHERE c.calls > 0),
-    hist AS (
-        SELECT f.key, h.value_ns AS value, sum(h.calls) AS n FROM call_hist h JOIN functions f USING (api, function) GROUP BY ALL
-    ),
-    sums AS (
-        SELECT key, sum(calls) AS n, sum(failed) AS failed, sum(total_ns) AS total, sum(total_ns) / sum(calls) AS mean,
-               sum(m2) AS within, sum(bytes) AS bytes, min(min_ns) AS lowest, max(max_ns) AS highest
-        FROM stats GROUP BY key
-    ),
-    between_threads AS (
-        SELECT s.key, sum(s.calls * (s.mean_ns - t.mean) ** 2) AS spread FROM stats s JOIN sums t USING (key) GROUP BY s.key
-    ),
-    causes AS (
-        SELECT f.key, string_agg(error || CASE WHEN n > 1 THEN ' ×' || n ELSE '' END, ', ' ORDER BY n DESC, error) AS errors
-        FROM (SELECT api, function, error, count(*) AS n FROM failures GROUP BY ALL) c JOIN functions f USING (api, function)
-        GROUP BY f.key
-    )
-    SELECT share(total, sum(total) OVER (PARTITION BY f.api)) AS share, total AS total_ns, n AS calls, mean AS avg_ns,
-           least(greatest(median, lowest), highest) AS med_ns, lowest AS min_ns, highest AS max_ns,
-           CASE WHEN n > 1 THEN sqrt((within + spread) / (n - 1)) ELSE 0 END AS stddev_ns, bytes, failed,
-           f.api AS api, f.function AS name, coalesce(errors, '') AS errors
-    FROM sums JOIN functions f USING (key) LEFT JOIN medians(hist) USING (key) LEFT JOIN between_threads USING (key)
-    LEFT JOIN causes USING (key)
-    ORDER BY sum(total) OVER (PARTITION BY f.api) DESC, f.api, total DESC, f.function;
-
 -- What each rank spends, by what it is spent on: for the balance of ranks, from tables and from partial summaries alike.
 CREATE OR REPLACE TEMP VIEW rank_work AS
     WITH work AS (

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from occatrace.core.duck import duckdb
 
 _FOLDER = Path(__file__).parent
 VIEWS = _FOLDER / "_views.sql"
+
+
+@cache
+def views() -> Mapping[str, str]:
+    """The views that reports share: the query of each by its name."""
+    text = VIEWS.read_text(encoding="utf-8")
+    return dict(re.findall(r"CREATE OR REPLACE TEMP VIEW (\w+) AS\s+(.*?);\n", text + "\n", re.DOTALL))
 
 
 def macros(con: duckdb.DuckDBPyConnection) -> None:
