@@ -375,6 +375,8 @@ def _make(store: Store, entry: Definition, scoped: Scoped | None, rows: int | No
         if scoped is None or scoped.plain:
             if entry.of and not entry.of & store.filled:
                 return Report(entry, [])
+            if "memory_operations" in entry.sql and not store.memory_groups:
+                return Report(entry, [])
             parts = any(column.unit == "parent" for column in entry.columns)
             return Report(entry, _rows(store.con, entry, None if parts else rows), _frees_left_out(store, entry))
         report = _scoped(entry, scoped)

@@ -163,6 +163,16 @@ class Store:
         rows = self.con.execute(query.format(_files(self.path))).fetchall()
         return frozenset(name for (name,) in rows)
 
+    @cached_property
+    def memory_groups(self) -> int:
+        """How many kinds of memory operations there are. Afterwards the view of their numbers is a table: a query over memory
+        operations reads it many times, and as a view it is planned and made each time."""
+        self.con.execute(
+            "CREATE OR REPLACE TEMP TABLE made_groups AS FROM memory_groups; DROP VIEW memory_groups;"
+            " ALTER TABLE made_groups RENAME TO memory_groups"
+        )
+        return int(self.con.execute("SELECT count(*) FROM memory_groups").fetchall()[0][0])
+
     @property
     def scratch(self) -> Path:
         """A folder for temporary files, gone with the store."""

@@ -16,7 +16,7 @@ from occatrace.core import events, model
 from occatrace.ingest.gathered.gathered import apis_with_handles
 from occatrace.reports import SUMMARY, WITHOUT_OCCA, definitions, make
 from occatrace.store.tables import SMALL, open_store
-from tests.support.fake import MODEL, demo_trace, run_folder
+from tests.support.fake import MODEL, FakeTrace, demo_trace, fake_device, fake_work, run_folder
 
 # Runs occa_prof's command line and prints which modules it has loaded, which commands LTTng was given, and which files of
 # the package were read.
@@ -111,6 +111,30 @@ def test_reports_of_nothing_ask_nothing(tmp_path: Path) -> None:
             assert not (empty and rows), name
         assert not make(store, "openmp_sum").rows
     assert {name for name, report in definitions().items() if report.of} >= {*SUMMARY, WITHOUT_OCCA}
+
+
+def test_kinds_of_memory_operations_are_found_once(tmp_path: Path) -> None:
+    """They were planned and made again in each report, and where there are none as well: 50 ms of a small run."""
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=demo_trace().open) as store:
+        asked = "EXPLAIN (FORMAT json) " + definitions()["gpu_mem_time_sum"].sql
+
+        def operators() -> int:
+            return str(store.con.execute(asked).fetchall()).count('"name":')
+
+        before = operators()
+        first = make(store, "gpu_mem_time_sum")
+        assert len(first.rows) == store.memory_groups == 2 and 0 < operators() < before
+        assert make(store, "gpu_mem_time_sum").rows == first.rows
+        assert sum(row[2] for row in make(store, "gpu_mem_size_sum").rows) > 0
+    (tmp_path / "none").mkdir()
+    trace = FakeTrace()
+    thread = trace.process(1)
+    fake_device(thread, 5)
+    thread.call("opencl:clFinish", 10, 20, command_queue=1, ret=0)
+    fake_work(thread, 10, 0, 1, 2, 3, "kernel")
+    with open_store(run_folder(tmp_path / "none"), model=MODEL, open_trace=trace.open) as store:
+        assert "activities" in store.filled and not store.memory_groups
+        assert not make(store, "gpu_mem_time_sum").rows and not make(store, "gpu_mem_size_sum").rows
 
 
 def test_few_rows_need_no_threads(tmp_path: Path) -> None:
