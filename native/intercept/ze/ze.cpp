@@ -154,7 +154,8 @@ struct Hook<OCCATRACE_ZE_zeCommandListCreate> : Always {
   template <int I>
   static void after(Call &, Args_zeCommandListCreate &a) {
     if (!timing || a.ret != kSuccess) return;
-    List *list = new List{a.hContext, &Devices::instance().of(a.hDevice), nullptr, as<ListDescriptor>(a.desc).ordinal};
+    OurEvents *ours = &Events::instance().of(a.hContext, a.hDevice);
+    List *list = new List{a.hContext, &Devices::instance().of(a.hDevice), ours, nullptr, as<ListDescriptor>(a.desc).ordinal};
     lists.set(*a.phCommandList, reinterpret_cast<uint64_t>(list));
   }
 };
@@ -164,7 +165,8 @@ struct Hook<OCCATRACE_ZE_zeCommandListCreateImmediate> : Always {
   static void after(Call &, Args_zeCommandListCreateImmediate &a) {
     if (!timing || a.ret != kSuccess) return;
     Line *line = add_line(*a.phCommandList, a.hContext, a.hDevice, as<QueueDescriptor>(a.altdesc).mode == kSynchronousMode);
-    lists.set(*a.phCommandList, reinterpret_cast<uint64_t>(new List{a.hContext, line->device, line}));
+    OurEvents *ours = &Events::instance().of(a.hContext, a.hDevice);
+    lists.set(*a.phCommandList, reinterpret_cast<uint64_t>(new List{a.hContext, line->device, ours, line}));
   }
 };
 template <>

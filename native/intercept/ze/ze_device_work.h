@@ -92,7 +92,7 @@ struct Enqueue : Always {
       if (list->line != nullptr) Commands::instance().settle(event);
       return;
     }
-    event = Events::instance().take(list->context, list->device->handle);
+    event = list->ours->take();
     call.own = reinterpret_cast<uint64_t>(event);
   }
 
@@ -109,7 +109,7 @@ struct Enqueue : Always {
     const bool ours = call.own != 0;
     const ze_event_handle_t event = ours ? reinterpret_cast<ze_event_handle_t>(call.own) : Command<F>::event(a);
     if (failed(a)) {
-      if (ours) Events::instance().give(list->context, list->device->handle, event);
+      if (ours) list->ours->give(event);
       return;
     }
     const bool timed = ours || timed_events.get(event) != 0;
@@ -119,7 +119,7 @@ struct Enqueue : Always {
       list->steps.push_back({event, ours, timed, true, work});
       return;
     }
-    push(*list->line, {event, nullptr, nullptr, 0, list->context, ours, Given::kPending, {}}, timed, work);
+    push(*list->line, {event, nullptr, nullptr, 0, list->context, ours ? list->ours : nullptr, Given::kPending, {}}, timed, work);
     if (list->line->synchronous) see_complete(*list->line, list->line->progress.given.load());
   }
 };

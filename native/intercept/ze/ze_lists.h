@@ -21,7 +21,7 @@ constexpr size_t kMostSnapshots = 1024;
 inline void destroy(const List &list, Snapshot &snapshot) {
   if (snapshot.list != nullptr) loader().zeCommandListDestroy(snapshot.list);
   if (snapshot.times != nullptr) loader().zeMemFree(list.context, snapshot.times);
-  if (snapshot.done != nullptr) Events::instance().give(list.context, list.device->handle, snapshot.done);
+  if (snapshot.done != nullptr) list.ours->give(snapshot.done);
 }
 
 // Appends to the list of a new snapshot; false: the driver refused.
@@ -36,7 +36,7 @@ inline bool fill(const List &list, Snapshot &snapshot) {
   if (d.zeMemAllocHost(list.context, memory_as_given, bytes, sizeof(Timestamps), &memory) != kSuccess) return false;
   snapshot.times = static_cast<Timestamps *>(memory);
   std::memset(memory, 0xff, bytes);
-  snapshot.done = Events::instance().take(list.context, list.device->handle);
+  snapshot.done = list.ours->take();
   if (snapshot.done == nullptr) return false;
   if (d.zeCommandListCreate(list.context, list.device->handle, list_as_given, &snapshot.list) != kSuccess) return false;
   // Behind what the list did, and before it does it again.
@@ -90,7 +90,7 @@ inline void clear(List &list) {
   for (const std::unique_ptr<Snapshot> &snapshot : list.snapshots) Commands::instance().settle(*snapshot);
   for (const List::Step &step : list.steps) {
     Commands::instance().settle(step.event);
-    if (step.ours) Events::instance().give(list.context, list.device->handle, step.event);
+    if (step.ours) list.ours->give(step.event);
   }
   for (const std::unique_ptr<Snapshot> &snapshot : list.snapshots) destroy(list, *snapshot);
   list.snapshots.clear();
@@ -169,7 +169,7 @@ inline void execute(Line &line, List &list, const Plan::Part &part, const Work &
       work.run_seq = by.run_seq;
     }
     step.first = false;
-    Given given{step.event, nullptr, nullptr, 0, list.context, false, Given::kPending, {}};
+    Given given{step.event, nullptr, nullptr, 0, list.context, nullptr, Given::kPending, {}};
     given.step = at;
     given.stale = step.stale;
     given.behind = part.before;

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -119,65 +118,92 @@ class Devices {
 
 // ---- events ----
 
-// Events of ours, by context and device.
+// Events of ours for a device in a context. Stays, small, after the context is gone: commands may still point to it.
+class OurEvents {
+ public:
+  OurEvents(ze_context_handle_t context, ze_device_handle_t device) : context_(context), device_(device) {}
+
+  // Null: the driver has none.
+  ze_event_handle_t take() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (free_.empty() && !add()) return nullptr;
+    const ze_event_handle_t event = free_.back();
+    free_.pop_back();
+    return event;
+  }
+  // Back for the next command.
+  void give(ze_event_handle_t event) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!alive()) return;
+    loader().zeEventHostReset(event);
+    free_.push_back(event);
+  }
+  bool alive() const { return alive_.load(std::memory_order_acquire); }
+  void close() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    alive_.store(false, std::memory_order_release);
+    for (const ze_event_handle_t event : all_) loader().zeEventDestroy(event);
+    for (const ze_event_pool_handle_t pool : pools_) loader().zeEventPoolDestroy(pool);
+    free_.clear();
+  }
+  void unlock_after_fork() { new (&mutex_) std::mutex; }
+
+ private:
+  static constexpr uint32_t kPool = 64;
+  bool add() {
+    if (!alive()) return false;
+    EventPoolDescriptor of_pool{{kEventPoolDescriptor, nullptr}, kHostVisible | kTimestamps, kPool};
+    ze_event_pool_handle_t pool = nullptr;
+    const auto described = reinterpret_cast<const ze_event_pool_desc_t *>(&of_pool);
+    if (loader().zeEventPoolCreate(context_, described, 1, &device_, &pool) != kSuccess) return false;
+    pools_.push_back(pool);
+    for (uint32_t index = 0; index < kPool; ++index) {
+      EventDescriptor of_event{{kEventDescriptor, nullptr}, index, kScopeHost, 0};
+      ze_event_handle_t event = nullptr;
+      if (loader().zeEventCreate(pool, reinterpret_cast<const ze_event_desc_t *>(&of_event), &event) != kSuccess) break;
+      all_.push_back(event);
+      free_.push_back(event);
+    }
+    return !free_.empty();
+  }
+
+  const ze_context_handle_t context_;
+  ze_device_handle_t device_;
+  std::mutex mutex_;
+  std::atomic<bool> alive_{true};
+  std::vector<ze_event_handle_t> free_, all_;
+  std::vector<ze_event_pool_handle_t> pools_;
+};
+
 class Events {
  public:
   static Events &instance() {
     static auto *const all = new Events;
     return *all;
   }
-  ze_event_handle_t take(ze_context_handle_t context, ze_device_handle_t device) {
+  OurEvents &of(ze_context_handle_t context, ze_device_handle_t device) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    std::vector<ze_event_handle_t> &free = of_[context].free[device];
-    if (free.empty() && !add(context, device)) return nullptr;
-    const ze_event_handle_t event = free.back();
-    free.pop_back();
-    return event;
-  }
-  // Back for the next command. Of a context that is gone they are gone too.
-  void give(ze_context_handle_t context, ze_device_handle_t device, ze_event_handle_t event) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    const auto found = of_.find(context);
-    if (found == of_.end() || found->second.all.count(event) == 0) return;
-    loader().zeEventHostReset(event);
-    found->second.free[device].push_back(event);
+    OurEvents *&known = of_[context][device];
+    if (known == nullptr) known = new OurEvents(context, device);
+    return *known;
   }
   void close(ze_context_handle_t context) {
     const std::lock_guard<std::mutex> guard(mutex_);
     const auto found = of_.find(context);
     if (found == of_.end()) return;
-    for (const ze_event_handle_t event : found->second.all) loader().zeEventDestroy(event);
-    for (const ze_event_pool_handle_t pool : found->second.pools) loader().zeEventPoolDestroy(pool);
+    for (const auto &[device, events] : found->second) events->close();
     of_.erase(found);
   }
-  void unlock_after_fork() { new (&mutex_) std::mutex; }
-
- private:
-  static constexpr uint32_t kPool = 64;
-  struct Context {
-    std::unordered_map<ze_device_handle_t, std::vector<ze_event_handle_t>> free;
-    std::unordered_set<ze_event_handle_t> all;
-    std::vector<ze_event_pool_handle_t> pools;
-  };
-  bool add(ze_context_handle_t context, ze_device_handle_t device) {
-    EventPoolDescriptor of_pool{{kEventPoolDescriptor, nullptr}, kHostVisible | kTimestamps, kPool};
-    ze_event_pool_handle_t pool = nullptr;
-    if (loader().zeEventPoolCreate(context, reinterpret_cast<const ze_event_pool_desc_t *>(&of_pool), 1, &device, &pool) != kSuccess)
-      return false;
-    Context &into = of_[context];
-    into.pools.push_back(pool);
-    for (uint32_t index = 0; index < kPool; ++index) {
-      EventDescriptor of_event{{kEventDescriptor, nullptr}, index, kScopeHost, 0};
-      ze_event_handle_t event = nullptr;
-      if (loader().zeEventCreate(pool, reinterpret_cast<const ze_event_desc_t *>(&of_event), &event) != kSuccess) break;
-      into.all.insert(event);
-      into.free[device].push_back(event);
+  void unlock_after_fork() {
+    new (&mutex_) std::mutex;
+    for (const auto &[context, devices] : of_) {
+      for (const auto &[device, events] : devices) events->unlock_after_fork();
     }
-    return !into.free[device].empty();
   }
 
+ private:
   std::mutex mutex_;
-  std::unordered_map<ze_context_handle_t, Context> of_;
+  std::unordered_map<ze_context_handle_t, std::unordered_map<ze_device_handle_t, OurEvents *>> of_;
 };
 
 // ---- commands that run or will ----
@@ -205,7 +231,7 @@ struct Given {
   Progress *progress;
   uint64_t number;
   ze_context_handle_t context;
-  bool returns_event;  // ours, of an immediate list
+  OurEvents *returns_to;  // the event is ours, of an immediate list: nobody else asks for it
   enum State { kPending, kKnown, kLost } state = kPending;
   Times times;
   // Of a command of a regular list.
@@ -213,6 +239,7 @@ struct Given {
   uint64_t stale = 0;           // the start that the event still has from the execution before; 0: none
   Snapshot *behind = nullptr;   // it runs after this copy of what the execution before left
   Snapshot *kept_in = nullptr;  // its own times will be here
+  Given *next = nullptr, *previous = nullptr;
 };
 
 class Commands {
@@ -231,10 +258,12 @@ class Commands {
     for (Snapshot *used : {made->behind, made->kept_in}) {
       if (used != nullptr) ++used->users;
     }
-    if (made->kept_in != nullptr) return kept_.insert(made), made;
-    Given *&before = pending_[made->event];
-    if (before != nullptr) read(*before, true);
-    before = made;
+    made->next = first_;
+    if (first_ != nullptr) first_->previous = made;
+    first_ = made;
+    if (made->kept_in != nullptr || made->returns_to != nullptr) return made;
+    if (Given *before = of(made->event)) read(*before, true);
+    by_event_.set(made->event, reinterpret_cast<uint64_t>(made));
     return made;
   }
   int32_t poll(Given &command, Times *times) {
@@ -249,42 +278,33 @@ class Commands {
       const std::lock_guard<std::mutex> guard(mutex_);
       forget(*command);
     }
-    if (command->returns_event) Events::instance().give(command->context, command->device->handle, command->event);
+    if (command->returns_to != nullptr) command->returns_to->give(command->event);
     delete command;
   }
   // The event is about to be reset, signaled again or destroyed: what its last command left is read now or never.
   void settle(ze_event_handle_t event) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    const auto found = pending_.find(event);
-    if (found == pending_.end()) return;
-    read(*found->second, true);
-    pending_.erase(found);
+    Given *command = of(event);
+    if (command == nullptr) return;
+    read(*command, true);
+    by_event_.set(event, 0);
   }
   // The same for all of a context that is about to go.
   void settle_all(ze_context_handle_t context) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    for (auto at = pending_.begin(); at != pending_.end();) {
-      if (at->second->context == context) read(*at->second, true);
-      at = at->second->context == context ? pending_.erase(at) : std::next(at);
-    }
-    settle_kept([context](const Given &command) { return command.context == context; });
+    settle_those([context](const Given &command) { return command.context == context; });
   }
   // The same for what a snapshot has, which is about to go.
   void settle(const Snapshot &snapshot) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    settle_kept([&snapshot](const Given &command) { return command.kept_in == &snapshot; });
+    settle_those([&snapshot](const Given &command) { return command.kept_in == &snapshot; });
   }
   // The last command that signals the event will have been copied before the event is signaled again.
   void keep(ze_event_handle_t event, Snapshot &in) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    const auto found = pending_.find(event);
-    if (found == pending_.end()) return;
-    Given *command = found->second;
-    pending_.erase(found);
-    if (command->state != Given::kPending) return;
+    Given *command = of(event);
+    if (command == nullptr || command->state != Given::kPending) return;
+    by_event_.set(event, 0);
     command->kept_in = &in;
     ++in.users;
-    kept_.insert(command);
   }
   // The copy was given to the device, with commands up to this number.
   void give(Snapshot &snapshot, uint64_t number) {
@@ -294,13 +314,11 @@ class Commands {
   // Or refused by the driver.
   void give_up(const Snapshot &snapshot) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    for (auto at = kept_.begin(); at != kept_.end();) {
-      Given *command = *at;
-      at = command->kept_in == &snapshot ? kept_.erase(at) : std::next(at);
+    for (Given *command = first_; command != nullptr; command = command->next) {
       if (command->kept_in != &snapshot) continue;
       --command->kept_in->users;
       command->kept_in = nullptr;
-      pending_[command->event] = command;
+      by_event_.set(command->event, reinterpret_cast<uint64_t>(command));
     }
   }
   bool is_free(const Snapshot &snapshot) {
@@ -310,10 +328,10 @@ class Commands {
   // Whether the event's last command is still to run.
   bool runs(ze_event_handle_t event) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    const auto found = pending_.find(event);
-    if (found == pending_.end()) return false;
-    read(*found->second, false);
-    return found->second->state == Given::kPending;
+    Given *command = of(event);
+    if (command == nullptr) return false;
+    read(*command, false);
+    return command->state == Given::kPending;
   }
   void tell() {
     const uint64_t count = lost_.exchange(0);
@@ -323,8 +341,9 @@ class Commands {
   }
   void after_fork_child() {
     new (&mutex_) std::mutex;
-    pending_.clear();
-    kept_.clear();
+    by_event_.unlock_after_fork();
+    for (Given *command = first_; command != nullptr; command = command->next) by_event_.set(command->event, 0);
+    first_ = nullptr;
     lost_ = 0;
   }
 
@@ -355,10 +374,12 @@ class Commands {
       if (!command.behind->complete()) return false;
       stale = command.behind->times[command.step].global.start;
     }
-    if (loader().zeEventQueryStatus(command.event) != kSuccess) return false;
-    *readable =
-        loader().zeEventQueryKernelTimestamp(command.event, reinterpret_cast<ze_kernel_timestamp_result_t *>(found)) == kSuccess;
-    return !*readable || stale == 0 || found->global.start != stale;
+    if (command.returns_to != nullptr && !command.returns_to->alive()) return *readable = false, true;
+    const auto to = reinterpret_cast<ze_kernel_timestamp_result_t *>(found);
+    const ze_result_t result = loader().zeEventQueryKernelTimestamp(command.event, to);
+    if (result == kSuccess) return stale == 0 || found->global.start != stale;
+    *readable = false;
+    return result != kNotReady && loader().zeEventQueryStatus(command.event) == kSuccess;
   }
   // Whether the timestamps are some: those of an event that was reset have all bits.
   static bool set(Given &command, const Timestamps &found) {
@@ -380,24 +401,26 @@ class Commands {
     }
   }
   template <class Which>
-  void settle_kept(Which which) {
-    for (auto at = kept_.begin(); at != kept_.end();) {
-      Given *command = *at;
-      const bool chosen = which(*command);
-      if (chosen) read(*command, true);
-      at = chosen ? kept_.erase(at) : std::next(at);
+  void settle_those(Which which) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (Given *command = first_; command != nullptr; command = command->next) {
+      if (!which(*command)) continue;
+      read(*command, true);
+      if (of(command->event) == command) by_event_.set(command->event, 0);
     }
   }
+  Given *of(ze_event_handle_t event) const { return reinterpret_cast<Given *>(by_event_.get(event)); }
   void forget(Given &command) {
-    kept_.erase(&command);
     leave(command, command.state);
-    const auto found = pending_.find(command.event);
-    if (found != pending_.end() && found->second == &command) pending_.erase(found);
+    if (command.next != nullptr) command.next->previous = command.previous;
+    if (command.previous != nullptr) command.previous->next = command.next;
+    if (first_ == &command) first_ = command.next;
+    if (of(command.event) == &command) by_event_.set(command.event, 0);
   }
 
   std::mutex mutex_;
-  std::unordered_map<ze_event_handle_t, Given *> pending_;
-  std::unordered_set<Given *> kept_;  // pending ones that a snapshot will have
+  HandleMap by_event_;       // the last command that signals it, until it is settled
+  Given *first_ = nullptr;  // of all
   std::atomic<uint64_t> lost_{0};
 };
 
@@ -417,6 +440,7 @@ struct Line {
 struct List {
   ze_context_handle_t context;
   Device *device;
+  OurEvents *ours;
   Line *line;  // of an immediate list
   uint32_t ordinal = 0;
   // Of a regular one: what it does at each execution.
