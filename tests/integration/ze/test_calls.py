@@ -26,10 +26,11 @@ def test_each_function_of_the_loader_by_name_and_by_handle(tmp_path: Path) -> No
     program = tmp_path / "every"
     subprocess.run(["cc", PROGRAMS / "every.c", "-o", program, "-ldl"], check=True)
     # Without a driver each call fails.
-    run = runs.profiled(runs.Run, tmp_path / "run", [program, *names], ZE_ENABLE_ALT_DRIVERS=None)
-    assert (run.status, run.stdout) == (0, f"{len(there)} 0\n"), run.stderr
+    words = [program, *names, *(f"+{name}" for name in names)]
+    run = runs.profiled(runs.Run, tmp_path / "run", words, ZE_ENABLE_ALT_DRIVERS=None)
+    assert (run.status, run.stdout) == (0, f"{2 * len(there)} 0\n"), run.stderr
     assert len(there) > 280
-    assert run.sql(CALLS) == [(name, 2, 2) for name in there]
+    assert run.sql(CALLS) == [(name, 4, 4) for name in there]
 
 
 def test_calls_of_a_program_with_their_failures_and_arguments(traced: Run, cases: Path) -> None:
