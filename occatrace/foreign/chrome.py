@@ -513,6 +513,9 @@ class _Events:
         base = heads.get("baseTimeNanoseconds")
         if isinstance(base, int) and 0 < base < LATEST:
             into.realtime_ns = base
+        host = heads.get("host_name")
+        if isinstance(host, str) and host:
+            into.host = printable(host)[:200]
         info = heads.get("distributedInfo")
         process = into.processes.get(whose)
         if isinstance(info, dict) and process:

@@ -150,6 +150,27 @@ def test_kineto(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 
 
+def test_a_file_of_pytorch(tmp_path: Path) -> None:
+    """Three steps of a network on the CPU, as PyTorch 2.13's profiler exported them: counts and times are those of the file."""
+    file = Path(__file__).resolve().parents[1] / "golden/pytorch-2.13.json.gz"
+    wanted: dict[tuple[str, str], list[float]] = {}
+    for event in json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]:
+        if event.get("ph") == "X" and event["cat"] in ("cpu_op", "user_annotation"):
+            wanted.setdefault((event["cat"], event["name"]), []).append(event["dur"])
+    assert main(["import", str(file), "-o", str(tmp_path / "run")]) == 0
+    with occatrace.open(tmp_path / "run") as run:
+        assert run.facts["host"] == "node3" and run.facts["imported"]["product"] == "PyTorch profiler (Kineto)"
+        # Without a category: two marks of the profiler's own.
+        query = "SELECT domain, name, count(*), sum(end_ns - start_ns) FROM ranges WHERE domain != '' GROUP BY 1, 2"
+        found = run.sql(query).fetchall()
+        assert {(domain, name): count for domain, name, count, _ in found} == {k: len(v) for k, v in wanted.items()}
+        for domain, name, count, total in found:
+            assert abs(total - 1000 * sum(wanted[domain, name])) <= count
+        (memory,) = run.report("mem_usage")
+        assert memory["allocations"] > memory["frees"] > 0
+        assert not run.losses.notes
+
+
 def test_other_writers(tmp_path: Path) -> None:
     """The list alone, without its end; begins and ends; what may overlap; counters; texts for numbers of processes."""
     events = [
