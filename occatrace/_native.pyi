@@ -220,6 +220,21 @@ class Counter:
         """Values in the order of their times; each holds until the next."""
 
 @final
+class StackSamples:
+    """Stacks of the threads of a process at moments."""
+
+    def frame(self, function: str, module: str, file: str, line: int) -> int:
+        """The number of a new frame; an empty file: its line is not known."""
+    def stack(self, frames: Sequence[int]) -> int:
+        """The number of a new stack of frames, from the outermost on. ValueError: not the number of a frame."""
+    def add(self, times: NDArray[np.uint64], threads: NDArray[np.uint32], stacks: NDArray[np.uint32]) -> None:
+        """Samples in the order of their times (ns): ids of threads, numbers of stacks (0: not known).
+
+        ValueError: a time before the origin or the last one, or not the number of a stack."""
+    def finish(self) -> None:
+        """Write the lines of all frames."""
+
+@final
 class Flows:
     """Which calls launched which device work: the arrows of a timeline. All work is added, then calls are tied, then work.
 
@@ -322,6 +337,8 @@ class Timeline:
 
         Raises a ValueError where bounds descend or exceed the slices, or lanes are another timeline's.
         """
+    def samples(self, pid: int) -> StackSamples:
+        """Samples of the stacks of a process, on the machine of the last one described."""
     def close(self) -> None: ...
     @property
     def bytes(self) -> int:

@@ -2,6 +2,7 @@
 #include "arrays.h"
 #include "bindings.h"
 
+#include "../timeline/samples.h"
 #include "../timeline/timeline.h"
 
 #include <pybind11/numpy.h>
@@ -105,6 +106,24 @@ struct PyCounter {
   Counter counter;
 };
 
+struct PySamples {
+  Timeline& timeline;
+  StackSamples samples;
+};
+
+void add_samples(PySamples& self, const Array<uint64_t>& times, const Array<uint32_t>& threads, const Array<uint32_t>& stacks) {
+  const auto count = static_cast<size_t>(times.size());
+  const uint64_t* t = column(times, count, "times");
+  const uint32_t* of = column(threads, count, "threads");
+  const uint32_t* numbers = column(stacks, count, "stacks");
+  for (size_t i = 0; i < count; i++) {
+    if (t[i] < self.timeline.origin() || (i && t[i] < t[i - 1])) throw py::value_error("times: before the origin, or not ascending");
+    if (numbers[i] > self.samples.stacks()) throw py::value_error("stacks: not the number of a stack");
+  }
+  py::gil_scoped_release release;
+  self.samples.add(count, t, of, numbers);
+}
+
 // Lanes that know their timeline, for the checks.
 struct PyLanes {
   Timeline& timeline;
@@ -143,6 +162,17 @@ void bind_timeline(py::module_ &m) {
         if (values.dtype().kind() == 'f') add_values<double>(self.counter, self.timeline, times, values);
         else add_values<int64_t>(self.counter, self.timeline, times, values);
       });
+
+  py::class_<PySamples>(m, "StackSamples", "Stacks of the threads of a process at moments.")
+      .def(
+          "frame",
+          [](PySamples& self, const std::string& function, const std::string& module, const std::string& file, uint32_t line) {
+            return self.samples.frame(function, module, file, line);
+          },
+          py::arg("function"), py::arg("module"), py::arg("file"), py::arg("line"))
+      .def("stack", [](PySamples& self, const std::vector<uint32_t>& frames) { return self.samples.stack(frames); })
+      .def("add", add_samples)
+      .def("finish", [](PySamples& self) { self.samples.finish(); });
 
   py::class_<Timeline>(m, "Timeline", "Writes a Perfetto trace.")
       .def(py::init<const std::string&, uint64_t, uint64_t, bool>(), py::arg("path"), py::arg("origin"), py::arg("realtime"),
@@ -184,6 +214,9 @@ void bind_timeline(py::module_ &m) {
           },
           py::arg("lanes"), py::arg("bounds"), py::arg("start"), py::arg("end"), py::arg("name"), py::arg("category"),
           py::arg("flows") = py::none(), py::arg("arguments") = std::vector<PyArgument>{}, py::arg("instant") = py::none())
+      .def(
+          "samples", [](Timeline& self, int32_t pid) { return std::unique_ptr<PySamples>(new PySamples{self, StackSamples(self, pid)}); },
+          py::arg("pid"), py::keep_alive<0, 1>())
       .def("close", &Timeline::close)
       .def_property_readonly("bytes", &Timeline::bytes)
       .def_property_readonly("slices", &Timeline::slices)

@@ -148,16 +148,22 @@ size_t Timeline::open_descriptor(uint64_t uuid, uint64_t parent, std::string_vie
   return d;
 }
 
-Sequence::Sequence(Timeline& timeline, uint64_t uuid) : timeline_(timeline), number_(++timeline.sequences_) {
+Sequence::Sequence(Timeline& timeline, uint64_t uuid)
+    : Sequence(timeline, [uuid](Message& out) {
+        size_t event = out.open(kDefaultsEvent);
+        out.integer(event::kTrack, uuid);
+        out.close(event);
+      }) {}
+
+Sequence::Sequence(Timeline& timeline, const std::function<void(Message&)>& defaults)
+    : timeline_(timeline), number_(++timeline.sequences_) {
   Message& out = timeline_.buffer_;
   size_t p = timeline_.open_packet(number_);
   out.integer(packet::kFlags, packet::kCleared);
-  size_t defaults = out.open(packet::kDefaults);
-  size_t event = out.open(kDefaultsEvent);
-  out.integer(event::kTrack, uuid);
-  out.close(event);
+  size_t all = out.open(packet::kDefaults);
+  defaults(out);
   out.integer(packet::kDefaultClock, kClock);
-  out.close(defaults);
+  out.close(all);
   // The same in every file and on every machine: a snapshot that is earlier than another one is an error to Perfetto.
   size_t snapshot = out.open(packet::kClockSnapshot);
   clock_at_zero(out, kRealtime, false);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -65,6 +66,7 @@ class Timeline {
   friend class Lanes;
   friend class Lane;
   friend class Sequence;
+  friend class StackSamples;
   size_t open_packet(uint32_t sequence);
   void close_packet(size_t begin);
   size_t open_descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
@@ -85,8 +87,11 @@ class Timeline {
 class Sequence {
  public:
   Sequence(Timeline& timeline, uint64_t uuid);
-  // A packet with this time, to be closed by the timeline.
+  // `defaults` writes into the message of the sequence's defaults.
+  Sequence(Timeline& timeline, const std::function<void(Message&)>& defaults);
+  // A packet with this time, or without one, to be closed by the timeline.
   size_t open_packet(uint64_t time);
+  size_t open_packet() { return timeline_.open_packet(number_); }
 
  private:
   Timeline& timeline_;

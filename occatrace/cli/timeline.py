@@ -163,7 +163,8 @@ def run(args: argparse.Namespace) -> int:
     advice = "" if chosen == "csv" else " (open it at https://ui.perfetto.dev)"
     sizes = [path.stat().st_size for path in written.files]
     where = f"{written.files[0]} … {written.files[-1].name}: {len(sizes)} files" if len(sizes) > 1 else written.files[0]
-    print(f"{where}: {written.slices:,} slices, {size(sum(sizes))}{advice}")
+    stacks = f"{written.samples:,} samples of stacks, " if written.samples else ""
+    print(f"{where}: {written.slices:,} slices, {stacks}{size(sum(sizes))}{advice}")
     return 0
 
 
@@ -171,7 +172,7 @@ def _say(written: Written, options: Options) -> None:
     """What is not as the reader may expect, on standard error."""
     from occatrace.views.timeline import Options
 
-    if not written.slices:
+    if not written.slices and not written.samples:
         why = "nothing was recorded" if options == Options() else "nothing is left after these filters"
         complain(f"{why}: the timeline {'has only counters' if written.counter_values else 'is empty'}")
     if written.note:

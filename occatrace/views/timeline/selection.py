@@ -166,6 +166,13 @@ class Selection:
             apis = ", ".join(sql_text(api) for api in options.apis)
             calls = f"(s.kind IN ({THREAD}, {RANGES}) AND s.category IN ({apis}))"
             out.append(f"({calls} OR s.kind NOT IN ({THREAD}, {RANGES}))" if DEVICE in options.apis else calls)
+        out += self.of_ranks_and_threads(options)
+        return " WHERE " + " AND ".join(out) if out else ""
+
+    @staticmethod
+    def of_ranks_and_threads(options: Options) -> list[str]:
+        """Conditions on rows `s` with process and thread."""
+        out = []
         if options.ranks:
             ranks = ", ".join(map(str, options.ranks))
             out.append(f"s.process IN (SELECT p.process FROM processes p WHERE p.rank IN ({ranks}))")
@@ -173,7 +180,7 @@ class Selection:
             either = [f"t.name GLOB {sql_text(thread)}" for thread in options.threads]
             either += [f"t.tid = {int(thread)}" for thread in options.threads if thread.isdecimal()]
             out.append(f"s.thread IN (SELECT t.thread FROM threads t WHERE {' OR '.join(either)})")
-        return " WHERE " + " AND ".join(out) if out else ""
+        return out
 
     def _end_of_run(self) -> int:
         return self._one("SELECT coalesce(max(end_ns), 0) FROM processes")

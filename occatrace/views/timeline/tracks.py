@@ -77,6 +77,15 @@ class Tracks:
             self._lanes[key] = make(track)
         return self._lanes[key]
 
+    def thread(self, thread: int) -> None:
+        """Describe a thread, also where it has no slices."""
+        self.lanes(THREAD, thread)
+
+    def samples(self, process: int) -> Any:
+        """The samples of a process, which Perfetto shows with its threads."""
+        self.process(process)
+        return self._timeline.samples(self._known.processes[process][1])
+
     def finish(self) -> None:
         """End all slices that are still open."""
         for lanes in self._lanes.values():

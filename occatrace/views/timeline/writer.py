@@ -19,6 +19,7 @@ from occatrace.store.windows import ahead
 from occatrace.views.timeline.counters import Counters, Series
 from occatrace.views.timeline.selection import Columns, Part, Selection, plain
 from occatrace.views.timeline.sources import ARGUMENTS, TEXTS, Options
+from occatrace.views.timeline.stacks import Stacks
 from occatrace.views.timeline.text import ChromeTimeline, CsvTimeline, Encoder
 from occatrace.views.timeline.tracks import Known, Tracks, salt
 
@@ -43,6 +44,7 @@ class Written:
     slices: int
     counter_values: int
     bytes: int  # before compression
+    samples: int
     files: tuple[Path, ...]
     ranks: str = ""  # of the run, if ranks were asked for
     ranks_missing: tuple[int, ...] = ()
@@ -63,12 +65,14 @@ def write(
     """
     partials: dict[Path, Path] = {}
     counters: Counters | None = None
+    stacks: Stacks | None = None
     selection = Selection(store, options)
     try:
         counters = Counters(store, selection, options)
-        announce(selection.bytes + counters.bytes)
+        stacks = Stacks(store, selection, options) if format == "perfetto" else None
+        announce(selection.bytes + counters.bytes + (stacks.bytes if stacks else 0))
         asked = [name for name, _ in options.tracks]
-        job = _Job(store, asked, selection, counters, format, path.suffix == ".gz", progress)
+        job = _Job(store, asked, selection, counters, stacks, format, path.suffix == ".gz", progress)
         if options.split != "rank" and len(job.parts) > MOST_PARTS:
             raise TooManyParts(f"would make {len(job.parts):,} files, more than {MOST_PARTS:,}; write a longer time")
         for first in range(0, len(job.parts), _AT_ONCE):
@@ -85,12 +89,14 @@ def write(
         selection.close()
         if counters:
             counters.close()
+        if stacks:
+            stacks.close()
     there = {
         row[0] for row in store.con.execute("SELECT DISTINCT rank FROM processes WHERE rank IS NOT NULL").fetchall()
     }
     missing = tuple(rank for rank in options.ranks if rank not in there)
     known = f"{min(there)} to {max(there)}" if missing and there else ""
-    return Written(job.slices, job.values, job.bytes, tuple(partials), known, missing, selection.note)
+    return Written(job.slices, job.values, job.bytes, job.samples, tuple(partials), known, missing, selection.note)
 
 
 def part_path(path: Path, split: int | str | None, number: int) -> Path:
@@ -133,24 +139,26 @@ class _Job:
         asked: Sequence[str],
         selection: Selection,
         counters: Counters,
+        stacks: Stacks | None,
         format: Format,
         gzip: bool,
         progress: Progress,
     ) -> None:
         self._store, con = store, store.con
-        self._selection, self._counters = selection, counters
+        self._selection, self._counters, self._stacks = selection, counters, stacks
         self._known = Known(con, asked)
         self._format, self._gzip, self._progress = format, gzip, progress
         run = con.execute("SELECT run FROM processes WHERE realtime_ns > 0 ORDER BY process LIMIT 1").fetchall()
         self._unique = salt(run[0][0] if run and run[0][0] else "")
-        self._origin = min([selection.origin, *(series.begin for series in counters.series)])
+        begins = [selection.origin, *(series.begin for series in counters.series)]
+        self._origin = min([*begins, stacks.begin] if stacks and stacks.begin is not None else begins)
         known = {part.number: part for part in selection.parts}
-        numbers = sorted({*known, *(series.part for series in counters.series)}) or [0]
+        numbers = sorted({*known, *(series.part for series in counters.series), *(stacks.parts if stacks else ())}) or [0]
         self.parts = [known.get(number, Part(number, 0)) for number in numbers]
-        self._total = max(selection.rows + counters.rows, 1)
+        self._total = max(selection.rows + counters.rows + (stacks.rows if stacks else 0), 1)
         self._done = 0
         self._series: dict[Series, int] = {}
-        self.slices = self.values = self.bytes = 0
+        self.slices = self.values = self.bytes = self.samples = 0
 
     def write(self, paths: Mapping[int, Path]) -> None:
         """Some files, by the numbers of their parts."""
@@ -172,6 +180,9 @@ class _Job:
                 self._advance(len(rows["kind"]))
         for number, file in files.items():
             file.tracks.finish()
+            for samples in self._stacks.write(number, file.tracks) if self._stacks else ():
+                self.samples += samples
+                self._advance(samples)
             self._count(number, file)
             file.timeline.close()
             self.slices += int(file.timeline.slices)
