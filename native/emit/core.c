@@ -510,6 +510,8 @@ const void *occatrace_provider(const char *api) {
 /* ---- end ---- */
 
 void occatrace_finish(enum occatrace_exit_reason reason) {
+  /* Samples of a process that has made no traced call. */
+  if ((state == NEW || state == FORKED) && occatrace_samples_are_worth_it()) occatrace_self();
   if (state != READY || finished || (uint32_t)getpid() != occatrace_pid) return; /* a vfork child shares our memory */
   finished = 1;
   occatrace_background_stop();
@@ -521,6 +523,11 @@ void occatrace_finish(enum occatrace_exit_reason reason) {
   const struct occatrace_process_exit r = {self->tid, occatrace_next_seq(self), occatrace_pid, (uint8_t)reason};
   occatrace_process->exit(&r);
   if (reason == OCCATRACE_EXEC) finished = 0; /* exec may fail */
+}
+
+/* Without a provider library. */
+void occatrace_finish_unstarted(void) {
+  if (state == NEW) occatrace_finish(OCCATRACE_EXIT);
 }
 
 /* Runs from the destructors of the provider library: after all destructors of the program, before LTTng's own. */

@@ -18,6 +18,7 @@
 #include "samples.h"
 
 enum { THREADS = 4096, WORDS = 1 << 14, FIRST_WORDS = 1 << 17 };
+#define WORTH_NS UINT64_C(100000000) /* recording a process takes 30 ms and more */
 #define COOKIE UINT64_C(0x6f63636170720000) /* in a signal's value, above the number of the thread */
 
 enum { FREE, LIVE, ENDED };
@@ -39,6 +40,7 @@ static uint32_t used, tasks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t end_key;
 static uint64_t period;
+static pid_t owner; /* the process: a child of vfork shares its memory */
 static int traced; /* what is recorded now is known */
 static const struct occatrace_frames *frames; /* of Python */
 
@@ -313,6 +315,7 @@ void occatrace_sample_frames(const struct occatrace_frames *of) { __atomic_store
 void occatrace_samples_begin(void) {
   if (!occatrace_sampling) return;
   occatrace_paths_for_samples();
+  occatrace_sample_modules();
   if ((occatrace_switch() & OCCATRACE_SWITCH_EVENTS) != OCCATRACE_SWITCH_EVENTS) /* nothing was to be recorded so far */
     for (uint32_t i = 0; i < used; i++) __atomic_store_n(&all[i]->tail, __atomic_load_n(&all[i]->head, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
   __atomic_store_n(&traced, 1, __ATOMIC_RELEASE);
@@ -329,10 +332,24 @@ void occatrace_samples_refused(void) {
   unblock(&signals);
 }
 
+int occatrace_samples_are_worth_it(void) {
+  if (!occatrace_samples_stacks() || getpid() != owner) return 0;
+  uint64_t periods = 0;
+  sigset_t signals;
+  block(&signals);
+  for (uint32_t i = 0; i < used; i++)
+    if (all[i]->state != FREE) periods += __atomic_load_n(&all[i]->taken, __ATOMIC_RELAXED) + __atomic_load_n(&all[i]->lost, __ATOMIC_RELAXED);
+  unblock(&signals);
+  return periods * period >= WORTH_NS;
+}
+
+__attribute__((destructor)) static void end(void) { occatrace_finish_unstarted(); }
+
 /* Timers are not inherited; what the parent has not written yet is the parent's. */
 void occatrace_samples_after_fork(void) {
   if (!occatrace_sampling) return;
   pthread_mutex_init(&lock, NULL);
+  owner = getpid();
   occatrace_sample_modules_forked();
   for (uint32_t i = 0; i < used; i++) all[i]->state = FREE;
   tasks = 0;
@@ -353,6 +370,7 @@ __attribute__((constructor)) static void start(void) {
     return;
   }
   occatrace_sample_modules();
+  owner = getpid();
   sigset_t signals;
   block(&signals);
   struct sampled *const s = begins((uint32_t)syscall(SYS_gettid), FIRST_WORDS);

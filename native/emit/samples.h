@@ -43,6 +43,10 @@ OCCATRACE_HIDDEN void occatrace_sample_closed(void);
 /* Tracing has started, or is refused. */
 OCCATRACE_HIDDEN void occatrace_samples_begin(void);
 OCCATRACE_HIDDEN void occatrace_samples_refused(void);
+/* Whether this process, which is not recorded yet, has used so much processor time that its samples are to be written. */
+OCCATRACE_HIDDEN int occatrace_samples_are_worth_it(void);
+/* At the end of a process that was never recorded. */
+OCCATRACE_HIDDEN void occatrace_finish_unstarted(void);
 /* Writes what was sampled. */
 OCCATRACE_HIDDEN void occatrace_samples_drain(int final);
 OCCATRACE_HIDDEN void occatrace_samples_after_fork(void);

@@ -90,6 +90,15 @@ def test_devices_at_each_moment_and_the_track_of_the_manual(programs: Path, tmp_
     assert (idle["idle"], idle["idle_queues"]) == (100, "1") and idle["in_call"] == ""
 
 
+def test_a_process_without_traced_calls(programs: Path, tmp_path: Path) -> None:
+    run = profiled(Run, tmp_path / "run", [programs / "cpu", "silent"], "--sample-stacks=250")
+    assert run.status == 0 and run.sql("SELECT count(*), count(DISTINCT pid) FROM processes") == [(2, 2)], run.stderr
+    totals = dict(run.sql(TOTALS))
+    assert {name: totals[name] for name in ("light", "in_child")} == pytest.approx(
+        {"light": 0.4, "in_child": 0.4}, rel=0.1
+    )
+
+
 def test_samples_that_do_not_fit_are_counted_and_said(programs: Path, tmp_path: Path) -> None:
     run = profiled(Run, tmp_path / "run", [programs / "cpu", "deep"], "--sample-stacks=250")
     # 500 samples of 128 frames, each for 4 ms; there is room for 126 of them.
@@ -124,6 +133,24 @@ def test_calls_of_a_handler_have_stacks(options: list[str], programs: Path, tmp_
         f"{calls} AND (c.process, path) IN (SELECT process, path FROM call_paths WHERE function = 'on_alarm')"
     )
     assert of_handler > made / 2  # what interrupts a traced call has the place of that one
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="it has generated code of x86-64")
+def test_stacks_that_are_hard_to_read(tmp_path: Path) -> None:
+    for command in (
+        ["g++", "-O2", "-g", PROGRAMS / "walks.cpp", "-o", tmp_path / "walks", "-lOpenCL", "-pthread"],
+        ["gcc", "-O2", "-g", "-shared", "-fPIC", PROGRAMS / "through.c", "-o", tmp_path / "through.so"],
+    ):
+        subprocess.run([str(word) for word in command], check=True, timeout=120)
+    program = [tmp_path / "walks", tmp_path / "through.so", "10000", "3", "hammer"]
+    run = profiled(Run, tmp_path / "run", program, "-m", "full", "--call-paths", "--sample-stacks=1")
+    assert run.status == 0, run.stderr
+    made = int(run.stdout)
+    [(calls, stacks)] = run.sql("""
+        SELECT count(*), count(path) FROM calls LEFT JOIN path_calls USING (thread, seq) WHERE function = 'clWaitForEvents'""")
+    assert calls == made >= 10000 and stacks >= made - made / 1000
+    assert run.sql("SELECT count(*) > 100, sum(path = 0) FROM stack_samples") == [(True, 0)]
+    assert run.sql("SELECT DISTINCT cut FROM call_paths WHERE depth = 0 AND cut = 'no unwind table'")  # that of generated code
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="elsewhere what the call was given is not known any more")

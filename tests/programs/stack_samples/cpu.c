@@ -113,6 +113,17 @@ static void devices(void) {
   while_idle(0.3);
 }
 
+/* A process and its child that make no traced call. */
+static void silent(void) {
+  light(0.4);
+  const pid_t child = fork();
+  if (child == 0) {
+    in_child(0.4);
+    _exit(0);
+  }
+  waitpid(child, NULL, 0);
+}
+
 /* A signal as ours comes while a call of the system waits, which has to go on. What a signal carries is as in samples.c. */
 static void repeated(void) {
   start();
@@ -137,6 +148,7 @@ int main(int count, char **arguments) {
   const char *what = count > 1 ? arguments[1] : "functions";
   if (strcmp(what, "functions") == 0) functions();
   if (strcmp(what, "devices") == 0) devices();
+  if (strcmp(what, "silent") == 0) silent();
   if (strcmp(what, "repeated") == 0) repeated();
   if (strcmp(what, "deep") == 0) {
     run_threads(deep_worker, 1);
