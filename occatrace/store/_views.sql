@@ -26,7 +26,9 @@ CREATE OR REPLACE TEMP VIEW path_texts AS
     SELECT process, path, string_agg(name, ' → ' ORDER BY depth) AS text FROM path_frames GROUP BY ALL;
 
 -- Stacks of calls and samples with the frames of Python in place of the interpreter's: what called the interpreter, Python, what
--- that has called. Frames with their numbers `path` and `frame`; `depth` counts from the outermost.
+-- that has called; and again, where that called Python. By `place`, the number of
+-- evaluations of the interpreter (functions of C to which frames of Python belong) that are further in, negative; where Python and C
+-- do not tell the same number of them, all Python is in one place. Frames with their numbers `path` and `frame`; `depth` counts from the outermost.
 CREATE OR REPLACE TEMP VIEW joined_frames AS
     WITH RECURSIVE stacks AS (
         SELECT DISTINCT process, path, frame FROM stack_samples WHERE frame != 0
@@ -34,30 +36,52 @@ CREATE OR REPLACE TEMP VIEW joined_frames AS
         SELECT DISTINCT c.process, c.path, l.frame FROM path_calls c JOIN python_lines l USING (thread, seq)
     ),
     lines AS (
-        SELECT process, id AS frame, id, parent, function, source, line FROM python_frames
+        SELECT process, id AS frame, id, parent, function, source, line, entered FROM python_frames
         WHERE (process, id) IN (SELECT process, frame FROM stacks)
         UNION ALL
-        SELECT l.process, l.frame, f.id, f.parent, f.function, f.source, f.line
+        SELECT l.process, l.frame, f.id, f.parent, f.function, f.source, f.line, f.entered
         FROM lines l JOIN python_frames f ON f.process = l.process AND f.id = l.parent
     ),
-    known AS (SELECT *, regexp_matches(module, '/(libpython|python)[0-9.]*[^/]*$') AS interpreter FROM path_frames),
+    groups AS (
+        SELECT *, (coalesce(sum(entered) OVER (PARTITION BY process, frame ORDER BY id), 0)
+                   - sum(entered) OVER (PARTITION BY process, frame))::INTEGER AS place,
+               sum(entered) OVER (PARTITION BY process, frame) AS evaluations
+        FROM lines
+    ),
+    known AS (
+        SELECT *, regexp_matches(module, '/(libpython|python)[0-9.]*[^/]*$') AS interpreter,
+               starts_with(function, '_PyEval_EvalFrameDefault') AS evaluates
+        FROM path_frames
+    ),
+    placed AS (
+        SELECT *, (sum(evaluates::INTEGER) OVER (PARTITION BY process, path ORDER BY depth)
+                   - sum(evaluates::INTEGER) OVER (PARTITION BY process, path))::INTEGER AS place
+        FROM known
+    ),
     within AS (
-        SELECT process, path, min(depth) FILTER (interpreter) AS first, max(depth) FILTER (interpreter) AS last
+        SELECT process, path, min(depth) FILTER (interpreter) AS first, max(depth) FILTER (interpreter) AS last,
+               count(*) FILTER (evaluates) AS evaluations
         FROM known GROUP BY ALL
     ),
+    alike AS (
+        SELECT s.process, s.path, s.frame, w.first, w.last, w.evaluations = g.evaluations AS alike
+        FROM stacks s JOIN within w USING (process, path)
+        LEFT JOIN (SELECT DISTINCT process, frame, evaluations FROM groups) g USING (process, frame)
+    ),
     frames AS (
-        SELECT process, path, 0 AS frame, 0 AS part, depth AS number, module, function, file, line, name FROM known
+        SELECT process, path, 0 AS frame, 0 AS part, false AS python, depth AS number, module, function, file, line, name FROM known
         UNION ALL
-        SELECT s.process, s.path, s.frame, CASE WHEN k.depth < w.first THEN 0 ELSE 2 END, k.depth, k.module, k.function, k.file, k.line, k.name
-        FROM stacks s JOIN known k USING (process, path) JOIN within w USING (process, path)
-        WHERE coalesce(k.depth NOT BETWEEN w.first AND w.last, true)
+        SELECT a.process, a.path, a.frame, CASE WHEN a.alike THEN k.place WHEN k.depth < a.first THEN -1 ELSE 1 END, false, k.depth,
+               k.module, k.function, k.file, k.line, k.name
+        FROM alike a JOIN placed k USING (process, path)
+        WHERE CASE WHEN a.alike THEN NOT k.interpreter ELSE coalesce(k.depth NOT BETWEEN a.first AND a.last, true) END
         UNION ALL
-        SELECT s.process, s.path, s.frame, 1, l.id, '', l.function, l.source, l.line,
+        SELECT s.process, s.path, s.frame, CASE WHEN a.alike THEN l.place ELSE 0 END, true, l.id, '', l.function, l.source, l.line,
                l.function || ' (' || regexp_extract(l.source, '[^/]*$') || ':' || l.line || ')'
-        FROM stacks s JOIN lines l USING (process, frame)
+        FROM stacks s JOIN groups l USING (process, frame) LEFT JOIN alike a USING (process, path, frame)
     )
-    SELECT process, path, frame, row_number() OVER (PARTITION BY process, path, frame ORDER BY part, number) - 1 AS depth,
-           part = 1 AS python, module, function, file, line, name
+    SELECT process, path, frame, row_number() OVER (PARTITION BY process, path, frame ORDER BY part, NOT python, number) - 1 AS depth,
+           python, module, function, file, line, name
     FROM frames;
 
 -- Memory operations by kind and mode, with a number for each pair.

@@ -227,7 +227,7 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_opencl:clFinish": {"start": "u64", "command_queue": "u64", "ret": "i32"},
     "occatrace_opencl:clFinish_begin": {"call_seq": "u32"},
     "occatrace_python:frame": {
-        "pid": "u32", "id": "u32", "parent": "u32", "function": "u32", "source": "u32", "line": "u32",
+        "pid": "u32", "id": "u32", "parent": "u32", "function": "u32", "source": "u32", "line": "u32", "entered": "u16",
     },
     "occatrace_python:line": {"call_seq": "u32", "frame": "u32"},
     "occatrace_opencl:clCreateBuffer": {"start": "u64", "flags": "u64", "size": "u64", "buffer": "u64", "ret": "i32"},

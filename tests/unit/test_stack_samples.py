@@ -112,7 +112,10 @@ def test_perfetto_has_the_samples(tmp_path: Path) -> None:
 
     part = write(tmp_path / "part", _trace(), timeline.Options(threads=("w",), window=span(0, 90)), prepare=_lines)
     assert [(r.ts - REALTIME, r.tid) for r in perfetto(part, SAMPLES)] == [(1050, 102)]
-    for name, options in {"api": timeline.Options(apis=("opencl",)), "name": timeline.Options(filter_name="clFinish")}.items():
+    for name, options in {
+        "api": timeline.Options(apis=("opencl",)),
+        "name": timeline.Options(filter_name="clFinish"),
+    }.items():
         assert perfetto(write(tmp_path / name, _trace(), options, prepare=_lines), SAMPLES) == []
 
     # Files of pieces of time have what is theirs, and are one again when they are put together.
@@ -131,7 +134,12 @@ def test_the_encoder_refuses_bad_samples(tmp_path: Path) -> None:
         samples.stack([2])
 
     def add(*times: int, number: int = stack) -> None:
-        samples.add(*(np.array(c, t) for c, t in ((times, np.uint64), ([1] * len(times), np.uint32), ([number] * len(times), np.uint32))))
+        samples.add(
+            *(
+                np.array(c, t)
+                for c, t in ((times, np.uint64), ([1] * len(times), np.uint32), ([number] * len(times), np.uint32))
+            )
+        )
 
     for times in ((9,), (12, 11)):
         with pytest.raises(ValueError, match="before the origin, or not ascending"):

@@ -120,7 +120,7 @@ __attribute__((visibility("hidden"))) void python_sample_ends(struct python_thre
 __attribute__((visibility("hidden"))) uint32_t python_here(struct occatrace_thread *self);
 extern __attribute__((visibility("hidden"))) int python_stack_confirmed;
 /* The number of a place within the frame `parent` (0: none), announced; function and source are interned. */
-__attribute__((visibility("hidden"))) uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line);
+__attribute__((visibility("hidden"))) uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line, int entered);
 /* From now on samples of stacks have frames of Python. */
 __attribute__((visibility("hidden"))) void python_stack_samples_start(void);
 

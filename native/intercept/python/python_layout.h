@@ -9,8 +9,17 @@ struct python_layout {
   int code, previous, instruction, owner; /* of a frame */
   int first_instruction, file, name, qualified, line; /* of a code object */
   int text; /* of an ASCII string */
+  int entry; /* of a frame: that it began an evaluation; -1: the frame around it says so */
 };
-enum { PYTHON_OF_C_STACK = 3, PYTHON_ASCII_BYTE = 32, PYTHON_ASCII_BITS = 0x60, PYTHON_LENGTH = 16 };
+enum { PYTHON_OF_C_STACK = 3, PYTHON_LENGTH = 16, PYTHON_STATE = 32, PYTHON_COMPACT = 0x20, PYTHON_ASCII = 0x40 };
+/* Of a string by its state: where its characters begin, with those bytes each; 0: it has none at hand. */
+static inline int python_text_at(const struct python_layout *l, unsigned state, int *width) {
+  *width = state & PYTHON_ASCII ? 1 : (int)(state >> 2 & 7);
+  if (!(state & PYTHON_COMPACT) || (*width != 1 && *width != 2 && *width != 4)) return 0;
+  return state & PYTHON_ASCII ? l->text : l->text + (l->minor == 11 ? 24 : 16);
+}
+/* Characters of these bytes each as UTF-8, without a part of one at the end: how many bytes those are. `text` ends with '\0'. */
+__attribute__((visibility("hidden"))) size_t python_utf8(const void *characters, size_t count, int width, char *text, size_t room);
 /* That of this process; NULL: it is not known. */
 __attribute__((visibility("hidden"))) const struct python_layout *python_layout(void);
 #endif

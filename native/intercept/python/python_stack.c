@@ -17,9 +17,9 @@
 enum { DEEPEST = 16 };
 
 static const struct python_layout layouts[] = {
-    {11, 56, 8, 32, 48, 56, 69, 184, 112, 120, 128, 72, 48},
-    {12, 56, 0, 0, 8, 56, 70, 192, 112, 120, 128, 68, 40},
-    {13, 72, -1, 0, 8, 56, 70, 200, 112, 120, 128, 68, 40},
+    {11, 56, 8, 32, 48, 56, 69, 184, 112, 120, 128, 72, 48, 68},
+    {12, 56, 0, 0, 8, 56, 70, 192, 112, 120, 128, 68, 40, -1},
+    {13, 72, -1, 0, 8, 56, 70, 200, 112, 120, 128, 68, 40, -1},
 };
 
 const struct python_layout *python_layout(void) {
@@ -37,12 +37,20 @@ static char *patterns, *foreign; /* of --python functions, separated by commas a
 static struct python_code **codes;
 static uint32_t codes_size, codes_used;
 
-/* The bytes of a string object without the GIL: only ASCII has them at hand. */
-static const char *ascii(const void *text, size_t *length) {
-  const struct python_layout *l = python_layout();
-  if (text == NULL || l == NULL || (((const unsigned char *)text)[PYTHON_ASCII_BYTE] & PYTHON_ASCII_BITS) != PYTHON_ASCII_BITS) return NULL;
-  *length = *(const size_t *)((const char *)text + PYTHON_LENGTH);
-  return (const char *)text + l->text;
+size_t python_utf8(const void *characters, size_t count, int width, char *text, size_t room) {
+  size_t n = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint32_t c = width == 1 ? ((const uint8_t *)characters)[i] : width == 2 ? ((const uint16_t *)characters)[i] : ((const uint32_t *)characters)[i];
+    if ((c & 0xfffff800) == 0xd800 || c > 0x10ffff) c = '?'; /* half of a pair: a byte that was no text */
+    const size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    if (n + bytes >= room) break;
+    if (bytes == 1) text[n] = (char)c;
+    else text[n] = (char)((0xf00u >> bytes & 0xff) | c >> 6 * (bytes - 1));
+    for (size_t k = 1; k < bytes; k++) text[n + k] = (char)(0x80 | (c >> 6 * (bytes - 1 - k) & 0x3f));
+    n += bytes;
+  }
+  text[n] = '\0';
+  return n;
 }
 
 static int matches(const char *list, char separator, const char *text, int prefix) {
@@ -75,15 +83,20 @@ static int is_wanted(const char *name, const char *file) {
 }
 
 static int text_of(const void *object, int gil, char *text, size_t room) {
-  size_t length;
-  const char *bytes = ascii(object, &length);
-  if (bytes == NULL && gil && object != NULL) {
-    bytes = py.PyUnicode_AsUTF8((PyObject *)object);
-    if (bytes == NULL) py.PyErr_Clear();
-    else length = strlen(bytes);
+  const struct python_layout *l = python_layout();
+  int width;
+  if (object == NULL) return 0;
+  if (l != NULL) { /* without the GIL, too */
+    const int at = python_text_at(l, ((const unsigned char *)object)[PYTHON_STATE], &width);
+    if (at != 0) {
+      python_utf8((const char *)object + at, *(const size_t *)((const char *)object + PYTHON_LENGTH), width, text, room);
+      return 1;
+    }
   }
+  const char *bytes = gil ? py.PyUnicode_AsUTF8((PyObject *)object) : NULL;
+  if (gil && bytes == NULL) py.PyErr_Clear();
   if (bytes == NULL) return 0;
-  snprintf(text, room, "%.*s", (int)(length < room ? length : room - 1), bytes);
+  snprintf(text, room, "%s", bytes);
   return 1;
 }
 
@@ -167,7 +180,7 @@ void python_want(const char *wanted, const char *not_ours) {
 
 struct place {
   const void *code;
-  int line;
+  int line, entered;
 };
 
 /* The places of the calling thread, the innermost first. */
@@ -180,10 +193,12 @@ static int walk(struct place *places, int room) {
   int n = 0;
   for (; frame != NULL && n < room; frame = word(frame, l->previous)) {
     const void *code = word(frame, l->code);
+    if (n > 0 && ((const char *)frame)[l->owner] == PYTHON_OF_C_STACK) places[n - 1].entered++;
     if (((const char *)frame)[l->owner] == PYTHON_OF_C_STACK || code == NULL || word(code, 8) != py.code_type) continue;
     const long offset = (const char *)word(frame, l->instruction) - ((const char *)code + l->first_instruction);
     if (offset < 0) continue; /* not begun */
     places[n].code = code;
+    places[n].entered = l->entry >= 0 && ((const char *)frame)[l->entry] != 0;
     places[n++].line = py.PyCode_Addr2Line((PyObject *)code, (int)offset);
   }
   return n;
@@ -202,18 +217,18 @@ int python_stack_text(char *text, size_t room) {
 /* Stacks as a tree: a frame is a place and the frame around it. */
 struct frame {
   uint32_t function, source, parent, id;
-  int line;
+  int line, entered;
 };
 static struct frame *frames;
 static uint32_t frames_size, frames_used;
 static pthread_mutex_t frames_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint32_t hash_of(const struct frame *f) {
-  return ((f->function * 31 + f->source) * 31 + (uint32_t)f->line) * 2246822519u + f->parent * 2654435761u;
+  return ((f->function * 31 + f->source) * 31 + (uint32_t)f->line * 2 + (uint32_t)f->entered) * 2246822519u + f->parent * 2654435761u;
 }
 
 /* Under the lock. */
-static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line) {
+static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line, int entered) {
   if (frames_used * 2 >= frames_size) {
     const uint32_t size = frames_size ? frames_size * 2 : 1024;
     struct frame *larger = calloc(size, sizeof *larger);
@@ -228,24 +243,25 @@ static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, uint32_
     frames = larger;
     frames_size = size;
   }
-  const struct frame wanted = {function, source, parent, 0, line};
+  const struct frame wanted = {function, source, parent, 0, line, entered};
   uint32_t at = hash_of(&wanted) & (frames_size - 1);
   for (; frames[at].id != 0; at = (at + 1) & (frames_size - 1)) {
     const struct frame *f = &frames[at];
-    if (f->function == function && f->source == source && f->parent == parent && f->line == line) return f->id;
+    if (f->function == function && f->source == source && f->parent == parent && f->line == line && f->entered == entered) return f->id;
   }
   frames[at] = wanted;
   frames[at].id = ++frames_used;
   const struct occatrace_python_frame r = {
       .tid = self->tid, .seq = occatrace_next_seq(self), .pid = (uint32_t)getpid(), .id = frames[at].id, .parent = parent,
-      .function = function, .source = source, .line = (uint32_t)line};
+      .function = function, .source = source, .line = (uint32_t)line,
+      .entered = (uint16_t)entered};
   python_events->frame(&r);
   return frames[at].id;
 }
 
-uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line) {
+uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line, int entered) {
   pthread_mutex_lock(&frames_lock);
-  const uint32_t id = frame_of(self, parent, function, source, line);
+  const uint32_t id = frame_of(self, parent, function, source, line, entered);
   pthread_mutex_unlock(&frames_lock);
   return id;
 }
@@ -261,8 +277,12 @@ uint32_t python_here(struct occatrace_thread *self) {
     if ((code[i] = python_code(places[i].code)) == NULL) return 0;
   pthread_mutex_lock(&frames_lock);
   uint32_t id = 0;
+  for (int i = 0, inner = -1; i < count; i++) { /* what ours have entered counts for the frame within them */
+    if (!code[i]->ours) inner = i;
+    else if (inner >= 0) places[inner].entered += places[i].entered;
+  }
   for (int i = count - 1; i >= 0; i--)
-    if (!code[i]->ours) id = frame_of(self, id, code[i]->name_id, code[i]->source_id, places[i].line);
+    if (!code[i]->ours) id = frame_of(self, id, code[i]->name_id, code[i]->source_id, places[i].line, places[i].entered);
   pthread_mutex_unlock(&frames_lock);
   return id;
 }

@@ -42,25 +42,29 @@ static int is_object(struct reading *r, const void *object, const void *type) {
          references < (UINT64_C(1) << 33);
 }
 
-/* The characters of a string of ASCII, as many as there is room for. */
-static size_t text_of(struct reading *r, const struct python_layout *l, const void *object, size_t room, const char **text) {
+/* The characters of a string, as many as there is room for, in place or, where they are not ASCII, in `room_for`. */
+static size_t text_of(struct reading *r, const struct python_layout *l, const void *object, char *room_for, size_t room, const char **text) {
   uintptr_t length, state;
-  if (!is_object(r, object, text_type) || !read_word(r, object, PYTHON_LENGTH, &length) || !read_word(r, object, PYTHON_ASCII_BYTE, &state) ||
-      (state & PYTHON_ASCII_BITS) != PYTHON_ASCII_BITS)
-    return 0;
+  int width;
+  if (!is_object(r, object, text_type) || !read_word(r, object, PYTHON_LENGTH, &length) || !read_word(r, object, PYTHON_STATE, &state)) return 0;
+  const int begin = python_text_at(l, (unsigned)state, &width);
+  if (begin == 0) return 0;
   const size_t count = length < room ? length : room - 1;
-  *text = (const char *)object + l->text;
-  for (uintptr_t at = (uintptr_t)*text & ~(uintptr_t)7; at < (uintptr_t)*text + count; at += 4096 - at % 4096)
+  const char *const characters = (const char *)object + begin;
+  for (uintptr_t at = (uintptr_t)characters & ~(uintptr_t)7; at < (uintptr_t)characters + count * (size_t)width; at += 4096 - at % 4096)
     if (!occatrace_is_readable(at, &r->page)) return 0;
-  return count;
+  *text = state & PYTHON_ASCII ? characters : room_for;
+  return state & PYTHON_ASCII ? count : python_utf8(characters, count, width, room_for, room);
 }
 
 /* The number of a code object; 0: its texts cannot be had, or there is no room. */
 static uint32_t number_of(struct reading *r, const struct python_layout *l, const void *code) {
   uintptr_t name_at, file_at;
+  char wide_name[NAME], wide_file[FILE_NAME];
   const char *name = "?", *file = "?";
   if (!read_word(r, code, l->qualified, &name_at) || !read_word(r, code, l->file, &file_at)) return 0;
-  size_t name_length = text_of(r, l, (const void *)name_at, NAME, &name), file_length = text_of(r, l, (const void *)file_at, FILE_NAME, &file);
+  size_t name_length = text_of(r, l, (const void *)name_at, wide_name, NAME, &name);
+  size_t file_length = text_of(r, l, (const void *)file_at, wide_file, FILE_NAME, &file);
   if (name_length == 0) name_length = 1, name = "?";
   if (file_length == 0) file_length = 1, file = "?";
   uint32_t at = (uint32_t)((uintptr_t)code >> 4 ^ (uintptr_t)code >> 18) % CODES;
@@ -83,7 +87,9 @@ static uint32_t number_of(struct reading *r, const struct python_layout *l, cons
   return 0;
 }
 
-/* In the handler: a word for each frame, the innermost first: the number of its code, and the line. */
+/* In the handler: a word for each frame, the innermost first: how many evaluations it has begun, or frames around it that are left
+ * out, the number of its code, and the line. */
+enum { ENTERED = 48, NUMBER = 32 };
 static uint32_t read_frames(uint64_t *words, uint32_t room) {
   const struct python_layout *const l = python_layout();
   const void *const state = py.PyGILState_GetThisThreadState();
@@ -92,20 +98,27 @@ static uint32_t read_frames(uint64_t *words, uint32_t room) {
   if (state == NULL || !read_word(&r, state, l->state_frame, &frame)) return 0;
   if (l->cframe_frame >= 0 && !read_word(&r, (const void *)frame, l->cframe_frame, &frame)) return 0;
   uint32_t count = 0;
-  for (uint32_t seen = 0; frame != 0 && count < room && seen < 4 * room; seen++) {
+  for (uint32_t seen = 0; frame != 0 && seen < 4 * room; seen++) {
     const void *const f = (const void *)frame;
     const int owner_word = l->owner & ~7;
     if (!read_word(&r, f, l->code, &code) || !read_word(&r, f, owner_word, &owner) || !read_word(&r, f, l->instruction, &instruction) ||
         !read_word(&r, f, l->previous, &frame))
       break;
-    if ((owner >> 8 * (l->owner & 7) & 0xff) == PYTHON_OF_C_STACK || !is_object(&of_code, (const void *)code, py.code_type) ||
+    const int of_c = (owner >> 8 * (l->owner & 7) & 0xff) == PYTHON_OF_C_STACK;
+    const uint64_t entered = l->entry >= 0 ? (owner >> 8 * (l->entry & 7) & 0xff) != 0 : of_c;
+    if (count == room && l->entry >= 0) break;
+    if (of_c && count > 0) words[count - 1] += entered << ENTERED;
+    if (count == room) break;
+    if (of_c || !is_object(&of_code, (const void *)code, py.code_type) ||
         !read_word(&of_code, (const void *)code, 16, &units))
       continue;
     const intptr_t offset = (intptr_t)(instruction - (code + (uintptr_t)l->first_instruction));
     if (offset < 0 || offset >= (intptr_t)units * 2) continue; /* not begun */
     const uint32_t number = number_of(&of_code, l, (const void *)code);
-    if (number == 0 || codes[number - 1].ours) continue;
-    words[count++] = (uint64_t)number << 32 | (uint32_t)py.PyCode_Addr2Line((PyObject *)code, (int)offset);
+    const int left_out = number == 0 || codes[number - 1].ours;
+    if (left_out && count > 0 && l->entry >= 0) words[count - 1] += entered << ENTERED;
+    if (left_out) continue;
+    words[count++] = (l->entry >= 0 ? entered << ENTERED : 0) | (uint64_t)number << NUMBER | (uint32_t)py.PyCode_Addr2Line((PyObject *)code, (int)offset);
   }
   return count;
 }
@@ -113,10 +126,10 @@ static uint32_t read_frames(uint64_t *words, uint32_t room) {
 static uint32_t announce(struct occatrace_thread *self, const uint64_t *words, uint32_t count) {
   uint32_t id = 0;
   for (uint32_t i = count; i-- > 0;) {
-    struct copied *const c = &codes[(uint32_t)(words[i] >> 32) - 1];
+    struct copied *const c = &codes[(words[i] >> NUMBER & 0xffff) - 1];
     if (c->name_id == 0) c->name_id = occatrace_intern(c->name);
     if (c->source_id == 0) c->source_id = occatrace_intern(c->file);
-    id = python_frame(self, id, c->name_id, c->source_id, (int)(uint32_t)words[i]);
+    id = python_frame(self, id, c->name_id, c->source_id, (int)(uint32_t)words[i], (int)(words[i] >> ENTERED));
   }
   return id;
 }

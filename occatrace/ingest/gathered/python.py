@@ -3,6 +3,8 @@ where its processor time went; its log."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from occatrace.core.model import Function, Model
 from occatrace.ingest.gathered.gathered import Gathered, enum_text
 from occatrace.ingest.reading import Columns
@@ -39,14 +41,15 @@ def _is_frame(event: str, function: Function | None, columns: Columns) -> bool:
 
 
 def _frames(threads: ThreadMap, columns: Columns) -> Columns:
-    return {name: columns[name] for name in _FRAME}
+    found = {name: columns[name] for name in _FRAME}
+    return {**found, "entered": columns.get("entered", np.zeros(len(columns["id"]), np.uint16))}
 
 
 def _insert_frames(model: Model) -> str:
     return """
         INSERT INTO python_frames BY NAME
         SELECT s.process, r.id, nullif(r.parent, 0) AS parent, coalesce(n.text, '') AS function,
-               coalesce(f.text, '') AS source, r.line
+               coalesce(f.text, '') AS source, r.line, r.entered
         FROM raw_python_frames r JOIN slots s USING (slot)
         LEFT JOIN names n ON n.process = s.process AND n.id = r.function
         LEFT JOIN names f ON f.process = s.process AND f.id = r.source"""
@@ -117,7 +120,7 @@ CALLS = Gathered(
 )
 FRAMES = Gathered(
     "raw_python_frames",
-    "slot INTEGER, id UINTEGER, parent UINTEGER, function UINTEGER, source UINTEGER, line UINTEGER",
+    "slot INTEGER, id UINTEGER, parent UINTEGER, function UINTEGER, source UINTEGER, line UINTEGER, entered USMALLINT",
     _is_frame,
     _frames,
     _insert_frames,

@@ -153,7 +153,9 @@ class _Job:
         begins = [selection.origin, *(series.begin for series in counters.series)]
         self._origin = min([*begins, stacks.begin] if stacks and stacks.begin is not None else begins)
         known = {part.number: part for part in selection.parts}
-        numbers = sorted({*known, *(series.part for series in counters.series), *(stacks.parts if stacks else ())}) or [0]
+        numbers = sorted({*known, *(series.part for series in counters.series), *(stacks.parts if stacks else ())}) or [
+            0
+        ]
         self.parts = [known.get(number, Part(number, 0)) for number in numbers]
         self._total = max(selection.rows + counters.rows + (stacks.rows if stacks else 0), 1)
         self._done = 0

@@ -106,10 +106,16 @@ def test_samples_of_python(tmp_path: Path) -> None:
     assert run.status == 0 and run.stdout == execute([sys.executable, program, library]).stdout, run.stderr
     told = _told(run)
     rows = _sampled("sampled.py", run)
-    assert dict(rows) == told and len(rows) == len(told) == 13
+    assert dict(rows) == told and len(rows) == len(told) == 15
     with occatrace.open(run.folder) as opened:
         inner = "SELECT DISTINCT bool_and(f.depth > g.depth) FROM joined_frames f JOIN joined_frames g USING (process, path, frame)"
         assert opened.sql(f"{inner} WHERE f.function = 'take_sample' AND g.python").fetchall() == [(True,)]
+        # What C called by Python has called is between the two.
+        [(stack,)] = opened.sql("""
+            SELECT string_agg(function, ' ' ORDER BY depth) FROM joined_frames
+            WHERE (process, path, frame) IN (SELECT process, path, frame FROM joined_frames WHERE frame != 0 AND function = 'call_back')
+            AND (python OR function IN ('call_back', 'take_sample')) GROUP BY process, path, frame""").fetchall()
+        assert stack == "<module> " + "𐐀 call_back 𐐀.<locals>.<lambda> " * 2 + "leaf take_sample"
         modules = (
             "SELECT count(*) FROM joined_frames WHERE frame != 0 AND regexp_matches(module, '/(lib)?python3[^/]*$')"
         )

@@ -3,7 +3,9 @@
 import ctypes
 import sys
 import threading
+from collections.abc import Callable
 
+sys.stderr.reconfigure(encoding="utf-8")  # type: ignore[attr-defined]
 library = ctypes.PyDLL(sys.argv[1])  # keeps the interpreter's lock, as most modules do
 unlocked = ctypes.CDLL(sys.argv[1])
 number = 0
@@ -51,7 +53,24 @@ gone: dict[str, object] = {}
 exec(compile("def temporary(of, told):\n    of.take_sample(told())\n", __file__, "exec"), gone)
 gone["temporary"](library, told)  # type: ignore[operator]
 del gone["temporary"]  # before its sample is written
+
+
+def über(then: Callable[[], None]) -> None:
+    then()
+
+
+def größe_目() -> None:
+    leaf(library)
+
+
+def 𐐀(depth: int = 1) -> None:
+    """Python, C, Python, C, and once more."""
+    library.call_back(ctypes.PYFUNCTYPE(None)(lambda: 𐐀(depth - 1) if depth else leaf(library)))
+
+
+über(größe_目)
 thread = threading.Thread(target=recursive, args=(2,))
 thread.start()
 thread.join()
 ctypes.CDLL("libOpenCL.so.1").clGetPlatformIDs(0, None, ctypes.byref(ctypes.c_uint()))
+𐐀()

@@ -9,6 +9,12 @@
 // Those with the number of another thread, and all where nothing is sampled.
 __attribute__((constructor)) static void ignore(void) { signal(SIGRTMAX - 4, SIG_IGN); }
 
+void call_back(void (*function)(void)) {
+  volatile int more = 1;
+  function();
+  more = 0;
+}
+
 void take_sample(int periods) {
   siginfo_t info = {.si_code = SI_TIMER};
   info.si_overrun = periods - 1;
