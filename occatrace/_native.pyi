@@ -227,8 +227,14 @@ class StackSamples:
         """The number of a new frame; an empty file: its line is not known."""
     def stack(self, frames: Sequence[int]) -> int:
         """The number of a new stack of frames, from the outermost on. ValueError: not the number of a frame."""
-    def add(self, times: NDArray[np.uint64], threads: NDArray[np.uint32], stacks: NDArray[np.uint32]) -> None:
-        """Samples in the order of their times (ns): ids of threads, numbers of stacks (0: not known).
+    def add(
+        self,
+        times: NDArray[np.uint64],
+        threads: NDArray[np.uint32],
+        stacks: NDArray[np.uint32],
+        cpu: NDArray[np.uint64],
+    ) -> None:
+        """Samples in the order of their times (ns): ids of threads, numbers of stacks (0: not known), processor time (ns).
 
         ValueError: a time before the origin or the last one, or not the number of a stack."""
     def finish(self) -> None:

@@ -111,17 +111,19 @@ struct PySamples {
   StackSamples samples;
 };
 
-void add_samples(PySamples& self, const Array<uint64_t>& times, const Array<uint32_t>& threads, const Array<uint32_t>& stacks) {
+void add_samples(PySamples& self, const Array<uint64_t>& times, const Array<uint32_t>& threads, const Array<uint32_t>& stacks,
+                 const Array<uint64_t>& cpu) {
   const auto count = static_cast<size_t>(times.size());
   const uint64_t* t = column(times, count, "times");
   const uint32_t* of = column(threads, count, "threads");
   const uint32_t* numbers = column(stacks, count, "stacks");
+  const uint64_t* ns = column(cpu, count, "cpu");
   for (size_t i = 0; i < count; i++) {
     if (t[i] < self.timeline.origin() || (i && t[i] < t[i - 1])) throw py::value_error("times: before the origin, or not ascending");
     if (numbers[i] > self.samples.stacks()) throw py::value_error("stacks: not the number of a stack");
   }
   py::gil_scoped_release release;
-  self.samples.add(count, t, of, numbers);
+  self.samples.add(count, t, of, numbers, ns);
 }
 
 // Lanes that know their timeline, for the checks.

@@ -18,7 +18,7 @@ namespace frame_field {
 constexpr uint32_t kId = 1, kFunction = 2, kMapping = 3, kAddress = 4, kFile = 5, kLine = 6;
 }
 namespace sample {
-constexpr uint32_t kPid = 2, kTid = 3, kStack = 4, kMode = 5, kError = 16;
+constexpr uint32_t kPid = 2, kTid = 3, kStack = 4, kMode = 5, kCount = 6, kError = 16;
 constexpr uint32_t kUser = 2, kUnknown = 1;
 }  // namespace sample
 
@@ -38,7 +38,7 @@ void defaults(Message& out) {
   size_t d = out.open(kDefaultsSample);
   size_t timebase = out.open(1);
   out.integer(4, 2);  // the counter SW_TASK_CLOCK
-  out.text(10, "CPU time");
+  out.text(10, "sampled CPU time (ns)");
   out.close(timebase);
   out.close(d);
 }
@@ -95,7 +95,7 @@ uint32_t StackSamples::stack(const std::vector<uint32_t>& frames) {
   return stacks_;
 }
 
-void StackSamples::add(size_t count, const uint64_t* times, const uint32_t* threads, const uint32_t* stacks) {
+void StackSamples::add(size_t count, const uint64_t* times, const uint32_t* threads, const uint32_t* stacks, const uint64_t* cpu) {
   timeline_.machine_ = machine_;
   Message& out = timeline_.buffer_;
   for (size_t row = 0; row < count; row++) {
@@ -111,6 +111,7 @@ void StackSamples::add(size_t count, const uint64_t* times, const uint32_t* thre
     if (stacks[row] != kNoStack) out.integer(sample::kStack, stacks[row]);
     else out.integer(sample::kError, sample::kUnknown);
     out.integer(sample::kMode, sample::kUser);
+    out.integer(sample::kCount, cpu_ += cpu[row]);
     out.close(s);
     timeline_.close_packet(p);
   }

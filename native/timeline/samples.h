@@ -21,8 +21,9 @@ class StackSamples {
   uint32_t frame(std::string_view function, std::string_view module, std::string_view file, uint32_t line);
   // A stack's number; frames from the outermost on.
   uint32_t stack(const std::vector<uint32_t>& frames);
-  // Samples in the order of their times: threads, and the numbers of stacks (kNoStack: not known).
-  void add(size_t count, const uint64_t* times, const uint32_t* threads, const uint32_t* stacks);
+  // Samples in the order of their times: threads, the numbers of stacks (kNoStack: not known), and the processor time (ns) for
+  // which each stands, whose sum is a counter.
+  void add(size_t count, const uint64_t* times, const uint32_t* threads, const uint32_t* stacks, const uint64_t* cpu);
   // What Perfetto takes from a table of symbols: the lines.
   void finish();
   uint32_t stacks() const { return stacks_; }
@@ -43,6 +44,7 @@ class StackSamples {
   std::unordered_map<std::string, uint32_t> functions_, paths_, files_, mappings_;
   std::unordered_map<std::string, std::vector<Symbol>> symbols_;  // by module
   uint32_t frames_ = 0, stacks_ = 0;
+  uint64_t cpu_ = 0;
 };
 
 }  // namespace occatrace

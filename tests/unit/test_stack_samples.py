@@ -108,6 +108,11 @@ def test_perfetto_has_the_samples(tmp_path: Path) -> None:
     ]  # fmt: skip
     found = perfetto(path, SAMPLES)
     assert [(r.ts - REALTIME, r.tid, r.stack) for r in found] == expected
+    [(highest,)] = [
+        (r.v,)
+        for r in perfetto(path, "SELECT max(value) AS v FROM counter JOIN perf_counter_track t ON t.id = track_id")
+    ]
+    assert highest == 105  # ns of all samples
     assert {r.thread for r in found if r.tid == 102} == {"w"}  # which made no call
 
     part = write(tmp_path / "part", _trace(), timeline.Options(threads=("w",), window=span(0, 90)), prepare=_lines)
@@ -137,7 +142,12 @@ def test_the_encoder_refuses_bad_samples(tmp_path: Path) -> None:
         samples.add(
             *(
                 np.array(c, t)
-                for c, t in ((times, np.uint64), ([1] * len(times), np.uint32), ([number] * len(times), np.uint32))
+                for c, t in (
+                    (times, np.uint64),
+                    ([1] * len(times), np.uint32),
+                    ([number] * len(times), np.uint32),
+                    (times, np.uint64),
+                )
             )
         )
 

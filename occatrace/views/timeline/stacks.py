@@ -22,7 +22,7 @@ FROM joined_frames f SEMI JOIN stack_samples USING (process, path, frame)"""
 
 
 class Stacks:
-    """The samples of a timeline. Perfetto counts them; a sample's processor time is in the tables only."""
+    """The samples of a timeline. Perfetto counts them; the sum of their processor time is a counter."""
 
     def __init__(self, store: Store, selection: Selection, options: Options) -> None:
         self._con = store.con
@@ -58,7 +58,8 @@ class Stacks:
         """Write those of a file; yield how many at a time."""
         for process in self._found.get(part, ()):
             rows = self._con.execute(f"""
-                SELECT s.time_ns, s.thread, t.tid::UINTEGER AS tid, s.path, s.frame FROM stack_samples s JOIN threads t USING (thread)
+                SELECT s.time_ns, s.cpu_ns, s.thread, t.tid::UINTEGER AS tid, s.path, s.frame
+                FROM stack_samples s JOIN threads t USING (thread)
                 WHERE s.process = {process} AND ({self._part}) = {part} AND {self._where} ORDER BY s.time_ns""").fetchnumpy()
             for thread in np.unique(plain(rows["thread"])).tolist():
                 tracks.thread(thread)
@@ -78,7 +79,8 @@ class Stacks:
                 stacks[key] = samples.stack(stack)
             keys = zip(plain(rows["path"]).tolist(), plain(rows["frame"]).tolist(), strict=True)
             numbers = np.array([stacks.get(key, 0) for key in keys], np.uint32)
-            samples.add(plain(rows["time_ns"]).astype(np.uint64), plain(rows["tid"]).astype(np.uint32), numbers)
+            times, cpu = (plain(rows[name]).astype(np.uint64) for name in ("time_ns", "cpu_ns"))
+            samples.add(times, plain(rows["tid"]).astype(np.uint32), numbers, cpu)
             samples.finish()
             yield len(numbers)
 

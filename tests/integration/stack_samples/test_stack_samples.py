@@ -150,7 +150,9 @@ def test_stacks_that_are_hard_to_read(tmp_path: Path) -> None:
         SELECT count(*), count(path) FROM calls LEFT JOIN path_calls USING (thread, seq) WHERE function = 'clWaitForEvents'""")
     assert calls == made >= 10000 and stacks >= made - made / 1000
     assert run.sql("SELECT count(*) > 100, sum(path = 0) FROM stack_samples") == [(True, 0)]
-    assert run.sql("SELECT DISTINCT cut FROM call_paths WHERE depth = 0 AND cut = 'no unwind table'")  # that of generated code
+    assert run.sql(
+        "SELECT DISTINCT cut FROM call_paths WHERE depth = 0 AND cut = 'no unwind table'"
+    )  # that of generated code
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="elsewhere what the call was given is not known any more")
