@@ -308,7 +308,10 @@ def _print_overview(console: Console, report: Report, width: int | None) -> None
     if kernels := [row for row in by_kind.get("kernel", ()) if row["share"] >= _OVERVIEW_LEAST]:
         told = (f"{each['name']} {each['share']:.1f} %" for each in kernels)
         lines.append(f"  kernels: {', '.join(told)}")
-    lines += [f"  {row['name']}: {row['advice']}" for row in by_kind.get("advice", ())]
+    for row in by_kind.get("advice", ()):
+        rank = f"rank {row['worst_rank']}" if row["worst_rank"] is not None and row["worst"] is None else ""
+        at = ", ".join(filter(None, (rank, posixpath.basename(row["source"]))))
+        lines.append(f"  {row['name']}{f' ({at})' if at else ''}: {row['advice']}")
     console.print(Text(head, style="bold"), end="")
     console.print(Text(f"{run}{', mean of the ranks' if ranks else ''}"), soft_wrap=True)
     for note in report.notes:

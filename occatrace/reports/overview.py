@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from occatrace import reports
 from occatrace.core import naming
+from occatrace.errors import RunError
 from occatrace.reports import spans
 from occatrace.reports.spans import (
     BUILDS,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 TOP_KERNELS = 3
 # Without rows in any of these nothing was recorded.
 _OF = frozenset(("call_stats", "activities", "kernel_runs", "builds", "omp_regions", "mpi_messages", "python_calls"))
+
+# What `advice` takes: at all, and for each call; it has to be less than this part of the run. Its graph needs 0.3 KB for a call.
+_ADVICE_NS, _CALL_NS, _BESIDE, _MOST_CALLS = 400e6, 6e3, 50, 200_000
 
 ENDS, CALLS, HOST = "start and end of MPI", "other traced calls", "host computing"
 MPI, TIME = "MPI", "time"  # of merged summaries
@@ -109,7 +113,45 @@ def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, .
     run = con.execute(
         "SELECT recorded_ns(max(end_ns)::BIGINT - min(start_ns)::BIGINT)::DOUBLE FROM processes"
     ).fetchall()[0][0]
-    return _rows(_together(found), float(run), _kernels(store, made)) if found else []
+    if not found:
+        return []
+    out = _rows(_together(found), float(run), _kernels(store, made))
+    strongest = _strongest(store, float(run))
+    return out if strongest is None else [*(row for row in out if row[4] != "advice"), *strongest]
+
+
+def _strongest(store: Store, run: float) -> list[tuple[Any, ...]] | None:
+    """The first row of the report `advice`, if there is one; None: its single calls and its graph would take too long beside the
+    run, or cannot be had, so that what the parts say has to do."""
+    calls = int(
+        store.con.execute(
+            "SELECT coalesce(sum(calls), 0) + (SELECT count(*) FROM activities) FROM call_stats WHERE source = 'event'"
+        ).fetchall()[0][0]
+    )
+    if not 0 < calls <= _MOST_CALLS or _ADVICE_NS + calls * _CALL_NS > run / _BESIDE:
+        return None
+    try:
+        report = reports.make(store, "advice")
+    except RunError:
+        return None
+    for row in report.rows[:1]:
+        sign = dict(zip((column.name for column in report.columns), row, strict=True))
+        words = (
+            sign["advice"] if sign["gain"] is None else f"{sign['advice']} (would gain {sign['gain']:.1f} % of the run)"
+        )
+        return [
+            (
+                sign["share"],
+                sign["share"] * run / 100,
+                None,
+                sign["rank"],
+                "advice",
+                sign["name"],
+                sign["caller"],
+                words,
+            )
+        ]
+    return []
 
 
 def by_rank(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[tuple[int | None, str, float]]:

@@ -5,14 +5,15 @@
 --   until the last rank comes that it needs; waits for requests are known by their sum, and so are traced calls that neither wait
 --   nor build. Before the first traced call: the program until then, and the start of the recording. Host computing is what is left.
 --   The parts add up to 100 %; of several processes they are the mean, by their time. In jobs of 256 and more ranks the parts come
---   from the summaries of the nodes, and waiting for other ranks is part of MPI
+--   from the summaries of the nodes, and waiting for other ranks is part of MPI. The advice is the first one of the report
+--   `advice`, where finding it takes less than a fiftieth of the run; else what can be done about a large part
 -- made: overview
 -- share: of the recorded time of the run
 -- column: share percent Time
 -- column: time_ns ns Total (of several processes: mean)
 -- column: worst percent Worst (largest share of a rank)
--- column: worst_rank number Of rank
+-- column: worst_rank number Of rank (of advice: the rank that it is about)
 -- column: kind text Kind (run; part: these add up to 100 %; device: computing and copies; kernel: the three largest; advice)
 -- column: name text Name
--- column: source source Source (of a kernel: file and line)
+-- column: source source Source (of a kernel and of advice: file and line)
 -- column: advice text Worth a try

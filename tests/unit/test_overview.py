@@ -14,7 +14,7 @@ from occatrace import reports
 from occatrace.cli.choice import Choice
 from occatrace.cli.report import print_reports
 from occatrace.render import Document, renderer
-from occatrace.reports import spans
+from occatrace.reports import overview, spans
 from occatrace.store.losses import Losses
 from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, NONE, FakeTrace, demo_trace, fake_device, fake_work, recorded, run_folder
@@ -120,6 +120,52 @@ def test_it_is_first_and_short(tmp_path: Path) -> None:
     again = io.StringIO()
     print_reports(run, again, chosen=Choice(by="thread"))
     assert "Overview" not in again.getvalue()  # it is about the whole run
+
+
+@pytest.mark.parametrize(
+    ("builds", "waits", "strongest"),
+    [(200, 2, ("kernel builds", 50.0)), (200, 0, ("kernel builds", 50.0)), (30, 0, None)],
+)
+def test_the_strongest_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: int, waits: int, strongest: tuple[str, float] | None
+) -> None:
+    """It is the first of the report `advice`, as long as that costs little beside the run."""
+    trace = FakeTrace()
+    t = trace.process(100, start=1000)
+    t.call("opencl:clBuildProgram", 1000, 1000 + builds, options="", ret=0)
+    for number in range(waits):
+        t.call("opencl:clFinish", 1200 + 10 * number, 1205 + 10 * number, command_queue=1, ret=0)
+    t.record("exit", 1400, reason=0)
+    monkeypatch.setattr(overview, "_CALL_NS", 0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        (first,) = [row for row in rows_of(store) if row["kind"] == "advice"] or [None]
+        assert (first is None) == (strongest is None)  # by the parts
+        assert first is None or "gain" not in first["advice"]
+        monkeypatch.setattr(overview, "_ADVICE_NS", 1)
+        rows = rows_of(store)
+        report = reports.make(store, "overview")
+        monkeypatch.setattr(overview, "_MOST_CALLS", 0)
+        again = [row for row in rows_of(store) if row["kind"] == "advice"]
+    (found,) = [row for row in rows if row["kind"] == "advice"] or [None]
+    assert again == ([] if first is None else [first])
+    if strongest is None:
+        assert found is None
+        return
+    assert (found["name"], found["share"]) == strongest and "would gain 50.0 % of the run" in found["advice"]
+    out = io.StringIO()
+    renderer("table")(Document({}, Losses.none(), [report]), out)
+    assert "  kernel builds: " in out.getvalue()
+
+
+def test_a_run_of_tallies_has_the_advice_of_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report `advice` knows next to nothing of it."""
+    trace = FakeTrace()
+    t = trace.process(100, start=1000)
+    trace.tally(t, "opencl:clCreateBuffer", [400_000], 900_000)
+    t.record("exit", 1_001_000, reason=0)
+    monkeypatch.setattr(overview, "_ADVICE_NS", 0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        assert [row["name"] for row in rows_of(store) if row["kind"] == "advice"] == ["other traced calls"]
 
 
 def test_no_terminal_is_too_narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
