@@ -215,7 +215,8 @@ class Daemon:
             command += ["-l", str(self._lock.fd), "-p", str(self._lock.path)]
         environment = dict(os.environ) | dict(of_daemon)
         environment.pop("LD_PRELOAD", None)
-        if daemon and install.DAEMON_LIBRARY.exists() and not set(str(install.DAEMON_LIBRARY)) & set(" :$"):
+        wanted = os.environ.get("OCCATRACE_DAEMON_LIBRARY") != "0"
+        if daemon and wanted and install.DAEMON_LIBRARY.exists() and not set(str(install.DAEMON_LIBRARY)) & set(" :$"):
             environment["LD_PRELOAD"] = str(install.DAEMON_LIBRARY)
         # A process that does not answer in this time is given up. While it registers an API's events it cannot, which takes
         # more than the 5 s that LTTng gives it where a machine is overloaded.

@@ -20,6 +20,14 @@ from tests.support.fake import MODEL, demo_trace, run_folder
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 
 
+def test_the_public_names_are_stated() -> None:
+    """Each name of `occatrace.__all__` is there, and stands in the section that says what is stable; no other stands there."""
+    section = PAGE.read_text(encoding="utf-8").split("### What is stable\n")[1].split("\n## ")[0]
+    names = section.split("public names:")[1].split(". They,")[0]
+    assert sorted(re.findall(r"`(\w+)`", names)) == sorted(occatrace.__all__)
+    assert all(hasattr(occatrace, name) for name in occatrace.__all__)
+
+
 def test_the_examples_of_the_documentation_run(run: Path) -> None:
     """All of them, as they stand, in one notebook."""
     cells = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import re
 import tarfile
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +51,32 @@ def test_the_launcher_of_the_guide(monkeypatch: pytest.MonkeyPatch) -> None:
     place = ranks.place({"EXAMPLE_RANK": "3", "EXAMPLE_SIZE": "8", "EXAMPLE_JOB": "17"})
     assert (place.rank, place.size) == (3, 8)
     assert "EXAMPLE_RANK" in ranks.header()
+
+
+def test_the_option_of_the_guide(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example is a whole option: its help begins with a verb and says the default, a wrong value is one line."""
+    place: dict[str, Any] = {"argparse": argparse}
+    exec(textwrap.dedent(example("add-an-option", "python")), place)
+    parser = argparse.ArgumentParser(prog="occa_prof")
+    place["add"](parser)
+    assert parser.parse_args([]).most_samples == 1000
+    assert parser.parse_args(["--most-samples", "7"]).most_samples == 7
+    (option,) = (action for action in parser._actions if action.dest == "most_samples")
+    assert re.match(r"[a-z]+ .*\(default: 1000\)$", option.help or "")
+    for wrong in ("0", "many"):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--most-samples", wrong])
+        assert capsys.readouterr().err.splitlines()[-1].endswith(f"{wrong!r} is not a number above 0")
+
+
+def test_argparse_stays_in_the_command_line() -> None:
+    """Options reach other packages as plain values: none of them knows argparse."""
+    package = Path(occatrace.__file__).parent
+    knowing = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import) and any(name.name == "argparse" for name in node.names):
+                knowing.add(path.relative_to(package).parts[0])
+            if isinstance(node, ast.ImportFrom) and node.module == "argparse":
+                knowing.add(path.relative_to(package).parts[0])
+    assert knowing == {"cli"}

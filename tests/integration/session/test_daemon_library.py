@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from occatrace.errors import DaemonError
+from occatrace.record import daemon
 from occatrace.run import install
 
 SOURCE = Path(__file__).resolve().parents[2] / "programs" / "session" / "daemon_writes.c"
@@ -57,3 +59,34 @@ def test_text_is_printed_as_by_libc(tmp_path: Path) -> None:
         "",
         "ours",
     ]
+
+
+def test_pauses_and_timers(tmp_path: Path) -> None:
+    """Only the pauses and the timer that LTTng polls by are shorter; nobody is in a group."""
+    said = run(tmp_path, "lttng-sessiond", "pauses", tmp_path / "unused").split()[1::2]
+    assert said == ["99999", "1000", "1000", "1000", "1000000"]
+    said = run(tmp_path, "lttng-sessiond", "timers", tmp_path / "unused too").splitlines()
+    assert said == ["timer 500 short", "timer 100000 whole", "groups 0"]
+
+
+@pytest.mark.parametrize(
+    ("switch", "preloaded"), [(None, str(install.DAEMON_LIBRARY)), ("0", None), ("1", str(install.DAEMON_LIBRARY))]
+)
+def test_the_switch(monkeypatch: pytest.MonkeyPatch, switch: str | None, preloaded: str | None) -> None:
+    """OCCATRACE_DAEMON_LIBRARY=0 leaves the library out of the daemon."""
+    started: list[dict[str, str]] = []
+
+    def popen(*_: object, env: dict[str, str], **__: object) -> None:
+        started.append(env)
+        raise OSError(1, "only looked at")
+
+    monkeypatch.setattr(daemon.subprocess, "Popen", popen)
+    if switch is not None:
+        monkeypatch.setenv("OCCATRACE_DAEMON_LIBRARY", switch)
+    made = daemon.Daemon("s", f"switch{os.getpid()}", None)
+    try:
+        with pytest.raises(DaemonError, match="only looked at"):
+            made._spawn(["lttng-sessiond"])
+    finally:
+        made.close()
+    assert [env.get("LD_PRELOAD") for env in started] == [preloaded]

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct stat state_of(int fd) {
@@ -81,6 +83,32 @@ static void texts(void) {
   printf("%s", dladdr(dlsym(RTLD_DEFAULT, "vasprintf"), &info) && strstr(info.dli_fname, "occatrace") ? "ours" : "libc's");
 }
 
+/* In place of libc's: the pauses that the library asks for. */
+int nanosleep(const struct timespec *pause, struct timespec *left) {
+  (void)left;
+  printf("pause %lld\n", (long long)pause->tv_sec * 1000000 + pause->tv_nsec / 1000);
+  return 0;
+}
+
+static void pauses(void) {
+  static const unsigned asked[] = {99999, 100000, 200000, 999999, 1000000};
+  for (unsigned i = 0; i < sizeof asked / sizeof *asked; i++) usleep(asked[i]);
+}
+
+/* What a timer has left at most, as soon as it is set: ms, rounded up. */
+static void timers(void) {
+  static const long asked[] = {500, 100000};
+  for (unsigned i = 0; i < sizeof asked / sizeof *asked; i++) {
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_NONE};
+    struct itimerspec value = {.it_value = {.tv_sec = asked[i] / 1000, .tv_nsec = asked[i] % 1000 * 1000000}};
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &value, NULL) != 0) abort();
+    if (timer_gettime(timer, &value) != 0) abort();
+    printf("timer %ld %s\n", asked[i], value.it_value.tv_sec == 0 && value.it_value.tv_nsec <= 5000000 ? "short" : "whole");
+  }
+  printf("groups %d\n", getgroups(0, NULL));
+}
+
 int main(int argc, char **argv) {
   if (argc != 3) return 2;
   const int fd = open(argv[2], O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -88,5 +116,7 @@ int main(int argc, char **argv) {
   if (strcmp(argv[1], "tokens") == 0) tokens(fd);
   if (strcmp(argv[1], "zeros") == 0) zeros(fd);
   if (strcmp(argv[1], "print") == 0) texts();
+  if (strcmp(argv[1], "pauses") == 0) pauses();
+  if (strcmp(argv[1], "timers") == 0) timers();
   return 0;
 }
