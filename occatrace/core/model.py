@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from occatrace.core.apis import MODEL, read_head
+
+if TYPE_CHECKING:  # NumPy takes 40 ms to load, and a report of tables that are there needs none
+    import numpy as np
+    import numpy.typing as npt
 
 _LIBRARIES = Path(__file__).parents[1] / "libraries"
 
@@ -64,6 +65,8 @@ class Allocates:
 
     def kinds_of(self, columns: Mapping[str, npt.NDArray[Any]], count: int) -> npt.NDArray[np.uint8]:
         """The kind of each of `count` allocations."""
+        import numpy as np
+
         result = np.full(count, self.kind, np.uint8)
         if self.kind_field is None or self.kind_field not in columns:
             return result
@@ -291,6 +294,8 @@ class Model:
             return
         names = self.texts(api, "function")
         codes = columns["function"]
+        import numpy as np
+
         for code in np.unique(codes).tolist():
             rows = codes == code
             part = {name: column[rows] for name, column in columns.items() if name != "function"}

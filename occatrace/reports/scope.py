@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from occatrace.core import naming
 from occatrace.core.duck import duckdb
 from occatrace.core.schema import CALLS, TABLES
@@ -194,6 +192,8 @@ class Scoped:
         rename = naming.demangled if self.scope.names == "demangled" else naming.short
         raw = con.execute(f"SELECT DISTINCT name FROM {self._main}.activities WHERE kind = 'kernel'").fetchall()
         names = [name for (name,) in raw if name is not None]
+        import numpy as np  # takes 40 ms to load
+
         con.register(
             "_renamed", {"raw": np.array(names, object), "shown": np.array([rename(n) for n in names], object)}
         )
