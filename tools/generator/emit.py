@@ -225,7 +225,7 @@ def _python_record(r: Record) -> dict[str, Any]:
 
 def python_model(model: Model) -> str:
     """occatrace/_model.json: what Python knows of the events."""
-    apis = {}
+    apis: dict[str, dict[str, Any]] = {}
     for api in model.apis:
         apis[api.name] = {
             "title": api.title,
@@ -259,7 +259,10 @@ def _library_names(api: Api) -> str:
 def files_of(model: Model) -> dict[str, str]:
     """All generated files, by path below the output folder."""
     env = _environment()
-    render = lambda template, **kw: env.get_template(template).render(**kw)  # noqa: E731
+
+    def render(template: str, **names: Any) -> str:
+        return env.get_template(template).render(**names)
+
     files: dict[str, str] = {"occatrace/_model.json": python_model(model)}
     for library, apis in _libraries(model).items():
         for api in apis:

@@ -615,7 +615,7 @@ class _ApiParser:
             _known(spec, {"from", "to"})
             for key in ("from", "to"):
                 name = spec.get(key)
-                if name not in COPY_SIDES and (name not in fields or fields[name].type.bits != 64):
+                if name not in COPY_SIDES and (name is None or name not in fields or fields[name].type.bits != 64):
                     raise ModelError(
                         f"{key}: {name} is neither a field that holds an address nor one of {', '.join(COPY_SIDES)}"
                     )
@@ -659,7 +659,7 @@ class _ApiParser:
         written = [result[mode] == "event" for mode in LOGLEVELS]
         if written != sorted(written):
             raise ModelError(f"level: an event of one mode is one of the next as well ({', '.join(LOGLEVELS)})")
-        return tuple(LEVELS[LEVELS.index(result[m])] for m in MODES)  # type: ignore[arg-type]
+        return tuple(LEVELS[LEVELS.index(result[m])] for m in MODES)
 
 
 def parse_text(text: str) -> Api:

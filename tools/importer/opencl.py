@@ -616,7 +616,7 @@ def constant(text: str) -> int | None:
     return int(text, 0) if re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)", text) else None
 
 
-def enums(texts: dict[str, str]) -> dict[str, Enum]:
+def enums(texts: Mapping[str, str]) -> dict[str, Enum]:
     """The constants of cl.h and cl_gl.h, by the comment that opens each group."""
     found: dict[str, Enum] = {}
     titles = {"Error Codes": "cl_error", "command execution status": "cl_execution_status"}
@@ -648,7 +648,7 @@ def enums(texts: dict[str, str]) -> dict[str, Enum]:
     return {name: enum for name, enum in found.items() if enum.values}
 
 
-def typedefs(texts: dict[str, str]) -> dict[str, str]:
+def typedefs(texts: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for header in ("cl.h", "cl_gl.h", "cl_egl.h", "cl_ext.h"):
         pattern = r"^typedef\s+([\w ]+?(?:\s*\*)?)\s*\b(\w+);"
