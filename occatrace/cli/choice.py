@@ -39,7 +39,7 @@ def add_options(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> No
         " B; auto: suitable units (default: auto in text tables, base in csv, tsv and json)",
     )
     parser.add_argument(
-        "--rows", metavar="N", type=int, help="print only the first N rows of each report, or of each part of --by"
+        "--rows", metavar="N", type=_rows, help="print only the first N rows of each report, or of each part of --by"
     )
     parser.add_argument(
         "--all", action="store_true", help="print all rows of the summary's tables, not only those that matter"
@@ -159,6 +159,13 @@ def names_of(traced: Traced | None) -> tuple[str, ...]:
     return () if traced is None else tuple(traced.variable.split(","))
 
 
+def _rows(text: str) -> int:
+    """A number of rows. Raises a RunError, whose line argparse does not wrap."""
+    if not text.isascii() or not text.isdigit():
+        raise RunError(f"--rows {text}: write a number of rows, as in --rows 10")
+    return int(text)
+
+
 def add_names(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
     """--names."""
     parser.add_argument(
@@ -193,8 +200,6 @@ class Choice:
         """From parsed options. Raises a RunError for what cannot be understood."""
         if args.filter_name is not None:
             naming.regex(args.filter_name)
-        if args.rows is not None and args.rows < 0:
-            raise RunError(f"--rows {args.rows}: write a number of rows, as in --rows 10")
         fixed = units.parse_units(args.units) if args.units else None
         window = units.parse_range(args.filter_time) if args.filter_time is not None else None
         return cls(args.names, fixed, args.by, window, args.rows, args.sort, args.filter_name, args.all)

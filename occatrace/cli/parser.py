@@ -51,7 +51,10 @@ class Parser(argparse.ArgumentParser):
             return f"unexpected argument{'s' * (len(extra) > 1)}: {' '.join(extra)}"
         option = word.partition("=")[0]
         if option.startswith("--"):
-            meant = closest(option, (known for known in self._option_string_actions if known.startswith("--")))
+            known = [each for each in self._option_string_actions if each.startswith("--")]
+            if self.prog == "occa_prof":
+                known.append("--version")  # of the whole command, not of this parser
+            meant = closest(option, known)
         else:
             meant = None
         return f"unknown option {option}" + (f"; did you mean {meant}?" if meant else "")

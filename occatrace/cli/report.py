@@ -357,7 +357,8 @@ def output(path: Path | None, force: bool) -> Iterator[TextIO]:
     try:
         file = partial.open("w", encoding="utf-8", errors="backslashreplace", newline="")
     except OSError as error:
-        raise BadInput(f"cannot write to {path}: {error.strerror}; choose another file by -o") from error
+        why = error.strerror if path.parent.is_dir() else f"the folder {path.parent} does not exist"
+        raise BadInput(f"cannot write to {path}: {why}; choose another file by -o") from error
     try:
         with file:
             yield file

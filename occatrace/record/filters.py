@@ -231,6 +231,9 @@ class Choosing:
         return max(LOGLEVELS[m] for m in modes)
 
 
+LEAST_SIZE = 4096  # bytes of --max-size: a page
+
+
 def _periods(text: str) -> tuple[float, float, int]:
     parts = text.split(":")
     if len(parts) != 3 or not parts[2].isdigit():
@@ -245,6 +248,10 @@ def _size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not match or not float(match[1]):
         raise ChoiceError(f"--max-size {text}: write a size, as in 500M or 2G")
+    if float(match[1]) * _SIZES[match[2].upper()] < LEAST_SIZE:
+        raise ChoiceError(
+            f"--max-size {text}: these are bytes, in which nothing can be recorded; write a size as in 500M or 2G"
+        )
     return int(float(match[1]) * _SIZES[match[2].upper()])
 
 

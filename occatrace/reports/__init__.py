@@ -378,7 +378,8 @@ def _make(store: Store, entry: Definition, scoped: Scoped | None, rows: int | No
             if "memory_operations" in entry.sql and not store.memory_groups:
                 return Report(entry, [])
             parts = any(column.unit == "parent" for column in entry.columns)
-            return Report(entry, _rows(store.con, entry, None if parts else rows), _frees_left_out(store, entry))
+            found = _rows(store.con, entry, None if parts else rows)
+            return Report(entry if found else _freed(store, entry), found, _frees_left_out(store, entry))
         report = _scoped(entry, scoped)
         return replace(report, notes=[*report.notes, *_frees_left_out(store, entry)])
     except duckdb.OutOfMemoryException:
@@ -443,6 +444,15 @@ def _made_notes(store: Store, entry: Definition) -> list[str]:
         return []
     said = getattr(importlib.import_module(f"{__name__}.{entry.made}"), "notes", None)
     return list(said(store, entry.name)) if said else []
+
+
+def _freed(store: Store, entry: Definition) -> Definition:
+    """A report without rows says that all of the recorded memory was freed, if any was."""
+    if entry.name != "mem_leaks":
+        return entry
+    ((count,),) = store.con.execute("SELECT count(*) FROM allocations").fetchall()
+    text = f"everything was freed ({count:,} allocation{'s' if count != 1 else ''})"
+    return replace(entry, empty=text) if count else entry
 
 
 def _frees_left_out(store: Store, entry: Definition) -> Sequence[str]:

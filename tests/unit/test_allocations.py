@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from occatrace import reports
 from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, FakeThread, FakeTrace, run_folder
@@ -90,6 +92,26 @@ def test_parts_and_several_frees_in_one_call(tmp_path: Path) -> None:
         (3, "device", None, None, None),
         (30, "slice", 3, None, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("made", "freed", "said"),
+    [
+        (2, 2, "everything was freed (2 allocations)"),
+        (0, 0, "no allocation was recorded (with -m tally calls leave no events)"),
+    ],
+)
+def test_nothing_left_says_why(made: int, freed: int, said: str, tmp_path: Path) -> None:
+    trace = FakeTrace()
+    t = trace.process(1)
+    for number in range(made):
+        create(t, 100 + number * 20, 7 + number, 10)
+    for number in range(freed):
+        released(t, 300 + number * 20, 7 + number)
+    t.record("exit", 1000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        leaks = reports.make(store, "mem_leaks")
+        assert (list(leaks.rows), leaks.definition.empty) == ([], said)
 
 
 def test_frees_that_were_left_out_are_told_of(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ BAD = [
     ("--level", "opencl=loud", "opencl=full"),
     ("--level", "opengl=full", "no API 'opengl'"),
     ("--max-size", "0", "write a size"),
+    ("--max-size", "10", "these are bytes"),
     ("--max-size", "2X", "write a size"),
     ("--sample", "gpu", "there are host, nvml, amdsmi, sysman and all"),
     ("--sample", "host,all", "there are host, nvml, amdsmi, sysman and all"),

@@ -37,6 +37,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, status: int = 2) -> st
     ("words", "status", "suggestion"),
     [
         ("--tracee x true", 2, "did you mean --trace?"),
+        ("--versio", 2, "did you mean --version?"),
         ("--modus x true", 2, "did you mean --mode?"),
         ("report RUN --repor x", 2, "did you mean --report?"),
         ("report RUN --names ok", 2, "did you mean okl?"),

@@ -72,3 +72,12 @@ def test_bytes_are_not_for_a_terminal(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["timeline", str(run), "-o", "-"]) == 2
     assert capsys.readouterr().err == "occa_prof: -o -: this is not for a terminal: redirect it to a file or a pipe\n"
+
+
+def test_a_folder_that_is_not_there(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(run), "-o", "none/x"]) == 2
+    said = "cannot write to none/x: the folder none does not exist; choose another file by -o"
+    assert capsys.readouterr().err == f"occa_prof: {said}\n"
