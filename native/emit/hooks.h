@@ -9,6 +9,7 @@ namespace occatrace {
 
 struct NoHook {
   static constexpr bool always = false;
+  static constexpr bool by_loader = false;
   template <int I, class Args>
   static bool chosen(Args &) {
     return true;
@@ -24,6 +25,11 @@ struct NoHook {
 // Runs also for calls that are not recorded as events, as long as the process is traced.
 struct Always : NoHook {
   static constexpr bool always = true;
+};
+
+// Likewise, and it has to know which of the API's loaders was called: handles carry their driver's functions, so others need not.
+struct ByLoader : Always {
+  static constexpr bool by_loader = true;
 };
 
 // What --capture-range waits for.

@@ -226,12 +226,15 @@ const Hook hooks[] = {
 };
 
 // operator() with 0, 1, 2 … arguments, all of them references; their slots follow each other.
-constexpr unsigned kCalls = 129, kFirstCall = SLOT(_ZNK4occa6kernelclEv);
+constexpr unsigned kCalls = 129, kManyArguments = 8, kFirstCall = SLOT(_ZNK4occa6kernelclEv);
 static_assert(kFirstCall + kCalls == SLOT(_ZNK4occa20launchedModeKernel_t3runEv), "operator() stands in another order");
 
 template <unsigned> using Argument = const void *;
 template <unsigned Slot, unsigned... I> void *call_hook(std::integer_sequence<unsigned, I...>) {
-  return reinterpret_cast<void *>(&Api<KernelRun, Slot, void, Handle, Argument<I>...>::hook);
+  if constexpr (sizeof...(I) > kManyArguments)
+    return reinterpret_cast<void *>(&ManyArguments<Slot, Argument<I>...>::hook);
+  else
+    return reinterpret_cast<void *>(&Api<KernelRun, Slot, void, Handle, Argument<I>...>::hook);
 }
 template <unsigned... N> std::array<Hook, sizeof...(N)> call_hooks(std::integer_sequence<unsigned, N...>) {
   return {Hook{kFirstCall + N, call_hook<kFirstCall + N>(std::make_integer_sequence<unsigned, N>())}...};

@@ -282,6 +282,41 @@ struct KernelRun : Function {
   }
 };
 
+// operator() of many arguments: what is done around the call is compiled once, only what passes the arguments on once for each
+// number of them.
+using PassOn = void (*)(void *real, const void *kernel, const void *const *arguments);
+
+[[gnu::noinline]] void run_of_many(occatrace_thread *self, State *state, const void *from, void *real, PassOn pass_on, const void *kernel,
+                                   const void *const *arguments, unsigned count) {
+  const Voice voice = voice_of(self, [&] { return KernelRun::chosen(state, kernel); },
+                               [&] {
+                                 if (tag_of(object(kernel)).wanted) return true;
+                                 return std::any_of(arguments, arguments + count, [](const void *a) { return KernelRun::takes_tagged(static_cast<const char *>(a)); });
+                               });
+  const Voiced voiced(self, voice, KernelRun::reason);
+  Call<KernelRun> call(self, state, from);
+  KernelRun::of(call, object(kernel));
+  guarded(call, [&] { pass_on(real, kernel, arguments); });
+}
+
+template <unsigned Slot, class... A> struct ManyArguments {
+  using Real = void (*)(const void *, A...);
+  template <size_t... I> static void pass_on(void *real, const void *kernel, const void *const *arguments, std::index_sequence<I...>) {
+    reinterpret_cast<Real>(real)(kernel, arguments[I]...);
+  }
+  static void hook(const void *kernel, A... arguments) {
+    const Real real = reinterpret_cast<Real>(original[Slot]);
+    if (!occatrace_running()) return real(kernel, arguments...);
+    occatrace_thread *self = occatrace_self();
+    State *state = state_of(self);
+    if (!state || self->occa_depth) return real(kernel, arguments...);
+    const void *const all[] = {arguments...};
+    run_of_many(self, state, OCCATRACE_CALLED_FROM(), original[Slot],
+                [](void *to, const void *of, const void *const *given) { pass_on(to, of, given, std::index_sequence_for<A...>()); }, kernel, all,
+                sizeof...(A));
+  }
+};
+
 // serial::kernel::run and launchedModeKernel_t::run: the user's call itself when operator() has swallowed kernel::run.
 template <unsigned Slot> void run_kernel(const void *mode_kernel) {
   const auto real = reinterpret_cast<void (*)(const void *)>(original[Slot]);

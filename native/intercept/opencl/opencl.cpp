@@ -354,7 +354,7 @@ void *wrapped(const char *name, void *address, cl_platform_id platform) {
 }  // namespace
 
 template <>
-struct Hook<OCCATRACE_OPENCL_clGetExtensionFunctionAddress> : Always {
+struct Hook<OCCATRACE_OPENCL_clGetExtensionFunctionAddress> : ByLoader {
   template <int I>
   static void result(Call &, Args_clGetExtensionFunctionAddress &a) {
     a.ret = wrapped<I>(a.func_name, a.ret, nullptr);
@@ -362,7 +362,7 @@ struct Hook<OCCATRACE_OPENCL_clGetExtensionFunctionAddress> : Always {
 };
 
 template <>
-struct Hook<OCCATRACE_OPENCL_clGetExtensionFunctionAddressForPlatform> : Always {
+struct Hook<OCCATRACE_OPENCL_clGetExtensionFunctionAddressForPlatform> : ByLoader {
   template <int I>
   static void result(Call &, Args_clGetExtensionFunctionAddressForPlatform &a) {
     a.ret = wrapped<I>(a.func_name, a.ret, a.platform);

@@ -42,7 +42,7 @@ struct QueueRequest {
 }  // namespace
 
 template <>
-struct Hook<OCCATRACE_OPENCL_clCreateCommandQueue> : Always {
+struct Hook<OCCATRACE_OPENCL_clCreateCommandQueue> : ByLoader {
   template <int I>
   static void before(Call &call, Args_clCreateCommandQueue &a) {
     call.own = a.properties;
@@ -67,7 +67,7 @@ struct Hook<OCCATRACE_OPENCL_clCreateCommandQueue> : Always {
 };
 
 template <>
-struct Hook<OCCATRACE_OPENCL_clCreateCommandQueueWithProperties> : Always {
+struct Hook<OCCATRACE_OPENCL_clCreateCommandQueueWithProperties> : ByLoader {
   template <int I>
   static void before(Call &call, Args_clCreateCommandQueueWithProperties &a) {
     auto *request = new QueueRequest(a.properties);

@@ -40,6 +40,7 @@ template <int I>
 const Dispatch &real() {
   return targets[I];
 }
+inline const Dispatch &real(unsigned loader) { return targets[loader]; }
 
 }  // namespace occatrace::opencl
 
@@ -281,6 +282,7 @@ void record_uses(const Call &call, const Args &a) {
 template <int F>
 struct Enqueue {
   static constexpr bool always = true;
+  static constexpr bool by_loader = false;
 
   template <int I, class Args>
   static bool chosen(Args &a) {

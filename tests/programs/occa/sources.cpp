@@ -1,5 +1,6 @@
-// Kernels of other origins: built from strings under one name, freed and built again at the same address, in a host loop,
-// called through occa::memcpy's and the global functions' ways, without OKL, from several threads with devices of their own.
+// Kernels of other origins: built from strings under one name, freed and built again at the same address, in a host loop, of
+// many arguments, called through occa::memcpy's and the global functions' ways, without OKL, from several threads with devices
+// of their own.
 // usage: sources MODE TRUTH-FILE
 #include <iostream>
 #include <string>
@@ -32,6 +33,18 @@ const char *looped =
   "  for (int round = 0; round < 3; ++round) {\n"
   "    for (int i = 0; i < n; ++i; @tile(16, @outer, @inner)) {\n"
   "      a[i] += 1;\n    }\n  }\n}\n";
+
+// More arguments than go into registers, each with a weight of its own.
+std::string weighted(int count) {
+  std::string parameters = "const int n, float *a", sum = "0";
+  for (int i = 1; i <= count; ++i) {
+    parameters += ", const int p" + std::to_string(i);
+    sum += " + " + std::to_string(i) + " * p" + std::to_string(i);
+  }
+  return "@kernel void weighted(" + parameters + ") {\n"
+         "  for (int i = 0; i < n; ++i; @tile(16, @outer, @inner)) {\n"
+         "    a[i] += " + sum + ";\n  }\n}\n";
+}
 
 bool all(const std::vector<float> &values, float expected) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -106,6 +119,13 @@ int main(int argc, char **argv) {
   pushed.run();
   truth.kernel("pushed", launched);
 
+  occa::kernel many = occa::buildKernelFromString(weighted(10), "weighted");
+  truth.build();
+  for (int call = 0; call < 2; ++call) {
+    many(entries, memory, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1);
+    truth.kernel("weighted", launched);
+  }
+
   occa::memory copy = occa::malloc(bytes, occa::dtype::byte);
   truth.allocation(bytes);
   occa::memcpy(copy, memory, bytes);
@@ -114,7 +134,7 @@ int main(int argc, char **argv) {
   truth.finish();
   occa::memcpy(values.data(), copy, bytes);
   truth.copy("DtoH", bytes);
-  right = all(values, 6 + 10 + 3 + 1) && right;
+  right = all(values, 6 + 10 + 3 + 1 + 2 * 220) && right;
 
   const int threads = 4, calls = 25;
   std::vector<occa::device> devices(threads);
