@@ -150,8 +150,10 @@ def at_terminal(*words: object, columns: int, **environment: str) -> str:
 
 def test_tables_fit_the_terminal(run: Path) -> None:
     shown = at_terminal("report", run, "--report", "occa_kern_sum", "--report", "api_sum", columns=60)
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert plain != shown and max(map(len, plain.splitlines())) <= 60
+    assert re.search(r"\x1b\[[0-9;]*m", shown)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    lines = [line for line in plain.splitlines() if "━" not in line]  # a bar is there if this took a second
+    assert max(map(len, lines)) <= 60
     assert "no room for: Med" in plain and "addVectors" in plain
     uncoloured = at_terminal("report", run, "--report", "occa_kern_sum", columns=60, NO_COLOR="1")
     assert not re.search(r"\x1b\[[0-9;]*[34]\d", uncoloured), "no colours, bold and dim at most"
