@@ -39,6 +39,15 @@ def part(path: str, processes: Sequence[int]) -> partial.Part:
         return partial.columns(con)
 
 
+def groups_of(con: duckdb.DuckDBPyConnection) -> list[list[int]]:
+    """The processes that a part has together: all of a rank, because ranks are compared with each other."""
+    found = con.execute(
+        "SELECT list(process ORDER BY process) FROM processes GROUP BY rank, CASE WHEN rank IS NULL THEN process END"
+        " ORDER BY rank, min(process)"
+    ).fetchall()
+    return [group for (group,) in found]
+
+
 def summary(run: Path, names: Sequence[str] = (), scheduler: str | None = None) -> list[reports.Report]:
     """The given reports, or the summary. `scheduler`: address of a cluster; without one, workers of this machine."""
     for name in names:
@@ -48,12 +57,7 @@ def summary(run: Path, names: Sequence[str] = (), scheduler: str | None = None) 
                 f"{name} is not made by Dask{why}; it makes {', '.join(partial.MADE)}. Leave out --engine dask"
             )
     with tables.open_store(run) as store:
-        # All processes of a rank together: ranks are compared with each other.
-        found = store.con.execute(
-            "SELECT list(process ORDER BY process) FROM processes GROUP BY rank, CASE WHEN rank IS NULL THEN process END"
-            " ORDER BY rank, min(process)"
-        ).fetchall()
-        groups = [group for (group,) in found]
+        groups = groups_of(store.con)
         ranks = store.ranks
         path, scratch = str(store.path), str(store.scratch)
         with _client(scheduler, scratch) as client, duckdb.connect() as con:

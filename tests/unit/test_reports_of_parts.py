@@ -12,7 +12,7 @@ import pytest
 from occatrace import reports
 from occatrace.core.histogram import bucket
 from occatrace.core.schema import MEMORY_KINDS
-from occatrace.reports import efficiency, partial
+from occatrace.reports import distributed, efficiency, partial
 from tests.support import parts
 
 RANKS, THREADS = 7, 2
@@ -227,3 +227,12 @@ def test_what_is_missing_is_said() -> None:
     assert list(made[0].notes) == [
         "not in a summary of merged parts: log_sum, counters (--report makes them of the tables)"
     ]
+
+
+def test_processes_of_a_rank_are_in_one_part_of_dask() -> None:
+    """Ranks 0 and 1 have two processes each; the last two processes have no rank."""
+    con = parts.tables(
+        {"processes": [{"process": n, "rank": None if n > RANKS + 2 else (n - 1) % RANKS} for n in range(1, RANKS + 5)]}
+    )
+    groups = distributed.groups_of(con)
+    assert sorted(groups) == [[1, 8], [2, 9], [3], [4], [5], [6], [7], [10], [11]]
