@@ -172,8 +172,8 @@ def add_names(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None
         "--names",
         choices=naming.NAMES,
         default=naming.DEFAULT,
-        help="select the names of kernels: okl: as in the source, with file and line; short: C++ names only; demangled: with"
-        " parameters and template arguments; raw: as recorded (default: %(default)s)",
+        help="select the names of kernels: okl: as in the source, with file and line; short: C++ names only"
+        " (of OpenMP regions, too); demangled: with parameters and template arguments; raw: as recorded (default: %(default)s)",
     )
 
 

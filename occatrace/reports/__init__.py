@@ -616,7 +616,8 @@ def markdown() -> str:
         " refer to that part. Threads are `process:thread`, after the rank if there are several; work and kernels without"
         " device belong to `host`. Reports without that key are printed unsplit, with a note. |",
         "| `--names okl\\|short\\|demangled\\|raw` | Select the names of kernels: okl: as in the source, with file and line, with all"
-        " backend kernels combined; short: C++ names without return type, parameters and template arguments;"
+        " backend kernels combined; short: C++ names without return type, parameters and template arguments, also of"
+        " OpenMP regions;"
         " demangled (default; in Python raw): as C++ writes them; raw: as recorded, and as stored in the tables. Rows with the same"
         " shown name are combined. C++ names of over 1 KiB are not demangled, except by short. |",
         "| `--units UNITS` | Print in fixed units of times (ns, us, ms, s) and sizes (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB), as in"

@@ -157,7 +157,7 @@ class Scoped:
             tables = tables | {t for t in ("activities",) if tables & set(_WITH_WORK)}
             if self._timed and tables & {"activities", *_WITH_WORK}:
                 self._place_runs(con)
-            self._rename(con)
+            self._rename(con, "omp_regions" in tables)
             for table in sorted(tables):
                 counts = table in counted
                 sql = self._narrowed(table, part if counts else None, timed=self._timed and counts)
@@ -185,13 +185,15 @@ class Scoped:
             f" FROM {self._main}.activities WHERE run_seq IS NOT NULL GROUP BY ALL"
         )
 
-    def _rename(self, con: duckdb.DuckDBPyConnection) -> None:
-        """Names of kernels as they are wanted, by the names as recorded."""
+    def _rename(self, con: duckdb.DuckDBPyConnection, regions: bool) -> None:
+        """Names of kernels, and functions of OpenMP regions, as they are wanted, by the names as recorded."""
         if self.scope.names == "raw":
             return
         rename = naming.demangled if self.scope.names == "demangled" else naming.short
         raw = con.execute(f"SELECT DISTINCT name FROM {self._main}.activities WHERE kind = 'kernel'").fetchall()
-        names = [name for (name,) in raw if name is not None]
+        if regions:
+            raw += con.execute(f"SELECT DISTINCT function FROM {self._main}.omp_regions").fetchall()
+        names = list({name for (name,) in raw if name is not None})
         import numpy as np  # takes 40 ms to load
 
         con.register(
@@ -224,6 +226,9 @@ class Scoped:
                 joins += f" LEFT JOIN {self._main}.kernels k ON k.kernel = t.kernel"
                 shown = f"coalesce({_AUTHOR}, {shown})"
             columns = f"t.* REPLACE (CASE WHEN t.kind = 'kernel' THEN {shown} ELSE t.name END AS name)"
+        if table == "omp_regions" and self.scope.names in ("okl", "short"):
+            joins += " LEFT JOIN renamed n ON n.raw = t.function"
+            columns = "t.* REPLACE (coalesce(n.shown, t.function) AS function)"
         if part is not None and self.scope.by and _splits(table, self.scope.by):
             conditions.append(self._belongs(table, KEYS[self.scope.by][0], part))
         if not joins and not conditions and not source.startswith("("):

@@ -142,6 +142,14 @@ def test_schedules_and_sections(truth: Run) -> None:
         assert truth.regions("sections")[0]["kind"] == "parallel sections"
 
 
+def test_names_of_instances_of_a_template(profile: Profile) -> None:
+    run = profile([build("libgomp", "templates", "-lstdc++", source="templates.cpp")])
+    with occatrace.open(run.folder) as opened:
+        names = {names: {row["name"] for row in opened.report("openmp_sum", names=names)} for names in ("short", "raw")}
+    assert names["short"] == {"parts::Field::move"}
+    assert len(names["raw"]) == 2 and all("Field<double>::move<" in name for name in names["raw"])
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_full_has_every_event(profile: Profile, runtime: str) -> None:
     run = profile([build(runtime, "truth"), "loops", "tasks", "critical"], mode="full")
