@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from occatrace.cli import standard
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.dispatch import UsageError, complain
 from occatrace.cli.timeline import check_output
 from occatrace.core import files, progress
 from occatrace.run.folder import result, run_facts
@@ -106,6 +106,8 @@ def run(args: argparse.Namespace) -> int:
             else:
                 flamegraph.folded(found, out, args.weight or "time")
             content = out.getvalue().encode("utf-8", "replace")
+        if form == "folded" and not content:
+            complain(f"nothing was recorded for --weight {args.weight or 'time'}: the file is empty")
         if standard.is_standard(output):
             standard.write(content)
             return 0
@@ -116,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{folder.path}: no flame graph can be made: {str(error).splitlines()[0]}") from None
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from None
-    count = sum(len(tree.names) for tree in found)
+    count = content.count(b"\n") if form == "folded" else sum(len(tree.names) for tree in found)
     where = {
         "html": " (open it in a browser)",
         "speedscope": " (open it at https://www.speedscope.app)",

@@ -19,6 +19,7 @@ pytest.importorskip("duckdb")
 
 from occatrace import reports
 from occatrace.cli.dispatch import main
+from occatrace.core.units import duration
 from occatrace.render import Document, html, renderer
 from occatrace.render.text import cell
 from occatrace.reports import Report, parse
@@ -232,6 +233,16 @@ def test_without_the_library(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     assert "figure" not in {tag for tag, _ in found.tags} and "pip install vl-convert-python" in found.text
     with pytest.raises(draw.NoPlots, match="pip install"):
         draw.svg({})
+
+
+def test_the_tile_of_the_run_has_what_came_before_the_processes(store: Store) -> None:
+    """The first sample of --sample may be older than the first process, and is zero of the time axis then."""
+    store.con.execute("UPDATE processes SET start_ns = start_ns + 2000, end_ns = end_ns + 2000")
+    [(begin, end)] = store.con.execute("SELECT min(start_ns)::BIGINT, max(end_ns)::BIGINT FROM processes").fetchall()
+    for first in (begin + 10, begin - 1_000):
+        store.con.execute("UPDATE processes SET first_ns = ?", [first])
+        [tile] = [tile for tile in page.collect(store, {"program": ["app"]}).tiles if tile.title == "Run"]
+        assert tile.value == duration(end - min(begin, first))
 
 
 def test_flame_graph_page(store: Store) -> None:

@@ -61,6 +61,12 @@ def test_time_of_functions_threads_and_children(programs: Path, tmp_path: Path) 
     folded = tmp_path / "cpu.folded"
     made = execute([*OCCA_PROF, "flamegraph", run.folder, "-o", folded, "--weight", "cpu"])
     assert made.returncode == 0, made.stderr
+    without = execute([*OCCA_PROF, "flamegraph", run.folder, "-o", tmp_path / "none.folded", "--weight", "device-time"])
+    assert (
+        without.returncode == 0
+        and ": 0 stacks" in without.stdout
+        and "--weight device-time: the file is empty" in without.stderr
+    )
     weights: dict[str, int] = {}
     for line in folded.read_text(encoding="utf-8").splitlines():
         stack, _, weight = line.rpartition(" ")
