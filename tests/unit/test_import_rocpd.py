@@ -22,10 +22,10 @@ def test_content(imported: Path) -> None:
     with occatrace.open(imported) as run:
         rows = run.sql("SELECT pid, ppid, exe, cmdline, host, rank, size FROM processes ORDER BY rank").fetchall()
         assert rows == [(500 + rank, 10, "./app", "./app -n 3", "mi300", rank, 2) for rank in (0, 1)]
-        kernels = {row["name"]: row for row in run.report("gpu_kern_sum")}
-        assert {(row["calls"], row["total_ns"], row["device"]) for row in kernels.values()} == {
-            (1, 20_000, "AMD Instinct MI300X")
-        }
+        (kernel,) = run.report("gpu_kern_sum")
+        assert (kernel["calls"], kernel["total_ns"], kernel["device"]) == (2, 40_000, "AMD Instinct MI300X")
+        devices = list(run.report("gpu_kern_sum", by="device"))
+        assert [(row["calls"], row["total_ns"]) for row in devices] == [(1, 20_000)] * 2
         work = run.sql("SELECT DISTINCT kind, a.name, gx, gy, lx, bytes, q.id, d.name FROM activities a JOIN queues q USING (queue)"
                        " JOIN devices d ON d.device = a.device ORDER BY 1").fetchall()  # fmt: skip
         assert work == [

@@ -452,9 +452,9 @@ struct List {
     Work work;
     uint64_t stale = 0;  // the start that an event of the program's still has from the last execution
   };
-  std::vector<Step> steps;
+  std::vector<Step> steps{};
   const Line *ran_in = nullptr;  // its last execution
-  std::vector<std::unique_ptr<Snapshot>> snapshots;
+  std::vector<std::unique_ptr<Snapshot>> snapshots{};
 };
 
 inline HandleMap lines, lists;
