@@ -313,8 +313,8 @@ class Recording:
             self._say(f"the run is in {where}; again: {runs.again(where)}")
 
     def _say(self, text: str) -> None:
-        """What is no complaint stands with the reports: standard error is the program's alone with --log-file."""
-        if self.log:
+        """What is no complaint stands with the reports, if they are text: standard error is the program's alone with --log-file."""
+        if self.log and self.args.format == "table":
             with contextlib.suppress(OSError):  # a full disk
                 print(f"occa_prof: {message(text)}", file=self.log, flush=True)
         else:

@@ -1,7 +1,7 @@
 -- title: Memory never freed
 -- about: allocations that were not freed before the end of the program, and in which call, scope and range they were made. A
 --   buffer under an object of OCCA is left out where that object is listed itself; parts (slices, sub-buffers) count no bytes.
--- empty: no allocation was recorded (with -m tally calls leave no events)
+-- empty: no allocation was recorded (at the level tally calls leave no events)
 -- counts: allocations
 -- column: bytes bytes Bytes
 -- column: at_ns ns Allocated (since the first call, range or work of the run)

@@ -98,7 +98,7 @@ def test_parts_and_several_frees_in_one_call(tmp_path: Path) -> None:
     ("made", "freed", "said"),
     [
         (2, 2, "everything was freed (2 allocations)"),
-        (0, 0, "no allocation was recorded (with -m tally calls leave no events)"),
+        (0, 0, "no allocation was recorded (at the level tally calls leave no events)"),
     ],
 )
 def test_nothing_left_says_why(made: int, freed: int, said: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Samples of the stack in Python functions and in C that they call, each of so many periods as its number."""
 
+import _ctypes
 import ctypes
 import sys
 import threading
@@ -73,4 +74,6 @@ thread = threading.Thread(target=recursive, args=(2,))
 thread.start()
 thread.join()
 ctypes.CDLL("libOpenCL.so.1").clGetPlatformIDs(0, None, ctypes.byref(ctypes.c_uint()))
+# A library that was just loaded may be unknown for 0.1 s; where one is closed, all are looked at.
+_ctypes.dlclose(ctypes.CDLL("libm.so.6")._handle)
 𐐀()
