@@ -18,10 +18,12 @@ from occatrace.foreign.staging import MESSAGE_KINDS, RANGE_KINDS, SIDES, SPANS, 
 from occatrace.store import empty
 from occatrace.store.macros import macros
 from occatrace.store.made import Made, write_made
+from occatrace.store.memory import within
 
 MOST_FAILURES = 1000  # of a function in a process that have a row
 ENDED = "imported"  # in processes.exit: how they ended is not in such files
 _FLUSH_ROWS = 1 << 15
+WORK_ROWS = 750_000  # of device work that are joined with their calls at once: the join has to fit into the memory
 _SAFE = re.compile(r"[A-Za-z0-9_:~.-]{1,150}")
 _LARGEST = (1 << 32) - 1
 # What CUPTI adds to names: the version in which a function came, and which stream is the default one.
@@ -170,7 +172,7 @@ class Assembly:
             WHERE corr IS NOT NULL AND f IS NOT NULL GROUP BY process, corr""")
 
     def _fill(self, table: str, select: str) -> None:
-        self._con.execute(f"INSERT INTO {table} BY NAME {select}")
+        within(self._con, lambda: self._con.execute(f"INSERT INTO {table} BY NAME {select}"))
 
     def _fill_things(self) -> None:
         """Processes, threads, devices and queues."""
@@ -311,6 +313,14 @@ class Assembly:
             for name in ("gx", "gy", "gz", "lx", "ly", "lz")
         )
         kinds = _case("w.kind", WORK_KINDS)
+        parts = 1 + self._all("SELECT count(*) FROM s_work")[0][0] // WORK_ROWS
+        for part in range(parts):
+            self._fill_activities(threads, kinds, *(f"hash({of}.corr::BIGINT) % {parts} = {part}" for of in "wl"))
+        self._con.execute("DROP TABLE s_work")
+        self._fill_from_work()
+
+    def _fill_activities(self, threads: str, kinds: str, of_work: str, of_launch: str) -> None:
+        """Device work with its calls, of one part of the correlation ids."""
         self._fill(
             "activities",
             f"""SELECT w.process, {kinds} AS kind,
@@ -326,13 +336,16 @@ class Assembly:
                        {threads},
                        0 AS status,
                        {_case("w.src", SIDES)} AS source, {_case("w.dst", SIDES)} AS target
-                FROM (SELECT ps.process, w.* FROM s_work w JOIN ps USING (p)) w LEFT JOIN launches l USING (process, corr)
+                FROM (SELECT ps.process, w.* FROM s_work w JOIN ps USING (p) WHERE coalesce({of_work}, {of_work.endswith(" = 0")})) w
+                LEFT JOIN (SELECT * FROM launches l WHERE {of_launch}) l USING (process, corr)
                 LEFT JOIN ds d USING (process, dev)
                 LEFT JOIN qs q ON q.process = w.process AND q.stream = w.stream AND q.dev IS NOT DISTINCT FROM w.dev
                      AND q.ctx IS NOT DISTINCT FROM w.ctx
                 LEFT JOIN s_texts x ON x.id = w.name""",
         )
-        self._con.execute("DROP TABLE s_work")
+
+    def _fill_from_work(self) -> None:
+        """What waited, managed memory, allocations."""
         self._fill(
             "waits",
             f"""SELECT ps.process, w.kind, l.thread, l.seq,

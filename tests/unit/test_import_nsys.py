@@ -14,6 +14,7 @@ import pytest
 
 import occatrace
 from occatrace.cli.dispatch import main
+from occatrace.foreign import assembly
 from tests.support.foreign import NSYS, PID, TID, UTC, WORKER, database, nsys, nsys_rows, run_of, tid
 
 
@@ -21,6 +22,17 @@ from tests.support.foreign import NSYS, PID, TID, UTC, WORKER, database, nsys, n
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was made of the usual file."""
     return run_of(nsys(tmp_path_factory.mktemp("nsys") / "app.sqlite"))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_device_work_in_parts(imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Large files: device work meets its calls part by part, and nothing is left out or there twice."""
+    monkeypatch.setattr(assembly, "WORK_ROWS", rows)
+    parts = run_of(nsys(tmp_path / "app.sqlite"))
+    query = "SELECT * FROM activities ORDER BY start_ns, end_ns, name"
+    with occatrace.open(imported) as whole, occatrace.open(parts) as run:
+        rows_of = [opened.sql(query).fetchall() for opened in (whole, run)]
+    assert rows_of[0] == rows_of[1] and len(rows_of[0]) > 2 * rows
 
 
 def test_facts(imported: Path) -> None:
