@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.messages import UsageError
 from occatrace.core import events, naming, units
 from occatrace.errors import RunError
 from occatrace.run import install

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from occatrace.cli import choice
 from occatrace.cli.compare import KINDS, collect_runs, variants_of
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.messages import UsageError
 from occatrace.core import files, progress
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from occatrace.cli import choice
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.messages import UsageError
 from occatrace.cli.report import FORMATS, add_output, output
 from occatrace.core import progress
 from occatrace.core.checked import printable

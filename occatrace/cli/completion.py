@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from occatrace.cli import dispatch
+from occatrace.cli.commands import COMMANDS, DEFAULT
+from occatrace.cli.messages import UsageError
 from occatrace.cli.parser import Parser, of_command
 
 SHELLS = ("bash", "zsh", "fish")
@@ -21,7 +22,7 @@ ASKED = "_ARGCOMPLETE"  # argcomplete's variable: a shell asks
 Completer = Callable[..., Iterable[str]]
 
 
-class MissingPackage(dispatch.UsageError):
+class MissingPackage(UsageError):
     """argcomplete is not installed."""
 
 
@@ -74,18 +75,18 @@ def _words(text: str) -> list[str]:
 
 def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
     """A parser whose completions are those of these words, of which the last is being typed."""
-    if words and words[0] in dispatch.COMMANDS and len(words) > 1:
+    if words and words[0] in COMMANDS and len(words) > 1:
         parser, _ = of_command(words[0])
         _add_completers(parser)
         top = Parser(prog="occa_prof")
         chosen = top.add_subparsers()
         chosen._name_parser_map[words[0]] = parser
-        if words[0] == dispatch.DEFAULT:
+        if words[0] == DEFAULT:
             _add_program(parser, ())
         return top
-    parser, _ = of_command(dispatch.DEFAULT)
+    parser, _ = of_command(DEFAULT)
     _add_completers(parser)
-    _add_program(parser, dispatch.COMMANDS if len(words) <= 1 else ())
+    _add_program(parser, COMMANDS if len(words) <= 1 else ())
     return parser
 
 
@@ -183,7 +184,7 @@ def _plots(**_: Any) -> list[str]:
 def _topics(**_: Any) -> list[str]:
     from occatrace.cli import help as topics
 
-    return [*dispatch.COMMANDS, *topics.topics()]
+    return [*COMMANDS, *topics.topics()]
 
 
 def _schemas(**_: Any) -> list[str]:

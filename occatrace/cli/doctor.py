@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from occatrace import __version__
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.messages import UsageError
 from occatrace.core import halfway
 from occatrace.run import install
 

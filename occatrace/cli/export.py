@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from occatrace.cli import standard
-from occatrace.cli.dispatch import complain
+from occatrace.cli.messages import complain
 from occatrace.cli.report import BadInput
 from occatrace.core import progress
 from occatrace.run.opening import open_run

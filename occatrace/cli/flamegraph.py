@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from occatrace.cli import standard
-from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli.messages import UsageError, complain
 from occatrace.cli.timeline import check_output
 from occatrace.core import files, progress
 from occatrace.run.folder import result, run_facts

@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from occatrace.cli import dispatch
+from occatrace.cli.commands import COMMANDS, overview
+from occatrace.cli.messages import UsageError
 from occatrace.cli.parser import MEANT, closest, of_command
 from occatrace.run import install
 
@@ -50,14 +51,14 @@ def run(args: argparse.Namespace) -> int:
     """Print the explanation."""
     pages = topics()
     if args.topic is None:
-        print(dispatch.overview())
+        print(overview())
         width = max(map(len, pages), default=0)
         print("\ntopics (occa_prof help TOPIC):")
         for name, file in pages.items():
             print(f"  {name:{width}}  {title(file)}")
         return 0
     word = args.topic.removesuffix(".md").removeprefix("docs/").lower()
-    if word in dispatch.COMMANDS and not (args.page and word in pages):
+    if word in COMMANDS and not (args.page and word in pages):
         parser, _ = of_command(word)
         parser.print_help()
         if word in pages:
@@ -72,14 +73,14 @@ def run(args: argparse.Namespace) -> int:
     if word in reports.definitions():
         _show(reports.explained(word))
         return 0
-    meant = closest(word, [*dispatch.COMMANDS, *pages, *ALSO]) or reports.alike(word)
+    meant = closest(word, [*COMMANDS, *pages, *ALSO]) or reports.alike(word)
     if word in MEANT:
         hint = f"did you mean `{MEANT[word]}`?"
     elif meant:
         hint = f"did you mean `occa_prof help {meant}`?"
     else:
         hint = "`occa_prof help` lists the topics"
-    raise dispatch.UsageError(f"no help on {args.topic!r}; {hint}")
+    raise UsageError(f"no help on {args.topic!r}; {hint}")
 
 
 def topics() -> dict[str, Path]:

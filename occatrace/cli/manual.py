@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from occatrace import __version__
-from occatrace.cli import dispatch
+from occatrace.cli.commands import COMMANDS, STATUSES
 from occatrace.cli.parser import of_command
 
 
@@ -20,7 +20,7 @@ def pages() -> dict[str, str]:
     """The pages by file name: occa_prof.1, and one per subcommand."""
     return {
         "occa_prof.1": "\n".join(_overview()) + "\n",
-        **{f"occa_prof-{name}.1": "\n".join(_of_command(name)) + "\n" for name in dispatch.COMMANDS},
+        **{f"occa_prof-{name}.1": "\n".join(_of_command(name)) + "\n" for name in COMMANDS},
     }
 
 
@@ -31,16 +31,16 @@ def _overview() -> Iterator[str]:
     yield "Run a program and report where its time went."
     yield r"The options of a recording are in \fBocca_prof\-run\fR(1)."
     yield ".SH SUBCOMMANDS"
-    for name, about in dispatch.COMMANDS.items():
+    for name, about in COMMANDS.items():
         yield from (".TP", rf"\fBocca_prof\-{name}\fR(1)", escaped(about))
     yield ".SH EXIT STATUS"
-    for status, about in dispatch.STATUSES.items():
+    for status, about in STATUSES.items():
         yield from (".TP", rf"\fB{escaped(status)}\fR", escaped(about))
 
 
 def _of_command(name: str) -> Iterator[str]:
     parser, _ = of_command(name)
-    yield from _head(f"occa_prof-{name}", dispatch.COMMANDS[name])
+    yield from _head(f"occa_prof-{name}", COMMANDS[name])
     usage = re.sub(r"\s+", " ", parser.format_usage().removeprefix("usage:")).strip()
     yield from (".SH SYNOPSIS", escaped(usage))
     if parser.description:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from occatrace.cli import ending
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.messages import UsageError
 from occatrace.cli.report import BadInput
 
 ROWS = 100  # of an answer, where nothing else is asked for

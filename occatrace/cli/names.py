@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import overload
 
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.messages import UsageError
 from occatrace.run.nodes import host_name
 from occatrace.run.ranks import Place
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from occatrace import __version__
 from occatrace.cli import choice, program
-from occatrace.cli.dispatch import UsageError, words_of
+from occatrace.cli.messages import UsageError, words_of
 from occatrace.cli.recording import note_in
 from occatrace.core import files
 from occatrace.errors import RunError

@@ -86,7 +86,7 @@ def of_command(name: str) -> tuple[Parser, Any]:
     import importlib
 
     from occatrace.cli import examples
-    from occatrace.cli.dispatch import DEFAULT
+    from occatrace.cli.commands import DEFAULT
 
     module = importlib.import_module(f"occatrace.cli.{name}")
     parser = Parser(prog="occa_prof" if name == DEFAULT else f"occa_prof {name}")

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli.messages import UsageError, complain
 from occatrace.errors import SwitchError
 from occatrace.run import control
 from occatrace.run.nodes import host_name

@@ -48,7 +48,7 @@ def find(name: str) -> Path:
     if os.path.isfile(name):
         hint = f"; did you mean ./{name}?"
     else:
-        from occatrace.cli.dispatch import COMMANDS
+        from occatrace.cli.commands import COMMANDS
         from occatrace.cli.parser import MEANT, closest
 
         if name in COMMANDS:

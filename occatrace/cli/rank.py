@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from occatrace.cli import choice, program
-from occatrace.cli.dispatch import complain
+from occatrace.cli.messages import complain
 from occatrace.record import job
 from occatrace.run.control import VARIABLE as SWITCH_VARIABLE
 from occatrace.run.folder import again, near

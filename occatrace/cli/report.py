@@ -182,7 +182,7 @@ def print_reports(
 
 
 def _source_reader(facts: Mapping[str, Any]) -> Callable[[str], tuple[Sequence[str] | None, str]]:
-    from occatrace.cli.annotate import read_source
+    from occatrace.run.sources import read_source
 
     return lambda path: read_source([Path(path)], facts)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from occatrace import __version__
 from occatrace.cli import bar, choice, ending, options, program
-from occatrace.cli.dispatch import UsageError, complain, words_of
+from occatrace.cli.messages import UsageError, complain, words_of
 from occatrace.cli.recording import describe, not_measured, note_in, start_loading, start_sampling
 from occatrace.core import disk, halfway
 from occatrace.core.checked import message

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.messages import UsageError
 from occatrace.core import halfway
 
 NAME = "-"

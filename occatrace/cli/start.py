@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from occatrace.cli import choice, options
-from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli.messages import UsageError, complain
 from occatrace.cli.shell import print_environment
 from occatrace.core import files, halfway
 from occatrace.run import folder as runs

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from occatrace.cli import choice
-from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli.messages import UsageError, complain
 from occatrace.cli.shell import print_back
 from occatrace.cli.start import control_path, sessions
 from occatrace.core import checked, files

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from occatrace.cli import standard
 from occatrace.cli.choice import add_names
-from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli.messages import UsageError, complain
 from occatrace.core import progress
 from occatrace.core.units import Range, nanoseconds, parse_range
 from occatrace.run.folder import result

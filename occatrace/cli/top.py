@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occatrace.cli.dispatch import UsageError, complain
+from occatrace.cli.messages import UsageError, complain
 from occatrace.core import halfway
 from occatrace.errors import RunError, SwitchError
 from occatrace.run.folder import again, near

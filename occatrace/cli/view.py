@@ -11,7 +11,7 @@ import webbrowser
 from pathlib import Path
 
 from occatrace.cli import ending
-from occatrace.cli.dispatch import UsageError
+from occatrace.cli.messages import UsageError
 from occatrace.cli.timeline import write_timeline
 from occatrace.core import halfway
 from occatrace.core.units import UnitError

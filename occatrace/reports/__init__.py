@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +15,12 @@ from occatrace.core.duck import duckdb
 from occatrace.core.naming import regex as regex
 from occatrace.core.units import SIZES, TIMES, Units
 from occatrace.errors import RunError
-from occatrace.reports import sums
+from occatrace.reports.head import DRAWINGS as DRAWINGS
+from occatrace.reports.head import Column as Column
+from occatrace.reports.head import Definition as Definition
+from occatrace.reports.head import Drawing as Drawing
+from occatrace.reports.head import built_in as built_in
+from occatrace.reports.head import parse as parse
 from occatrace.reports.scope import KEYS, Scoped, can_split, tables_of
 from occatrace.store import memory
 
@@ -24,10 +28,8 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 T = TypeVar("T")
-_FOLDER = Path(__file__).parent
 _FETCH = 1024
 _ENDLESS = "_trace"  # how the names of those end that have a row per event
-_UNITS = ("percent", "ns", "bytes", "count", "number", "text", "source", "parent")
 
 OVERVIEW = "overview"  # the first block of a summary of the whole run
 # What `occa_prof ./a.out` prints after it, as far as there is something to print. api_sum has OCCA's calls too.
@@ -68,77 +70,8 @@ OTHERS = {
 }  # fmt: skip
 
 
-DRAWINGS = ("bars", "line", "points", "map")
-
-
 class UnknownReport(RunError):
     """There is no report of this name."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of a report."""
-
-    name: str
-    unit: str
-    title: str
-    help: str
-    fixed: bool = False  # in this unit in text tables, too
-
-    @property
-    def is_number(self) -> bool:
-        """Whether its values can be drawn along an axis."""
-        return self.unit not in ("text", "source", "parent")
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """How a report is drawn: marks at the columns x and y, coloured by a third; in a map the third gives the colour's value."""
-
-    kind: str
-    x: str
-    y: str
-    by: str | None = None
-
-    @classmethod
-    def parse(cls, text: str, columns: Sequence[Column]) -> Drawing:
-        """The `plot:` line of a head. Raises ValueError for what cannot be drawn."""
-        kind, *names = text.split()
-        known = {column.name: column for column in columns}
-        if kind not in DRAWINGS or not 2 <= len(names) <= 3 or (kind == "map" and len(names) < 3):
-            raise ValueError(
-                f"plot {text!r} is not `KIND X Y [BY]` with a kind of {', '.join(DRAWINGS)} (map needs BY)"
-            )
-        for name in names:
-            if name not in known:
-                raise ValueError(f"plot {text!r}: no column {name!r}")
-        value = known[names[2 if kind == "map" else 1]]
-        if not value.is_number:
-            raise ValueError(f"plot {text!r}: {value.name} has no numbers")
-        return cls(kind, names[0], names[1], names[2] if len(names) > 2 else None)
-
-
-@dataclass(frozen=True)
-class Definition:
-    """A report as its SQL file describes it."""
-
-    name: str
-    title: str
-    about: str
-    share: str
-    group: str | None
-    needs_calls: bool  # it is about single calls, which are opened only for those who ask
-    columns: tuple[Column, ...]
-    sql: str
-    counts: frozenset[str] = frozenset()  # tables of what is counted, where others are only looked up; empty: all
-    empty: str = ""  # what to say where it has no rows
-    of: frozenset[str] = (
-        frozenset()
-    )  # tables of which it is made: where none of them has rows, it has none; empty: not said
-    made: str = ""  # module of this package whose `rows` makes them, where no query does
-    plot: Drawing | None = None  # None: bars of a column
-    sums: tuple[str, ...] = ()  # what it reads of `_sums.sql`; such a report can be made of merged parts, too
-    query: str = ""  # the statement in its file; `sql` has what it reads of `_sums.sql` in front
 
 
 @dataclass(frozen=True)
@@ -161,50 +94,6 @@ class Report:
         return self.definition.columns
 
 
-def parse(name: str, text: str) -> Definition:
-    """The definition in a SQL file: head lines `-- key: value`, continued by an indent, then the query."""
-    head: list[tuple[str, str]] = []
-    lines = text.splitlines()
-    at = 0
-    while at < len(lines) and lines[at].startswith("--"):
-        line = lines[at][2:]
-        match = re.fullmatch(r" (\w+): (.*)", line)
-        if match:
-            head.append((match[1], match[2].strip()))
-        elif head and line.startswith("   "):
-            head[-1] = (head[-1][0], f"{head[-1][1]} {line.strip()}")
-        else:
-            raise ValueError(f"{name}.sql, line {at + 1}: neither `-- key: value` nor a continuation")
-        at += 1
-    single = dict(entry for entry in head if entry[0] != "column")
-    query, names = "\n".join(lines[at:]), tuple(single.get("sums", "").split())
-    columns = []
-    for value in (value for key, value in head if key == "column"):
-        match = re.fullmatch(r"(\w+) (\w+) ([^(]+?)(?: \((.*)\))?", value)
-        if not match or match[2] not in _UNITS:
-            raise ValueError(
-                f"{name}.sql: column {value!r} is not `name unit Title (explanation)` with a unit of {_UNITS}"
-            )
-        columns.append(Column(match[1], match[2], match[3], match[4] or ""))
-    return Definition(
-        name,
-        single["title"],
-        single["about"],
-        single.get("share", ""),
-        single.get("group"),
-        single.get("needs") == "calls",
-        tuple(columns),
-        sums.with_sums(names, query),
-        frozenset(single.get("counts", "").split()),
-        single.get("empty", ""),
-        frozenset(single.get("of", "").split()),
-        single.get("made", ""),
-        Drawing.parse(single["plot"], columns) if "plot" in single else None,
-        names,
-        query,
-    )
-
-
 def is_endless(name: str) -> bool:
     """Whether a report has a row per event, and so as many as the run is long."""
     if not name.endswith(_ENDLESS):
@@ -218,13 +107,6 @@ def definitions() -> Mapping[str, Definition]:
     from occatrace.reports import recipes
 
     return {**built_in(), **recipes.definitions()}
-
-
-@cache
-def built_in() -> Mapping[str, Definition]:
-    """Our reports by name."""
-    files = sorted(f for f in _FOLDER.glob("*.sql") if not f.name.startswith("_"))
-    return {f.stem: parse(f.stem, f.read_text(encoding="utf-8")) for f in files}
 
 
 def definition(name: str) -> Definition:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from occatrace.errors import RunError
-from occatrace.reports import Definition, built_in, parse
+from occatrace.reports.head import Definition, built_in, parse
 
 VARIABLE = "OCCATRACE_REPORTS"
 GROUP = "occatrace.reports"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from occatrace.cli.dispatch import STATUSES, main, overview
+from occatrace.cli.commands import STATUSES, overview
+from occatrace.cli.dispatch import main
 from tests.support.fake import FakeTrace, recorded
 
 ROOT = Path(__file__).resolve().parents[2]

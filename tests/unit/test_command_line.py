@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from occatrace import errors
-from occatrace.cli import choice, dispatch, program, rank, recording
+from occatrace.cli import choice, commands, dispatch, program, rank, recording
 from occatrace.cli import run as run_command
-from occatrace.cli.dispatch import UsageError, main
+from occatrace.cli.dispatch import main
+from occatrace.cli.messages import UsageError
 from occatrace.core import apis
 from occatrace.errors import DaemonError, RunError
 from occatrace.record.session import plan_buffers, possible_cpus, program_environment
@@ -65,7 +66,7 @@ def test_arguments_after_two_dashes_keep_theirs() -> None:
 def test_help_names_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatch.main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(re.search(rf"^  {name} ", out, re.M) for name in dispatch.COMMANDS)
+    assert all(re.search(rf"^  {name} ", out, re.M) for name in commands.COMMANDS)
 
 
 def test_no_abbreviations(capsys: pytest.CaptureFixture[str]) -> None:

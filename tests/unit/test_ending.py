@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from occatrace.cli.dispatch import COMMANDS
+from occatrace.cli.commands import COMMANDS
 from tests.support.fake import demo_trace, recorded
 from tests.support.foreign import nsys
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from occatrace import _native
-from occatrace.cli import choice, dispatch, doctor
+from occatrace.cli import choice, doctor, messages
 from occatrace.run import install
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,7 +98,7 @@ def test_one_line_where_the_wheel_cannot_run(
         told and said in told and told.endswith("from its sources here (occa_prof help install)") and "\n" not in told
     )
     # A native module that cannot be loaded is explained by it, not by the loader's words.
-    assert dispatch.words_of(ImportError("libc.musl")) == (told, 2)
+    assert messages.words_of(ImportError("libc.musl")) == (told, 2)
 
 
 def test_a_c_library_that_does_not_know_the_question(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace.cli import dispatch
+from occatrace.cli import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 # docs/events comes from the field descriptions of tracepoints/*.yaml.
@@ -50,7 +50,7 @@ def _avoided(text: str) -> list[str]:
 
 
 def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for name in dispatch.COMMANDS:
+    for name in commands.COMMANDS:
         parser = argparse.ArgumentParser(prog=f"occa_prof {name}", add_help=False)
         importlib.import_module(f"occatrace.cli.{name}").prepare_parser(parser)
         yield name, parser
@@ -81,13 +81,13 @@ def test_pages(page: Path) -> None:
 def test_help() -> None:
     found = {name: _avoided(parser.format_help()) for name, parser in _parsers()}
     assert {name: words for name, words in found.items() if words} == {}
-    assert _avoided(dispatch.overview()) == []
+    assert _avoided(commands.overview()) == []
 
 
 def test_every_line_of_help_starts_with_a_verb() -> None:
     lines = {f"{name} {action.dest}": str(action.help) for name, parser in _parsers() for action in parser._actions}
     assert len(lines) > 100
-    lines |= dispatch.COMMANDS
+    lines |= commands.COMMANDS
     assert {where: text for where, text in lines.items() if not VERBS.match(text)} == {}
 
 

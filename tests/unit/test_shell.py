@@ -16,7 +16,8 @@ import pytest
 
 from occatrace.cli import bar, completion, examples, manual
 from occatrace.cli import help as topics
-from occatrace.cli.dispatch import COMMANDS, main
+from occatrace.cli.commands import COMMANDS
+from occatrace.cli.dispatch import main
 from occatrace.cli.parser import of_command
 from occatrace.core import progress
 from tests.support.runs import PATIENCE, ROOT

@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from occatrace.cli import timeline as command
-from occatrace.cli.dispatch import UsageError, main
+from occatrace.cli.dispatch import main
+from occatrace.cli.messages import UsageError
 from occatrace.core.schema import MEMORY_KINDS
 from occatrace.store.tables import open_store
 from occatrace.views import timeline

@@ -17,7 +17,8 @@ pytest.importorskip("perfetto")
 pytest.importorskip("wasmtime")
 
 from occatrace.cli import timeline as command
-from occatrace.cli.dispatch import UsageError, main
+from occatrace.cli.dispatch import main
+from occatrace.cli.messages import UsageError
 from occatrace.core.units import Range, UnitError
 from occatrace.store.tables import open_store
 from occatrace.views import timeline

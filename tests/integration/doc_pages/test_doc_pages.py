@@ -18,6 +18,7 @@ import pytest
 
 import occatrace
 from occatrace.cli import dispatch
+from occatrace.cli.commands import COMMANDS, DEFAULT
 from occatrace.cli.parser import of_command
 from tests.support.runs import ROOT, execute
 
@@ -157,7 +158,7 @@ def test_commands(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> 
         if is_recorded:
             (here / "RUN").rename(here / "before")
         words = shlex.split(command)
-        if words[0] == "occa_prof" and words[1] in dispatch.COMMANDS and not re.search(r"[;&|$>*](?![^']*'$)", command):
+        if words[0] == "occa_prof" and words[1] in COMMANDS and not re.search(r"[;&|$>*](?![^']*'$)", command):
             status = dispatch.main(words[1:])  # in this process: it costs a third
             said = capsys.readouterr().err
         else:
@@ -186,7 +187,7 @@ def test_commands_within_sentences_have_known_options(name: str) -> None:
     """They are parsed, not run: an option that a page names exists."""
     for command in INLINE.findall(FENCE.sub("", PAGES[name].read_text(encoding="utf-8"))):
         words = shlex.split(re.sub(r"\[[^\]]*\]|\\\||[|]", " ", command))[1:]
-        subcommand = words[0] if words and words[0] in dispatch.COMMANDS else dispatch.DEFAULT
+        subcommand = words[0] if words and words[0] in COMMANDS else DEFAULT
         parser, module = of_command(subcommand)
         if getattr(module, "TAKES_PROGRAM", False):
             words = dispatch.split_program(parser, words)[0]

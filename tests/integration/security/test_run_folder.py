@@ -15,7 +15,8 @@ import pytest
 
 import occatrace
 from occatrace import errors
-from occatrace.cli.dispatch import UsageError, main
+from occatrace.cli.dispatch import main
+from occatrace.cli.messages import UsageError
 from occatrace.cli.pause import turn
 from occatrace.run import control
 from occatrace.run import folder as runs
