@@ -227,11 +227,15 @@ def _processes(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[_
 
 def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, dict[str, float]]:
     """By process, what is known as sums: of MPI without the calls that are spans, of calls that neither wait, build nor start work;
-    of the thread that has most. CUDA's runtime calls its driver: the larger of the two counts."""
+    of the thread that has most. CUDA's runtime calls its driver: the larger of the two counts. Where OCCA builds kernels, its
+    builds have the calls on programs in them (`clGetProgramInfo` compiles in PoCL)."""
     if "call_stats" not in filled:
         return {}
     apis = "'mpi', 'opencl', 'cuda', 'cudart', 'hip', 'ze'"
     threads: dict[tuple[int, str], dict[Any, float]] = {}
+    building = set()
+    if "builds" in filled:
+        building = {process for (process,) in con.execute("SELECT process FROM builds WHERE api = 'occa'").fetchall()}
     for process, thread, api, function, ns in con.execute(
         f"SELECT process, thread, api, function, total_ns::DOUBLE FROM call_stats WHERE api IN ({apis}) AND calls > 0"
     ).fetchall():
@@ -239,7 +243,7 @@ def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, d
             part, key = ENDS, thread
         elif api == "mpi":
             part, key = (RANKS if _WAITING.match(function) else TRANSFER), thread
-        elif not _BUSY_CALLS.search(function):
+        elif not _BUSY_CALLS.search(function) and not (process in building and "Program" in function):
             part, key = CALLS, (thread, api)
         else:
             continue
@@ -259,12 +263,14 @@ def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, d
 
 
 def _take_sums(own: dict[str, float], whole: float, sums: Mapping[str, float]) -> None:
-    """Add what is known as sums, out of what is left of the host's time; the rest is the host's own."""
+    """Add what is known as sums, out of what is left of the host's time; the rest is the host's own. Waiting for a device comes
+    after MPI and before other calls, Python after both."""
     for name in (RANKS, TRANSFER, ENDS, CALLS):
-        left = max(whole - sum(ns for part, ns in own.items() if part not in (PYTHON, DEVICE)), 0.0)
+        after = (PYTHON,) if name == CALLS else (DEVICE, PYTHON)
+        left = max(whole - sum(ns for part, ns in own.items() if part not in after), 0.0)
         taken = min(sums.get(name, 0.0), left)
         own[name] = own.get(name, 0.0) + taken
-        for lower in (DEVICE, PYTHON):
+        for lower in after:
             over = max(sum(own.values()) - whole, 0.0)
             own[lower] = max(own.get(lower, 0.0) - over, 0.0)
     own[HOST] = max(whole - sum(own.values()), 0.0)

@@ -162,6 +162,7 @@ MODEL_JSON: Mapping[str, Any] = {
                     frees={"handle": "svm_pointers", "unless": "pfn_free_func"},
                 ),
                 "clGetDeviceInfo": _call("ret:enum:error", failed=_CL_FAILED),
+                "clGetProgramInfo": _call("ret:enum:error", failed=_CL_FAILED),
             },
             "records": {"memory_released": _REAL["opencl"]["records"]["memory_released"]},
             "enums": {
@@ -238,6 +239,8 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_opencl:clEnqueueWriteBuffer": {
         "start": "u64", "buffer": "u64", "offset": "u64", "size": "u64", "ptr": "u64", "ret": "i32",
     },
+    "occatrace_opencl:clGetProgramInfo": {"start": "u64", "ret": "i32"},
+    "occatrace_opencl:clGetDeviceInfo": {"start": "u64", "ret": "i32"},
     "occatrace_opencl:clBuildProgram": {"start": "u64", "options": "str", "ret": "i32"},
     "occatrace_opencl:clBuildProgram_begin": {"call_seq": "u32"},
     **{

@@ -20,8 +20,9 @@ from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, NONE, FakeTrace, demo_trace, fake_device, fake_work, recorded, run_folder
 
 
-def known_trace() -> FakeTrace:
-    """A process of 1000 ns: builds in 100 to 300, launches at 300 and 350, a kernel in 400 to 600, a copy in 550 to 700."""
+def known_trace(*calls: tuple[str, int, int], length: int = 1000) -> FakeTrace:
+    """A process of 1000 ns: builds in 100 to 300, launches at 300 and 350, a kernel in 400 to 600, a copy in 550 to 700.
+    `calls`: more of OpenCL, with begin and end."""
     trace = FakeTrace()
     t = trace.process(100, start=1_000_000)
     at = 1_000_000
@@ -41,7 +42,9 @@ def known_trace() -> FakeTrace:
     for kind, queued, start, end in ((1, 300, 400, 600), (2, 350, 550, 700)):
         fake_work(t, at, run, queued, start, end, "_occa_add_0", kind, run=run if kind == 1 else NONE)
     t.call("occa:kernel_run", at + 300, at + 340, run, kernel=1, launches=1, error=0)
-    t.record("exit", at + 1000, reason=0)
+    for function, begin, end in calls:
+        t.call(f"opencl:{function}", at + begin, at + end, ret=0)
+    t.record("exit", at + length, reason=0)
     return trace
 
 
@@ -72,6 +75,23 @@ def test_every_moment_counts_once(tmp_path: Path) -> None:
         assert [row["share"] for row in rows if row["kind"] == "device"] == [30.0]
         (advice,) = (row for row in rows if row["kind"] == "advice")
         assert advice["name"] == "kernel builds" and "OCCA_CACHE_DIR" in advice["advice"]
+
+
+@pytest.mark.parametrize(
+    ("function", "begin", "end", "others"),
+    [("clGetProgramInfo", 110, 290, 0), ("clGetDeviceInfo", 310, 690, 300)],
+    ids=["in a build", "while work is queued"],
+)
+def test_a_call_takes_nothing_from_what_it_is_in(
+    tmp_path: Path, function: str, begin: int, end: int, others: int
+) -> None:
+    """Times of calls are known as sums only. What a build calls is the build's, and a call while work is queued is waiting."""
+    trace = known_trace((function, begin, end), length=900)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        found = parts(rows_of(store))
+    known = {"kernel builds": 200, "waiting for the device": 100, "device computing": 200, "copies": 100}
+    rest = {"other traced calls": others, "host computing": 300 - others}
+    assert found == known | {name: ns for name, ns in rest.items() if ns}
 
 
 def test_all_names_share_the_windows() -> None:
