@@ -197,7 +197,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """By groups, in the order in which they stand."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByGroup(LoadScopeScheduling):
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return group(nodeid.partition("::")[0])
 

@@ -32,7 +32,15 @@ def main() -> None:
             return min(found)
 
         def busy(turn: int, *options: str) -> float:
-            command = [*OCCA_PROF, "-q", "-o", f"{folder}/busy-{len(options)}-{turn}", *options, program, "busy"]
+            command: list[str | Path] = [
+                *OCCA_PROF,
+                "-q",
+                "-o",
+                f"{folder}/busy-{len(options)}-{turn}",
+                *options,
+                program,
+                "busy",
+            ]
             return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
         print(f"{'':<28}{'native':>10}{'traced':>10}{'with stack':>12}{'stack ns':>10}")

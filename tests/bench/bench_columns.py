@@ -68,8 +68,8 @@ def multiply(trace: Path, out: Path, streams: int, calls: int) -> Path:
             (moment,) = struct.unpack_from("<Q", packet, FIRST_EVENT + 6)
             struct.pack_into("<Q", packet, FIRST_EVENT + 6, moment + shift)
         files[stream].write(packet)
-    for file in files:
-        file.close()
+    for opened in files:
+        opened.close()
     return out
 
 

@@ -120,7 +120,7 @@ def simulate_ranks(made: Path) -> bool:
     source = ROOT / "tests" / "programs" / "fixed_cost" / "four_calls.c"
     subprocess.run([compiler, "-O1", "-o", program, source], check=True)
     options = ["--oversubscribe", "--allow-run-as-root"]
-    recorded = [launcher, *options, "-n", "4", *OURS, "-q", "-o", run, program]
+    recorded: list[str | Path] = [launcher, *options, "-n", "4", *OURS, "-q", "-o", run, program]
     subprocess.run(recorded, check=True, capture_output=True)
     subprocess.run([*OURS, "report", run], check=True, capture_output=True)
     tool = ROOT / "tools" / "simulate_ranks"

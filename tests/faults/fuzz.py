@@ -49,7 +49,7 @@ def prepare(native: Path | None = None) -> None:
         module = importlib.util.module_from_spec(spec)
         import occatrace
 
-        sys.modules["occatrace._native"] = occatrace._native = module  # type: ignore[attr-defined]
+        sys.modules["occatrace._native"] = occatrace._native = module
         spec.loader.exec_module(module)
     for name in MODULES:
         if importlib.util.find_spec(name):

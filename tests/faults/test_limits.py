@@ -16,9 +16,8 @@ import pytest
 from tests.faults.conftest import readable
 from tests.integration.session.conftest import OCCA_PROF, Person, environment
 from tests.integration.session.test_disk import ticks
-from tests.support.fake import demo_trace
+from tests.support.fake import demo_trace, recorded
 from tests.support.runs import until
-from tests.unit.test_ending import recorded
 
 PROFILE = shlex.join(OCCA_PROF)
 # Of x86-64 and AArch64.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from occatrace import reports
@@ -34,7 +35,7 @@ def test_golden_runs(case: Path, tmp_path: Path) -> None:
                 found.append(partial.columns(con))
         with scopes[0].connection(read, read) as whole:
             expected = {name: parts.of_whole(whole, name) for name in OF_WINDOWS}
-        with parts.duckdb.connect() as con:
+        with duckdb.connect() as con:
             partial.load(con, found)
             for name in OF_WINDOWS:
                 parts.same(list(partial.report(con, name).rows), expected[name], name)

@@ -3,14 +3,17 @@ Prints (pickled) the rows of a CTF trace as babeltrace2's own Python bindings se
 bt2; an independent reading, so nothing here comes from occatrace.
 """
 
+from __future__ import annotations
+
 import pickle
 import sys
 from itertools import zip_longest
+from typing import Any
 
 import bt2
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     if isinstance(value, bt2._StringFieldConst):
         # The bytes of an empty text are those of an earlier one in babeltrace 2.0.
         return str(value) if len(value) else ""
@@ -21,7 +24,7 @@ def plain(value):
     return int(value)
 
 
-def flat(prefix, structure, row):
+def flat(prefix: str, structure: Any, row: list[tuple[str, Any]]) -> None:
     names = list(structure)
     for name, following in zip_longest(names, names[1:], fillvalue=""):
         # LTTng's length of the list that follows
@@ -35,13 +38,13 @@ def flat(prefix, structure, row):
             row.append((full, plain(value)))
 
 
-def main():
-    rows = {}
+def main() -> None:
+    rows: dict[str, list[tuple[Any, ...]]] = {}
     for message in bt2.TraceCollectionMessageIterator(sys.argv[1]):
         if type(message) is not bt2._EventMessageConst:
             continue
         event = message.event
-        row = [("ts", message.default_clock_snapshot.value)]
+        row: list[tuple[str, Any]] = [("ts", message.default_clock_snapshot.value)]
         for prefix, field in (
             ("ctx", event.common_context_field),
             ("ctx", event.specific_context_field),

@@ -354,7 +354,7 @@ class FakeThread:
             self.record("name", ts, id=number, offset=at, total=len(raw), text=raw[at : at + 7])
         return number
 
-    def call(self, function: str, start: int, end: int, seq: int | None = None, **values: Any) -> int:
+    def call(self, function: str, start: int, end: int, seq: int | None = None, /, **values: Any) -> int:
         provider, _, name = function.partition(":")
         return self.event(f"occatrace_{provider}:{name}", end, seq, start=start, **values)
 

@@ -95,7 +95,10 @@ def nsys_rows() -> dict[str, Sequence[Sequence[Any]]]:
     ]
     n = {text: number for number, text in enumerate(texts, 1)}
     whole = tid(0)
-    calls, kernels, copies, waits, ranges = [], [], [], [], []
+    calls: list[tuple[int | None, ...]] = []
+    kernels: list[tuple[int | None, ...]] = []
+    copies: list[tuple[int | None, ...]] = []
+    waits, ranges = [], []
     for step in range(2):
         at, corr = 1_000_000 * (step + 1), 100 * (step + 1)
         ranges.append((at, at + 500_000, 59, None, 7, 0xFF00FF00, "step", tid(), None, None, 3, step, *[None] * 6))
@@ -219,7 +222,8 @@ ROCPD = {
 
 def rocpd(path: Path, ranks: int = 2) -> Path:
     """A file of rocprofv3 with a set of tables per rank: in each a range with a copy, a kernel, a copy back; memory."""
-    tables, rows = {}, {}
+    tables: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     base = 1_700_000_000_000_000_000
     for rank in range(ranks):
         end = f"_0000{rank}a4d_3b2f"

@@ -18,6 +18,13 @@ def headers() -> Path:
     """Their folder."""
     folder = Path(tempfile.mkdtemp(prefix="occatrace-test-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    command = [sys.executable, ROOT / "tools/generate.py", "--model", ROOT / "tracepoints", "--output", folder]
+    command: list[str | Path] = [
+        sys.executable,
+        ROOT / "tools/generate.py",
+        "--model",
+        ROOT / "tracepoints",
+        "--output",
+        folder,
+    ]
     subprocess.run(command, check=True)
     return folder / "native"

@@ -25,6 +25,10 @@ _THREAD = {"omp_threads": "region_thread"}
 OF_PROCESSES = ("range_gpu_proj_sum",)
 
 
+def _columns(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(row)
+
+
 def tables(content: Mapping[str, Sequence[Mapping[str, Any]]]) -> Connection:
     """A connection with the tables of a run, from rows."""
     con = duckdb.connect()
@@ -32,8 +36,8 @@ def tables(content: Mapping[str, Sequence[Mapping[str, Any]]]) -> Connection:
     for table in TABLES:
         columns = ", ".join(f'"{column.name}" {column.type}' for column in table.columns)
         con.execute(f"CREATE TABLE {table.name} ({columns})")
-        rows = sorted(content.get(table.name, ()), key=lambda row: tuple(row))
-        for names, group in itertools.groupby(rows, key=lambda row: tuple(row)):
+        rows = sorted(content.get(table.name, ()), key=_columns)
+        for names, group in itertools.groupby(rows, key=_columns):
             values = ", ".join(f"({', '.join(map(_literal, row.values()))})" for row in group)
             con.execute(f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {values}")
     prepare(con)

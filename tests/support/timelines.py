@@ -32,7 +32,7 @@ SELECT c.ts, c.value, t.name, t.unit FROM counter c JOIN counter_track t ON t.id
 
 def span(begin: int | None, end: int | None) -> Range:
     """A part of a run, in ns since its first call."""
-    return Range(*(None if at is None else Moment(at) for at in (begin, end)))
+    return Range(None if begin is None else Moment(begin), None if end is None else Moment(end))
 
 
 def write(

@@ -50,7 +50,7 @@ class _Wasm:
         module = _module(engine, _web_dist() / f"trace_processor{'_memory64' if large else ''}.wasm")
         linker = wasmtime.Linker(engine)
         for entry in module.imports:
-            assert isinstance(entry.type, wasmtime.FuncType)
+            assert isinstance(entry.type, wasmtime.FuncType) and entry.module is not None and entry.name is not None
             linker.define_func(entry.module, entry.name, entry.type, self._host(entry.name, len(entry.type.results)))
         self._exports = linker.instantiate(self._store, module).exports(self._store)
         memory, table = self._exports["memory"], self._exports["__indirect_function_table"]

@@ -162,7 +162,7 @@ def test_each_option_from_each_place(name: str, tmp_path: Path, monkeypatch: pyt
         words = [f"--{name}", here]
         appends = isinstance(action, argparse._AppendAction) and not isinstance(action, argparse._ExtendAction)
         values = {
-            place: [value] if appends else value
+            place: [value] if appends else value  # type: ignore[misc]
             for place, value in (
                 ("here", options._single(run_parser(), action, here, "")),
                 ("env", options._single(run_parser(), action, env, "")),

@@ -87,7 +87,7 @@ def test_query(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_export(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for fmt in ("parquet", "csv", "json"):
         say(capsys, "export", run, "--format", fmt, "-o", tmp_path / fmt, "--calls")
-    kernels = duckdb.sql(f"SELECT name FROM '{tmp_path}/parquet/kernels.parquet' ORDER BY 1").fetchall()
+    kernels = duckdb.execute(f"SELECT name FROM '{tmp_path}/parquet/kernels.parquet' ORDER BY 1").fetchall()
     assert kernels == [("addVectors",), ("scale",)]
     with (tmp_path / "csv" / "activities.csv").open(newline="", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == 24

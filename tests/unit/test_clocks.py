@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,7 +35,8 @@ def messages(
     def shown(host: np.ndarray, true: np.ndarray) -> np.ndarray:
         ahead = np.array([theta[int(h)] for h in host])
         fast = np.array([rate.get(int(h), 0.0) for h in host])
-        return np.rint(true + ahead + fast * (true - 1e12)).astype(np.int64)
+        clock: np.ndarray[Any, Any] = np.rint(true + ahead + fast * (true - 1e12)).astype(np.int64)
+        return clock
 
     return Edges(source, target, shown(source, sent), shown(target, received))
 
@@ -117,10 +120,10 @@ def test_collectives() -> None:
     edges = clocks.of_collectives(*(c[shuffled] for c in columns))
     assert len(edges.sent) == 100 * 6
     found = clocks.offsets(3, edges, {})
-    for host in (1, 2):
-        doubt = found[host].uncertainty_ns
+    for known in (1, 2):
+        doubt = found[known].uncertainty_ns
         assert doubt is not None and doubt < 40_000
-        assert abs(found[host].at_ns - theta[host]) <= doubt + 2
+        assert abs(found[known].at_ns - theta[known]) <= doubt + 2
 
 
 def test_one_way_only_and_contradictions() -> None:

@@ -25,6 +25,7 @@ from occatrace.cli.dispatch import main
 from occatrace.cli.messages import UsageError
 from occatrace.core import apis
 from occatrace.errors import DaemonError, RunError
+from occatrace.record import job
 from occatrace.record.session import plan_buffers, possible_cpus, program_environment
 from occatrace.run import folder, install, limits, opening, ranks
 
@@ -267,7 +268,7 @@ def test_signals_are_heard_again_where_no_run_can_be_made(tmp_path: Path, monkey
     def none(_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(rank.job, "find_desk", none)
+    monkeypatch.setattr(job, "find_desk", none)
     with pytest.raises(OSError):
         rank.run(argparse.Namespace(), Path("/bin/true"), ranks.Place(0, 2))
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before

@@ -264,7 +264,8 @@ def test_longest_path_by_brute_force() -> None:
         for node in range(nodes):
             into = [expected[a] + w for (a, b), w in zip(ends.tolist(), weight, strict=True) if b == node]
             expected[node] = max([base[node], *into])
-        times, path = _native.longest_path(base, ends[:, 0], ends[:, 1], weight, nodes - 1)
+        source, target = (ends[:, side].astype(np.uint32) for side in (0, 1))
+        times, path = _native.longest_path(base, source, target, weight, nodes - 1)
         assert times.tolist() == expected.tolist()
         assert all(ends[path[i], 1] == ends[path[i + 1], 0] for i in range(len(path) - 1))
     with pytest.raises(ValueError, match="higher node"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def lines_of(run: Path, tokens: int, capsys: pytest.CaptureFixture[str]) -> list
 
 def test_each_fact_is_a_row_of_its_report(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line for line in lines_of(run, 100_000, capsys) if line.startswith("[")]
-    known = {}
+    known: dict[str, Any] = {}
     with occatrace.open(run) as opened:
         for line in lines:
             found = re.match(r"\[(\w+)#(\d+)\] ", line)
@@ -35,7 +36,7 @@ def test_each_fact_is_a_row_of_its_report(run: Path, capsys: pytest.CaptureFixtu
                 assert not isinstance(values[field], int) or value == str(values[field]), line
     assert {"overview", "occa_kern_sum", "api_sum"} <= set(known)
     # With room for all, all rows of these reports are there.
-    assert len(lines) == sum(map(len, known.values()))
+    assert len(lines) == sum(len(found) for found in known.values())
 
 
 def test_the_limit_holds_and_what_is_left_out_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

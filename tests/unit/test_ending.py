@@ -172,7 +172,7 @@ hashlib.pbkdf2_hmac("sha256", b"", b"", (1 << 31) - 1)
 @pytest.mark.parametrize("sent", SIGNALS)
 def test_native_code_is_ended(sent: signal.Signals, tmp_path: Path) -> None:
     """Where no handler in Python runs: this one takes half an hour and does not look for signals."""
-    words = [sys.executable, "-c", NATIVE, tmp_path]
+    words: list[str | Path] = [sys.executable, "-c", NATIVE, tmp_path]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=heard) as running:
         assert running.stdout and running.stdout.readline() == "ready\n"
         running.send_signal(sent)
@@ -200,7 +200,7 @@ def test_the_script_of_a_clone(run: Path, tmp_path: Path) -> None:
         pytest.skip("there is no script of tools/setup")
     done = subprocess.run([script, "report", run], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0 and "addVectors" in done.stdout, done.stderr
-    words = [script, "-q", "-o", tmp_path / "shown", "grep", "^SigBlk", "/proc/self/status"]
+    words: list[str | Path] = [script, "-q", "-o", tmp_path / "shown", "grep", "^SigBlk", "/proc/self/status"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout.split() == ["SigBlk:", f"{0:016x}"], done.stderr
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from occatrace.core.checked import printable
 from occatrace.core.units import Units
 from occatrace.render import Document, renderer
-from occatrace.render.text import printable
 from occatrace.reports import Report, in_units, parse
 from occatrace.store.losses import Losses
 

@@ -93,7 +93,7 @@ def opencl() -> list[Said]:
         *call(9_000_000, 500, f"{cl}clReleaseMemObject", memobj=0x1000),
         *call(9_100_000, 500, f"{cl}clFinish", command_queue=10, code=-36),
     ]
-    sizes = {"global_work_size_vals": [1024, 2], "local_work_size_vals": [64, 1]}
+    sizes: dict[str, Any] = {"global_work_size_vals": [1024, 2], "local_work_size_vals": [64, 1]}
     for turn in range(2):
         at = 10_000 + turn * 100_000
         within = [timed("opencl", at + 100, 17)]
@@ -164,8 +164,8 @@ def cuda_result(at: int, pair: int, milliseconds: float, status: int = 0) -> Sai
 
 def test_cuda(tmp_path: Path) -> None:
     cu = "lttng_ust_cuda:"
-    got = {"result": "cuResult"}
-    launch = {
+    got: dict[str, Any] = {"result": "cuResult"}
+    launch: dict[str, Any] = {
         "f": 0xF0,
         "gridDimX": 10,
         "gridDimY": 1,
@@ -216,7 +216,8 @@ def properties(name: bytes, resolution: int, bits: int) -> bytes:
 
 def test_level_zero(tmp_path: Path) -> None:
     """A device that counts 80 ns in 32 bits, and wraps between two kernels; the list is executed twice."""
-    ze, got, on = "lttng_ust_ze:", {"result": "zeResult"}, {"hDevice": (U64, 0xDE)}
+    got: dict[str, Any] = {"result": "zeResult"}
+    ze, on = "lttng_ust_ze:", {"hDevice": (U64, 0xDE)}
     wrap = 1 << 32
 
     def cycles(at: int) -> int:
@@ -265,8 +266,9 @@ def test_level_zero(tmp_path: Path) -> None:
 
 def test_level_zero_with_cut_structures(tmp_path: Path) -> None:
     """As LTTng 2.13 writes them. Two readings of the clock, 50 ms apart, tell that a cycle lasts 80 ns."""
-    ze, got, on = "lttng_ust_ze:", {"result": "zeResult"}, {"hDevice": (U64, 0xDE)}
-    zero = dict.fromkeys(("contextStart", "contextEnd"), (U64, 0))
+    got: dict[str, Any] = {"result": "zeResult"}
+    ze, on = "lttng_ust_ze:", {"hDevice": (U64, 0xDE)}
+    zero: dict[str, Any] = dict.fromkeys(("contextStart", "contextEnd"), (U64, 0))
     result = {
         "hEvent": (U64, 0xE),
         "status": (S32, 0),
@@ -302,7 +304,8 @@ def test_level_zero_with_cut_structures(tmp_path: Path) -> None:
 
 
 def test_ranks_messages_ranges_and_openmp(tmp_path: Path) -> None:
-    mpi, got = "lttng_ust_mpi:", {"result": "mpiResult"}
+    mpi = "lttng_ust_mpi:"
+    got: dict[str, Any] = {"result": "mpiResult"}
     double = 0x4C00080B
     region = {"kind": (S32, 1), "device_num": (S32, 0)}
     events = [

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,16 @@ def _view(path: Path) -> Path:
 
 
 def _plain(content: bytes) -> Callable[[Path], Path]:
-    return lambda path: path.write_bytes(content) and path if content else (path.touch() or path)
+    def write(path: Path) -> Path:
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    return path
 
 
 def _fifo(path: Path) -> Path:
@@ -212,7 +221,11 @@ def _ctf(path: Path) -> Path:
 
 
 def _link(target: str) -> Callable[[Path], Path]:
-    return lambda path: path.symlink_to(target) or path
+    def link(path: Path) -> Path:
+        path.symlink_to(target)
+        return path
+
+    return link
 
 
 def _wal(path: Path) -> Path:
@@ -251,7 +264,7 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
     "a negative size": (_with("CUPTI_ACTIVITY_KIND_MEMCPY", 7, -1), "bytes is -1, which cannot be"),
     "an unknown direction": (_with("CUPTI_ACTIVITY_KIND_MEMCPY", 8, 99), "copyKind 99 is not known"),
     "a pipe": (_fifo, "is no file"),
-    "a folder": (lambda path: path.mkdir() or path, "is no file"),
+    "a folder": (_folder, "is no file"),
     "a trace of THAPI": (_ctf, "metadata"),
     "a link to a device": (_link("/dev/zero"), "is no file"),
     "a link to nothing": (_link("nowhere"), "No such file"),
@@ -273,7 +286,7 @@ def test_strange_but_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     """Names that are no names of files, times before the zero, ids beyond 32 bits, a link: all is read."""
     texts = [(1, "../../../evil'); --"), (2, "k\x1b[31m\0"), (-5, "kernel"), (1 << 62, "")]
     whole = tid(0) - (1 << 63)  # a global id is unsigned
-    rows = {
+    rows: dict[str, Sequence[Sequence[Any]]] = {
         "StringIds": texts,
         "CUPTI_ACTIVITY_KIND_RUNTIME": [(-500, -400, 0, whole + 9, 1 << 60, 1, -1, None)],
         "CUPTI_ACTIVITY_KIND_KERNEL": [(10, 5, 1 << 40, -1, None, -1, 1 << 60, whole, 2, 2, None, *[1 << 40] * 6)],

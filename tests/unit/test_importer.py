@@ -31,7 +31,7 @@ CACHE = Path(
 def imported(api: str, *includes: Path) -> str:
     """What tools/import_headers.py writes."""
     options = [word for include in includes for word in ("--include", str(include))]
-    command = [sys.executable, ROOT / "tools/import_headers.py", api, *options]
+    command: list[str | Path] = [sys.executable, ROOT / "tools/import_headers.py", api, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -170,7 +170,13 @@ def test_functions_and_codes_of_a_library_on_top() -> None:
 
 def test_a_missing_header_is_one_line(tmp_path: Path) -> None:
     for api in ("opencl", "mpi", "ze", "cublas"):
-        command = [sys.executable, ROOT / "tools/import_headers.py", api, "--include", tmp_path / "none.h"]
+        command: list[str | Path] = [
+            sys.executable,
+            ROOT / "tools/import_headers.py",
+            api,
+            "--include",
+            tmp_path / "none.h",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1 and done.stdout == ""
         assert done.stderr.startswith("import_headers.py: ") and done.stderr.count("\n") == 1

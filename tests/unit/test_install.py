@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -112,8 +113,8 @@ def test_a_c_library_that_does_not_know_the_question(bundle: Path, monkeypatch: 
 
 def test_doctor_names_what_nobody_has_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "c_library", lambda: "")
-    monkeypatch.setattr(doctor.os, "uname", lambda: SimpleNamespace(machine="riscv64"))
-    monkeypatch.setattr(doctor.sys, "version_info", (3, 9, 2))
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="riscv64"))
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
     found = {finding.what: finding for finding in doctor.system()}
     assert {what: finding.state for what, finding in found.items()} == {
         "C library": doctor.BROKEN,

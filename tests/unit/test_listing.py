@@ -65,7 +65,7 @@ def test_lines_of_columns_that_do_not_fit() -> None:
     times, heads = np.zeros(1, np.uint64), np.zeros(1, np.uint32)
     for head, texts in ((heads, []), (heads + np.uint32(1), ["x"]), (np.zeros(2, np.uint32), ["x"]), (heads, [7])):
         with pytest.raises(ValueError):
-            _native.call_lines(times, times, head, ["1:1"], None, texts, None, printable)
+            _native.call_lines(times, times, head, ["1:1"], None, texts, None, printable)  # type: ignore[arg-type]
 
 
 def test_windows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

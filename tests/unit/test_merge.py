@@ -84,7 +84,7 @@ def test_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fan: int) -> Non
             keep = [f'"{c.name}"' for c in table.columns if not (c.unit == "id" and merge.space_of(c.name))]
             columns = ", ".join(keep) or "count(*)"
             files = [str(part / f"{table.name}.parquet") for part in parts]
-            expected = duckdb.sql(f"SELECT {columns} FROM read_parquet({files})").fetchall()
+            expected = duckdb.execute(f"SELECT {columns} FROM read_parquet({files})").fetchall()
             assert sorted(map(repr, one(f"SELECT {columns} FROM {table.name}").fetchall())) == sorted(
                 map(repr, expected)
             )

@@ -50,8 +50,8 @@ def test_two_queues_that_overlap(tmp_path: Path) -> None:
         assert device["overlap"] == 1.6 and device["longest_gap_ns"] == 275_000
         assert (device["gaps_10us"], device["gaps_100us"], device["gaps_1ms"], device["long_gaps"]) == (0, 0, 9, 0)
         assert device["span_ns"] == 9 * 400_000 + 125_000 and device["idle_ns"] == device["span_ns"] - 1_250_000
-        for queue in (first, second):
-            assert (queue["total_ns"], queue["busy_ns"], queue["overlap"]) == (1_000_000, 1_000_000, 1)
+        for one in (first, second):
+            assert (one["total_ns"], one["busy_ns"], one["overlap"]) == (1_000_000, 1_000_000, 1)
         (exec_row,) = table(store, "kern_exec_sum")
         assert (exec_row["api_avg_ns"], exec_row["queue_avg_ns"], exec_row["kernel_avg_ns"]) == (5000, 5000, 100_000)
         assert [(r["grid"], r["block"], r["calls"]) for r in table(store, "gpu_kern_gb_sum")] == [

@@ -87,3 +87,12 @@ def test_no_constant_in_c_stands_twice() -> None:
     for path in (p for p in (ROOT / "native").rglob("*.*") if p.suffix in (".c", ".h", ".cpp")):
         defined = set(re.findall(r"#define (\w+)|^\s*(?:enum[^{]*\{)?\s*(\w+) = \d+,", path.read_text(), re.M))
         assert not {name for pair in defined for name in pair} & ours, path
+
+
+def test_types_of_every_command_in_tools_are_checked() -> None:
+    """A script without suffix is found by mypy only if pyproject.toml names it."""
+    section = (ROOT / "pyproject.toml").read_text().partition("[tool.mypy]")[2].partition("exclude")[0]
+    named = re.findall(r'"(tools/\w+)"', section)
+    scripts = [file for file in (ROOT / "tools").iterdir() if file.is_file() and not file.suffix]
+    python = [f"tools/{file.name}" for file in scripts if "python" in file.read_text().partition("\n")[0]]
+    assert sorted(named) == sorted(python) and len(python) > 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +16,14 @@ pytest.importorskip("duckdb")
 
 from occatrace import reports
 from occatrace.core.units import parse_range
-from occatrace.render import html, renderer
+from occatrace.render import Document, html, renderer
 from occatrace.reports import Report, critical
+from occatrace.reports.critical.labels import Label
 from occatrace.reports.scope import Scope, Scoped
 from occatrace.store.tables import Store, open_store
 from occatrace.views import annotate, page, plots
 from occatrace.views.plots import charts, draw, times
+from occatrace.views.plots.data import PARTS
 from tests.support.fake import MODEL, demo_trace, run_folder
 from tests.unit.test_html import harmless
 from tests.unit.test_waits import opened, overlapping
@@ -29,7 +32,7 @@ HOSTILE = "<script>alert(1)</script>\"' & \x07\u202e"
 
 
 def ns(found: times.Activity, kind: str) -> list[float]:
-    width = (found.end - found.begin) / times.PARTS
+    width = (found.end - found.begin) / PARTS
     return [float(row.sum() * width) for row in found.parts[kind]]
 
 
@@ -68,7 +71,7 @@ def test_parts_of_a_curve() -> None:
     begin, end = 100, 5000
     clipped = [(max(s, begin), min(e, end)) for s, e in zip(start, until, strict=True) if e > begin and s < end]
     found = times.binned(np.array([s for s, _ in clipped]), np.array([e for _, e in clipped]), begin, end)
-    width = (end - begin) / times.PARTS
+    width = (end - begin) / PARTS
     for part, fraction in enumerate(found):
         low, high = begin + part * width, begin + (part + 1) * width
         exact = sum(max(0.0, min(high, e) - max(low, s)) for s, e in clipped) / width
@@ -85,7 +88,7 @@ def test_path_is_that_of_why(tmp_path: Path) -> None:
         assert found is not None
         told: dict[str, int] = {}
         for row in path.answer.rows:
-            name = critical.Label(row.kind, row.name).shown
+            name = Label(row.kind, row.name).shown
             told[name] = told.get(name, 0) + row.time_ns
         rows = {row.name: float(np.mean(row.parts)) * (end - begin) for row in found.rows}
         names = [name for name in rows if not name.startswith("rank ")]
@@ -100,11 +103,11 @@ def test_path_is_that_of_why(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> Iterator[Store]:
     """The demo trace; its tables may be changed."""
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=demo_trace().open) as opened_store:
         opened_store.__dict__["filled"] = opened_store.filled | {"counters", "mpi_messages"}
-        yield opened_store  # type: ignore[misc]
+        yield opened_store
 
 
 def count(store: Store, name: str, unit: str, process: int, values: list[tuple[int, float]]) -> None:
@@ -128,7 +131,7 @@ def test_counters_keep_their_value(store: Store) -> None:
     assert found is not None
     rows = {row.name: row for row in found.rows}
     assert set(rows) == {"CPU", "level", "RSS"}
-    quarter, late = times.PARTS // 4, 3 * times.PARTS // 4
+    quarter, late = PARTS // 4, 3 * PARTS // 4
 
     def value(name: str, part: int) -> float:
         row = rows[name]
@@ -163,9 +166,9 @@ def test_maps_are_bounded() -> None:
     """However restless the ranks are, a map has at most so many rectangles."""
     if not draw.available():
         pytest.skip("vl-convert is not installed")
-    noise = np.random.default_rng(1).random((times.GRID, times.PARTS))
+    noise = np.random.default_rng(1).random((times.GRID, PARTS))
     cells = times.reduced(noise)
-    assert cells.shape[1] < times.PARTS and float(cells.mean()) == pytest.approx(float(noise.mean()))
+    assert cells.shape[1] < PARTS and float(cells.mean()) == pytest.approx(float(noise.mean()))
     found = times.Grid(
         [f"rank {n}" for n in range(times.GRID)], [("a", cells.tolist()), ("b", cells.tolist())], 0, 10**9
     )
@@ -265,7 +268,7 @@ def test_page_of_a_large_run(store: Store) -> None:
     sources = annotate.page(known, None)
     assert len(sources) == annotate.PAGE_FILES and sources[0].left_out == 3000 - annotate.PAGE_LINES
     out = io.StringIO()
-    html.render(page.Document({}, store.losses({}), [], figures=found, sources=sources), out)
+    html.render(Document({}, store.losses({}), [], figures=found, sources=sources), out)
     assert 100_000 < len(out.getvalue()) < 1_500_000
 
 
@@ -287,5 +290,5 @@ def test_source_text_is_asked_for(tmp_path: Path) -> None:
     out = io.StringIO()
     from occatrace.store.losses import Losses
 
-    html.render(page.Document({}, Losses.none(), [], sources=found), out)
+    html.render(Document({}, Losses.none(), [], sources=found), out)
     assert "<script>alert(1)" not in out.getvalue() and "&lt;script&gt;alert(1)" in out.getvalue()

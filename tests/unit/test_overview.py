@@ -53,6 +53,13 @@ def rows_of(store: Store) -> list[dict[str, Any]]:
     return [dict(zip((c.name for c in report.columns), row, strict=True)) for row in report.rows]
 
 
+def only(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The row of advice, if there is one; there are not two."""
+    found = [row for row in rows if row["kind"] == "advice"]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
 def parts(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {row["name"]: row["time_ns"] for row in rows if row["kind"] == "part"}
 
@@ -158,7 +165,7 @@ def test_the_strongest_advice(
     t.record("exit", 1400, reason=0)
     monkeypatch.setattr(overview, "_CALL_NS", 0)
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
-        (first,) = [row for row in rows_of(store) if row["kind"] == "advice"] or [None]
+        first = only(rows_of(store))
         assert (first is None) == (strongest is None)  # by the parts
         assert first is None or "gain" not in first["advice"]
         monkeypatch.setattr(overview, "_ADVICE_NS", 1)
@@ -166,11 +173,12 @@ def test_the_strongest_advice(
         report = reports.make(store, "overview")
         monkeypatch.setattr(overview, "_MOST_CALLS", 0)
         again = [row for row in rows_of(store) if row["kind"] == "advice"]
-    (found,) = [row for row in rows if row["kind"] == "advice"] or [None]
+    found = only(rows)
     assert again == ([] if first is None else [first])
     if strongest is None:
         assert found is None
         return
+    assert found is not None
     assert (found["name"], found["share"]) == strongest and "would gain 50.0 % of the run" in found["advice"]
     out = io.StringIO()
     renderer("table")(Document({}, Losses.none(), [report]), out)

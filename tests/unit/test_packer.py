@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -54,14 +55,14 @@ def test_a_changed_archive_is_refused_and_not_kept(tmp_path: Path, monkeypatch: 
 
 
 def test_archives_come_from_the_mirror_that_is_named_or_that_apt_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(base, "output", lambda *words: "http://apt.example/debian/\nhttp://other.example/debian/\n")
     assert base.mirror_of("http://named.example/debian/") == "http://named.example/debian"
     assert base.mirror_of(None) == "http://apt.example/debian"
     found = {python.short: python.address(None) for python in base.PYTHONS}
     assert found["3.11"] == "http://apt.example/debian/pool/main/p/python3.11/python3.11_3.11.2.orig.tar.gz"
     assert found["3.12"] == "https://www.python.org/ftp/python/3.12.3/Python-3.12.3.tar.xz"
-    monkeypatch.setattr(base.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(SystemExit, match="name one by --mirror URL"):
         base.mirror_of(None)
 
@@ -70,7 +71,7 @@ def test_an_ordinary_user_is_told_what_works_without_root(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     with pytest.raises(SystemExit, match="--here packs what tools/setup built"):
         base.prepare(["3.11"], None, None, 1)
-    monkeypatch.setattr(packer.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(SystemExit, match="needs debootstrap and bubblewrap: apt-get install .*, as root"):
         packer.system_tools("debootstrap", "bwrap=bubblewrap")
 

@@ -51,7 +51,8 @@ def parse(data: bytes) -> Packets:
 
 
 def serialize(packets: Packets) -> bytes:
-    return schema.Trace(packet=packets).SerializeToString()
+    content: bytes = schema.Trace(packet=packets).SerializeToString()
+    return content
 
 
 def events(packets: Packets, kind: int) -> list[int]:

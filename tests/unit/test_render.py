@@ -11,9 +11,9 @@ from typing import TextIO
 
 import pytest
 
+from occatrace.core.checked import printable
 from occatrace.core.units import duration, size
 from occatrace.render import Document, renderer
-from occatrace.render.text import printable
 from occatrace.reports import OVERVIEW, Report, definitions, parse
 from occatrace.store.losses import Losses
 

@@ -20,6 +20,7 @@ from occatrace.cli.commands import COMMANDS
 from occatrace.cli.dispatch import main
 from occatrace.cli.parser import of_command
 from occatrace.core import progress
+from occatrace.run import install
 from tests.support.runs import PATIENCE, ROOT
 
 
@@ -84,8 +85,8 @@ def test_help_of_topics(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     assert main(["help", "gpu_kern_sum"]) == 0
     assert "| `total_ns` | ns | Total |" in capsys.readouterr().out
     # An installed package has no clone around it, but pages of its own.
-    monkeypatch.setattr(topics.install, "PACKAGE", tmp_path / "occatrace")
-    monkeypatch.setattr(topics.install, "DOCS", tmp_path / "occatrace/docs")
+    monkeypatch.setattr(install, "PACKAGE", tmp_path / "occatrace")
+    monkeypatch.setattr(install, "DOCS", tmp_path / "occatrace/docs")
     (tmp_path / "occatrace/docs").mkdir(parents=True)
     (tmp_path / "occatrace/docs/colours.md").write_text("# Colours\n")
     assert main(["help", "colours"]) == 0

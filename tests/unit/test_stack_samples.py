@@ -139,17 +139,8 @@ def test_the_encoder_refuses_bad_samples(tmp_path: Path) -> None:
         samples.stack([2])
 
     def add(*times: int, number: int = stack) -> None:
-        samples.add(
-            *(
-                np.array(c, t)
-                for c, t in (
-                    (times, np.uint64),
-                    ([1] * len(times), np.uint32),
-                    ([number] * len(times), np.uint32),
-                    (times, np.uint64),
-                )
-            )
-        )
+        moments, count = np.array(times, np.uint64), len(times)
+        samples.add(moments, np.full(count, 1, np.uint32), np.full(count, number, np.uint32), moments)
 
     for times in ((9,), (12, 11)):
         with pytest.raises(ValueError, match="before the origin, or not ascending"):

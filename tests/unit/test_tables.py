@@ -76,8 +76,8 @@ def test_call_statistics(tmp_path: Path, threads: int) -> None:
             assert (low, high, size) == (d.min(), d.max(), moved[tid, function])
             assert np.isclose(mean, d.mean(), rtol=1e-12) and np.isclose(m2, ((d - d.mean()) ** 2).sum(), rtol=1e-9)
         hist = rows(store, "SELECT t.tid, function, value_ns, calls FROM call_hist JOIN threads t USING (thread)")
-        for key, d in durations.items():
-            expected = np.unique(bucket(np.array(d)), return_counts=True)[1]
+        for key, took in durations.items():
+            expected = np.unique(bucket(np.array(took)), return_counts=True)[1]
             counts = [c for tid, f, _, c in sorted(hist) if (tid, f) == key]
             assert counts == expected.tolist()
         # All threads together, as the report has it.
@@ -114,7 +114,14 @@ def test_events_and_tallies_are_merged(tmp_path: Path) -> None:
 
 
 def test_names_in_pieces_and_hostile(tmp_path: Path) -> None:
-    names = ["kérnel ß" * 40, 'comma, "quote"\nline', "x" * 20_000, "\x01\x1b[31m", b"\xff\xfe not UTF-8", "nul\0in it"]
+    names: list[str | bytes] = [
+        "kérnel ß" * 40,
+        'comma, "quote"\nline',
+        "x" * 20_000,
+        "\x01\x1b[31m",
+        b"\xff\xfe not UTF-8",
+        "nul\0in it",
+    ]
     trace = FakeTrace()
     t = trace.process(7)
     numbers = [t.name(n) for n in names]
@@ -215,7 +222,7 @@ def test_who_was_killed(
     trace = demo_trace()
     calls = [i for i, (event, _) in enumerate(trace.rows) if event == "occatrace_opencl:clEnqueueNDRangeKernel"][:lost]
     trace.rows = [row for i, row in enumerate(trace.rows) if i not in calls and not row[0].endswith(":exit")]
-    next(row for row in trace.rows if row[0].endswith(":process"))[1]["ppid"] = 1
+    trace.rows = [(event, {**row, "ppid": 1} if event.endswith(":process") else row) for event, row in trace.rows]
     with store_of(tmp_path, trace) as store:
         assert rows(store, "SELECT pid, ppid FROM processes") == [(100, 1)]
         found = losses.read(store.con, store.problems, facts)

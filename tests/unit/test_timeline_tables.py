@@ -339,7 +339,7 @@ def hosts(folder: Path, numbers: Sequence[int | None] = (0, 1), split: Any = Non
         kernel = thread.name(f"kernel{number}", boot + 2)
         for i in range(20):
             at = boot + 1000 + 100 * i + number
-            seq = thread.call("opencl:clEnqueueNDRangeKernel", at, at + 50, ret=0, **{"global": [8]})  # type: ignore[arg-type]
+            seq = thread.call("opencl:clEnqueueNDRangeKernel", at, at + 50, ret=0, **{"global": [8]})
             thread.event(
                 "occatrace_device:activity", at + 900, kind=1, corr_tid=100, corr_seq=seq, run_seq=0xFFFFFFFF, queue=1, queued=at + 5,
                 submitted=at + 6, start=at + 10, end=at + 130, name=kernel,

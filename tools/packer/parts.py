@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
+from typing import Any
 
 from . import ROOT, fail, output
 
@@ -28,7 +29,7 @@ SYMBOLS = "octng_"
 BUILT = Path("/usr/local/share/occatrace-parts")  # what packer.base built from sources
 
 
-def gpu_check():  # type: ignore[no-untyped-def]
+def gpu_check() -> Any:
     """The module of tools/gpu_check, which also packs LTTng."""
     loader = SourceFileLoader("gpu_check", str(ROOT / "tools" / "gpu_check"))
     spec = spec_from_loader(loader.name, loader)

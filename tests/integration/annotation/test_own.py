@@ -233,12 +233,12 @@ def test_turns_in_one_thread(profile: Profile) -> None:
         **dict.fromkeys(("first", "second", "across", "left early", "plain", "task long", "task short", "task fails"), 1),
         **dict.fromkeys(("numbers", "numbers, left early", "stacked"), 1), "shared": 2, "both": 20,
     }  # fmt: skip
-    for name, moments in told.items():
-        ranges = [(r["start_ns"], r["end_ns"]) for r in run.named(name)]
+    for which, moments in told.items():
+        ranges = [(r["start_ns"], r["end_ns"]) for r in run.named(which)]
         assert len(ranges) == len(moments)
-        for before, begun, ending, after in moments:
-            fitting = [(s, e) for s, e in ranges if before <= s <= begun and ending <= e <= after]
-            assert len(fitting) == 1, (name, moments, ranges)
+        for first, started, last, left in moments:
+            fitting = [(s, e) for s, e in ranges if first <= s <= started and last <= e <= left]
+            assert len(fitting) == 1, (which, moments, ranges)
     assert len(run.named("step")) == 2 + 3 + 1
     assert {r["kind"] for name in ("across", "plain", "both") for r in run.named(name)} == {"push"}
     assert all(r["end_ns"] is not None for r in run.ranges) and run.rows("SELECT * FROM losses") == []

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace.run.control import EVENTS
+from occatrace.core.bounds import EVENTS
 from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute, until
 
 from ..occa.conftest import MODES, Occa, occa_build

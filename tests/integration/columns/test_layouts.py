@@ -70,7 +70,9 @@ def values(of: ctf.Type) -> st.SearchStrategy[Any]:
         case ctf.Text():
             return st.text(st.characters(max_codepoint=127), max_size=12).map(str.encode)
         case ctf.List():
-            bounds = {"max_size": 6} if of.length is None else {"min_size": of.length, "max_size": of.length}
+            bounds: dict[str, Any] = (
+                {"max_size": 6} if of.length is None else {"min_size": of.length, "max_size": of.length}
+            )
             return st.lists(values(of.element), **bounds)
         case ctf.Struct():
             return st.fixed_dictionaries({name: values(member) for name, member in of.members})

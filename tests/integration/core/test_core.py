@@ -23,7 +23,15 @@ LIB = Path(occatrace.__file__).parent / "lib"
 
 def compiled(name: str, folder: Path) -> Path:
     program = folder / name
-    command = ["gcc", "-O1", "-Wall", "-Werror", "-o", program, ROOT / f"tests/programs/core/{name}.c"]
+    command: list[str | Path] = [
+        "gcc",
+        "-O1",
+        "-Wall",
+        "-Werror",
+        "-o",
+        program,
+        ROOT / f"tests/programs/core/{name}.c",
+    ]
     command += [
         f"-I{ROOT / 'native/emit'}",
         f"-I{headers()}",

@@ -99,6 +99,6 @@ def test_a_backend_from_the_template(made: Path, tmp_path: Path) -> None:
 
 def test_a_name_is_checked(made: Path) -> None:
     for name, message in (("1x", "expected lower case letters"), ("demo", "exists")):
-        words = [sys.executable, NEW_API, name, "--into", made]
+        words: list[str | Path] = [sys.executable, NEW_API, name, "--into", made]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode != 0 and message in done.stderr

@@ -20,7 +20,7 @@ MS = 1_000_000
 def pycuda() -> Path:
     """The folder of pycuda."""
     environment = Path(sys.executable).parents[1]
-    command = [ROOT / "tools/get_pycuda", "--print", environment]
+    command: list[str | Path] = [ROOT / "tools/get_pycuda", "--print", environment]
     done = subprocess.run(command, text=True, capture_output=True, check=True)
     folder = Path(done.stdout.strip())
     if not folder.exists():

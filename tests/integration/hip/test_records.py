@@ -91,7 +91,7 @@ def timed(request: pytest.FixtureRequest, traced: Run, libraries: Path) -> Timed
 
 
 @pytest.mark.parametrize("as_", ["", "clock"])
-def test_a_series_of_kernels_lies_end_to_end(timed: Run, cases: Path, as_: str) -> None:
+def test_a_series_of_kernels_lies_end_to_end(timed: Timed, cases: Path, as_: str) -> None:
     run = timed(cases, "series", "300", as_=as_)
     assert (run.status, run.stdout, run.stderr.count(timed.source.title)) == (0, "done\n", 0), run.stderr
     assert run.sql(PLATFORM) == [(timed.platform,)]
@@ -136,7 +136,7 @@ def test_launches_on_several_devices_by_one_call_have_no_record_of_their_own(tim
     assert f"{timed.source.title} tells of 6 pieces of device work that no traced call launched" in run.stderr
 
 
-def test_a_graph_is_as_long_as_its_nodes(timed: Run, cases: Path) -> None:
+def test_a_graph_is_as_long_as_its_nodes(timed: Timed, cases: Path) -> None:
     """Three kernels of 1 ms; the records are of two halves."""
     run = timed(cases, "graphs")
     assert run.stdout == "3 0\ndone\n"
@@ -145,7 +145,7 @@ def test_a_graph_is_as_long_as_its_nodes(timed: Run, cases: Path) -> None:
     assert len(lengths) == 5 and min(lengths) >= 3 * MS
 
 
-def test_many_and_none_is_lost_and_no_event_is_in_the_streams(timed: Run, cases: Path) -> None:
+def test_many_and_none_is_lost_and_no_event_is_in_the_streams(timed: Timed, cases: Path) -> None:
     run = timed(cases, "many", "8000")
     # Live events after each half, and how often a launch that went well left an error behind.
     assert run.stdout.splitlines()[0] == "0 0 0", run.stderr
@@ -153,7 +153,7 @@ def test_many_and_none_is_lost_and_no_event_is_in_the_streams(timed: Run, cases:
     assert run.sql("SELECT count(*) FROM losses") == [(0,)]
 
 
-def test_records_that_never_come(timed: Run, cases: Path) -> None:
+def test_records_that_never_come(timed: Timed, cases: Path) -> None:
     """The tenth and the twentieth: the one is known to be done, but not when; of the other nothing is told any more."""
     run = timed(cases, "series", "20", as_="losing")
     assert run.status == 0
@@ -219,7 +219,7 @@ def test_the_best_that_there_is(traced: Run, cases: Path, libraries: Path) -> No
         assert run.sql(WORK) == [("kernel", "_Z4tickm", 5, 0)]
 
 
-def test_a_program_that_finds_no_device_is_left_alone(timed: Run, runtime: Path, tmp_path: Path) -> None:
+def test_a_program_that_finds_no_device_is_left_alone(timed: Timed, runtime: Path, tmp_path: Path) -> None:
     program = tmp_path / "probe"
     command = ["g++", "-w", str(ROOT / "tests/programs/hip/probe.cpp"), "-o", str(program)]
     subprocess.run([*command, f"-L{runtime}", "-lamdhip64", "-ldl"], check=True)
@@ -230,7 +230,7 @@ def test_a_program_that_finds_no_device_is_left_alone(timed: Run, runtime: Path,
         assert run.stderr.count(TOLD) == lines, run.stderr
 
 
-def test_a_crash_amid_work_leaves_what_had_finished(timed: Run, cases: Path) -> None:
+def test_a_crash_amid_work_leaves_what_had_finished(timed: Timed, cases: Path) -> None:
     run = timed(cases, "crash")
     assert run.status == 134
     ((count,),) = run.sql("SELECT count(*) FROM activities WHERE kind = 'kernel'")

@@ -38,7 +38,18 @@ def test_a_wheel_brings_all_that_it_needs(tmp_path: Path) -> None:
     )
     assert packed.returncode == 0, packed.stdout + packed.stderr
     (wheel,) = tmp_path.glob("occatrace-*-manylinux_*.whl")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", home / "site", wheel]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        home / "site",
+        wheel,
+    ]
     subprocess.run(pip, check=True)
     source = ROOT / "tests" / "programs" / "annotation" / "own.c"
     subprocess.run(["cc", "-O1", f"-I{ROOT / 'include'}", source, "-o", home / "self-test", "-lpthread"], check=True)

@@ -270,7 +270,7 @@ def test_screen(start: Start, terminal: Terminal) -> None:
         tmux.resize(columns, lines)
         bottom = r"^q quit"
         text = until(
-            lambda c=columns, n=lines: (t := tmux("capture-pane", "-p").rstrip("\n"))
+            lambda n=lines: (t := tmux("capture-pane", "-p").rstrip("\n"))  # type: ignore[misc]
             and len(t.splitlines()) == n and t.splitlines()[-1].startswith("q quit") and "twice" in t and t,
             f"a screen of {columns} by {lines}",
         )  # fmt: skip

@@ -123,7 +123,13 @@ def called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         flags = [f"-I{sysconfig.get_paths()['include']}", f"-I{PROGRAMS}", f'-DFOLDER="{PROGRAMS}"']
         if way == "pybind11":
             pybind11 = pytest.importorskip("pybind11")
-            words = ["g++", *flags, f"-I{pybind11.get_include()}", "-std=c++17", "-fvisibility=hidden"]
+            words: list[str | Path] = [
+                "g++",
+                *flags,
+                f"-I{pybind11.get_include()}",
+                "-std=c++17",
+                "-fvisibility=hidden",
+            ]
             words += [PROGRAMS / "by_pybind11.cpp"]
         else:
             if importlib.util.find_spec("Cython") is None:

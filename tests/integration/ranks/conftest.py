@@ -50,7 +50,7 @@ class Job:
         return self.person.run(words, env=self.environment(**env), cwd=self.folder, timeout=timeout)
 
     def occa_prof(self, ranks: int, *command: object, **env: str) -> subprocess.CompletedProcess[str]:
-        return self.run(ranks, *OCCA_PROF, "-o", self.folder / "run", *command, **env)
+        return self.run(ranks, *OCCA_PROF, "-o", self.folder / "run", *command, timeout=60, **env)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Job:
 
     def query(self, sql: str, run: str = "run") -> list[tuple[Any, ...]]:
         tables = self.folder / run / "tables"
-        return duckdb.sql(sql.replace("processes", f"read_parquet('{tables}/processes.parquet')")).fetchall()
+        return duckdb.execute(sql.replace("processes", f"read_parquet('{tables}/processes.parquet')")).fetchall()
 
     def nothing_left(self, within: float = 60) -> None:
         """Neither processes nor folders of ours; the run is all there is."""

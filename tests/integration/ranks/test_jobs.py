@@ -161,7 +161,7 @@ def test_below_a_rank(one_job: Job) -> None:
 
 
 def test_occa_prof_before_mpirun(job: Job) -> None:
-    command = [*OCCA_PROF, "-o", job.folder / "run", *job.words(3, job.program)]
+    command = [*OCCA_PROF, "-o", str(job.folder / "run"), *job.words(3, job.program)]
     done = job.person.run(command, env=job.environment(), cwd=job.folder)
     assert (done.returncode, done.stdout) == (0, "3 ranks, sum 3\n"), done.stderr
     assert numbers(job.query("SELECT rank FROM processes WHERE rank IS NOT NULL ORDER BY rank")) == [0, 1, 2]

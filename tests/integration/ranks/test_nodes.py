@@ -33,9 +33,8 @@ exec "$@"
 
 
 def on_nodes(job: Job, ranks: int, *command: object, **env: str) -> subprocess.CompletedProcess[str]:
-    return job.run(
-        ranks, "sh", "-c", NODE, "sh", *OCCA_PROF, "-o", job.folder / "run", *command, **{"SHIFT": "", **env}
-    )
+    words = ["sh", "-c", NODE, "sh", *OCCA_PROF, "-o", job.folder / "run", *command]
+    return job.run(ranks, *words, timeout=60, **{"SHIFT": "", **env})
 
 
 def on_nodes_anew(job: Job, what: str, env: Mapping[str, str]) -> None:
@@ -65,7 +64,7 @@ def test_two_nodes(job: Job) -> None:
     assert {row[3] for row in rows} == {1, 2, 3, 4}
     # Every thread belongs to a process of its own node, by its number there.
     tables = job.folder / "run" / "tables"
-    stray = duckdb.sql(
+    stray = duckdb.execute(
         f"SELECT t.tid, p.pid FROM '{tables}/threads.parquet' t JOIN '{tables}/processes.parquet' p USING (process)"
         " WHERE t.start_ns < p.start_ns - 1e9"
     ).fetchall()

@@ -91,7 +91,7 @@ def test_start_and_stop(mpich: Job) -> None:
     assert done.stdout == "2 ranks, sum 1\n" * 2 + "after: [] [] []\n"
     assert done.stderr.count("the run is in run") == 1
     processes = job.folder / "run" / "tables" / "processes.parquet"
-    rows = duckdb.sql(f"SELECT rank, count(*) FROM '{processes}' WHERE rank >= 0 GROUP BY 1 ORDER BY 1").fetchall()
+    rows = duckdb.execute(f"SELECT rank, count(*) FROM '{processes}' WHERE rank >= 0 GROUP BY 1 ORDER BY 1").fetchall()
     assert rows == [(0, 2), (1, 2)]
     assert not left_of(job.folder)
     said = script(job, "OCCA_PROF stop around")

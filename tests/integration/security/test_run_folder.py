@@ -18,6 +18,7 @@ from occatrace import errors
 from occatrace.cli.dispatch import main
 from occatrace.cli.messages import UsageError
 from occatrace.cli.pause import turn
+from occatrace.core.bounds import SWITCH_SIZE
 from occatrace.run import control
 from occatrace.run import folder as runs
 from occatrace.store import stream
@@ -208,12 +209,12 @@ def test_the_place_of_a_switch_is_not_trusted(tmp_path: Path, victim: Path, what
     note = run / "control" / f"{os.uname().nodename}.json"
     page = victim / "switch"
     for file in (victim / "metadata", page, victim / "x" / "switch", Path("/dev/zero")):
-        page.write_bytes(b"\1" * control.SIZE)
+        page.write_bytes(b"\1" * SWITCH_SIZE)
         note.write_text(json.dumps({"file": str(file), "pid": 1}))
         with pytest.raises(UsageError, match="not being recorded any more"):
             turn(run, what)
         assert control.state(run) == "recording"
-        assert page.read_bytes() == b"\1" * control.SIZE
+        assert page.read_bytes() == b"\1" * SWITCH_SIZE
     for content in ('{"file": 3, "pid": 1}', '{"pid": 1}', "[", '{"file": "/x", "pid": "1"}'):
         note.write_text(content)
         with pytest.raises(UsageError):

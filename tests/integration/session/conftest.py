@@ -60,12 +60,14 @@ class Person:
         return [*self.prefix, *command]
 
     def run(self, command: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
-        more = {"timeout": 300, "capture_output": True, "env": environment()} | more
-        return subprocess.run(self.words(command), text=True, check=False, **more)
+        more = dict[str, Any](timeout=300, capture_output=True, env=environment()) | more
+        done: subprocess.CompletedProcess[str] = subprocess.run(self.words(command), text=True, check=False, **more)
+        return done
 
     def start(self, command: Sequence[str], **more: Any) -> subprocess.Popen[str]:
-        more = {"stdout": subprocess.PIPE, "env": environment()} | more
-        return subprocess.Popen(self.words(command), text=True, **more)
+        more = dict[str, Any](stdout=subprocess.PIPE, env=environment()) | more
+        process: subprocess.Popen[str] = subprocess.Popen(self.words(command), text=True, **more)
+        return process
 
 
 OWN_RUN = "mount -t tmpfs none /run"
@@ -115,7 +117,7 @@ def probe() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="probe-"))
     folder.chmod(0o755)
     sources = ROOT / "tests" / "programs" / "session"
-    provider = ["-fPIC", "-shared", f"-I{sources}", sources / "probe_tp.c", "-llttng-ust", "-ldl"]
+    provider: list[str | Path] = ["-fPIC", "-shared", f"-I{sources}", sources / "probe_tp.c", "-llttng-ust", "-ldl"]
     subprocess.run(["gcc", "-O1", "-o", folder / "libprobe_tp.so", *provider], check=True)
     subprocess.run(["gcc", "-O1", "-Wall", "-o", folder / "probe", sources / "probe.c", "-ldl"], check=True)
     yield folder / "probe"

@@ -80,7 +80,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch, switch: str | None, preload
         started.append(env)
         raise OSError(1, "only looked at")
 
-    monkeypatch.setattr(daemon.subprocess, "Popen", popen)
+    monkeypatch.setattr(subprocess, "Popen", popen)
     if switch is not None:
         monkeypatch.setenv("OCCATRACE_DAEMON_LIBRARY", switch)
     made = daemon.Daemon("s", f"switch{os.getpid()}", None)

@@ -27,7 +27,18 @@ def test_a_daemon_is_asked_to_end_unless_all_is_written(tmp_path: Path, word: by
     ours, theirs = socket.socketpair()
     folder, log = tmp_path / "sockets", tmp_path / "log"
     folder.mkdir()
-    command = [install.KEEPER, "-c", str(theirs.fileno()), "-r", folder, "/bin/sh", "-c", DAEMON, "daemon", log]
+    command: list[str | Path] = [
+        install.KEEPER,
+        "-c",
+        str(theirs.fileno()),
+        "-r",
+        folder,
+        "/bin/sh",
+        "-c",
+        DAEMON,
+        "daemon",
+        log,
+    ]
     env = {"LTTNG_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     with ours, subprocess.Popen(command, env=env, pass_fds=[theirs.fileno()]) as keeper:
         theirs.close()

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 import occatrace
+from occatrace.core.bounds import EVENTS
 from occatrace.lttng import chunks
 from occatrace.run import checksums, layout
-from occatrace.run.control import EVENTS, size_of
+from occatrace.run.control import size_of
 from occatrace.store import stream
 from tests.integration.session.conftest import OCCA_PROF, ROOT, Person, environment, wait_for
 from tests.integration.session.test_command import info, profile

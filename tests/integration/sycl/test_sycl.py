@@ -34,7 +34,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library, program = folder / "libxptifw.so", folder / "told"
     fake = ROOT / "tests" / "fakes" / "sycl" / "xpti.cpp"
     subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", fake, "-o", library], check=True)
-    linked = [library, "-Wl,-rpath,$ORIGIN", "-lOpenCL"]
+    linked: list[str | Path] = [library, "-Wl,-rpath,$ORIGIN", "-lOpenCL"]
     subprocess.run(["gcc", "-O1", PROGRAMS / "told.c", "-o", program, *linked], check=True)
     return program
 

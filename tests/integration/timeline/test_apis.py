@@ -31,7 +31,17 @@ LEFT JOIN slice parent ON parent.id = s.parent_id
 def build(compiler: str, name: str, out: Path, *options: str) -> Path:
     """A program of this folder."""
     include = f"-I{ROOT / 'include'}"
-    command = [compiler, "-g", "-O1", "-Wall", include, *options, PROGRAMS / f"{name}.c", "-o", out / name]
+    command: list[str | Path] = [
+        compiler,
+        "-g",
+        "-O1",
+        "-Wall",
+        include,
+        *options,
+        PROGRAMS / f"{name}.c",
+        "-o",
+        out / name,
+    ]
     subprocess.run(command, check=True)
     return out / name
 
@@ -50,7 +60,7 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("hybrid")
     program = build(f"mpicc{mpi}", "hybrid", out, "-fopenmp")
     options = ["--oversubscribe", "--allow-run-as-root"] if mpi == ".openmpi" else []
-    words = [f"mpirun{mpi}", *options, "-n", "2", *OCCA_PROF, "-o", out / "run", program]
+    words: list[str | Path] = [f"mpirun{mpi}", *options, "-n", "2", *OCCA_PROF, "-o", out / "run", program]
     env = os.environ | {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
     ran = subprocess.run(words, text=True, capture_output=True, timeout=300, env=env, check=False)
     assert ran.returncode == 0, ran.stderr
