@@ -22,6 +22,9 @@ def main(started_blocked: bool = False) -> int:
     hear(leave)
     if started_blocked:
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, ENDING)
+    from occatrace.cli import early
+
+    early.begin(sys.argv[1:])
     if sys.flags.no_site:
         import site
 
@@ -32,6 +35,7 @@ def main(started_blocked: bool = False) -> int:
         status = dispatch.main()
     except SystemExit as ended:  # of argparse
         status = ended.code if isinstance(ended.code, int) else 0
+    early.end()
     from occatrace.cli.ending import settle
 
     return _end(settle(status))

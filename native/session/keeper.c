@@ -33,11 +33,13 @@ enum {
   ORPHANS_TIMEOUT = 5
 };
 
+#define WARM_SESSION "occatrace-warm"
+
 static int control_fd = -1, lock_fd = -1, log_fd = -1;
 static const char *session_name, *lock_path, *removed[MAX_REMOVE];
 static int remove_count, remove_wait_files;
 static rlim_t fd_limit;
-static pid_t daemon_pid, primer_pid;
+static pid_t daemon_pid, primer_pid, warmer_pid;
 static const char *primed; /* the library of the events of every process */
 static int session_done; /* occa_prof has destroyed the session itself */
 static int all_written;  /* and all that was recorded is in the trace: the daemon may end without a word */
@@ -109,6 +111,23 @@ static void prime(void) {
   _exit(0);
 }
 
+/* The daemon starts its consumer at the first command on a session's user-space part, which takes as long as its own start. A
+ * session of its own has that done before there is a run to be recorded; nothing is recorded in it. */
+static void warm(void) {
+  if (!primed || warmer_pid || (warmer_pid = fork()) != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NAME, "occa_warmer");
+  close(control_fd);
+  close(signals_fd);
+  struct lttng_domain domain = {.type = LTTNG_DOMAIN_UST, .buf_type = LTTNG_BUFFER_PER_UID};
+  struct lttng_channel *channels = NULL;
+  if (lttng_create_session(WARM_SESSION, NULL) < 0) _exit(0);
+  struct lttng_handle *handle = lttng_create_handle(WARM_SESSION, &domain);
+  if (handle) lttng_list_channels(handle, &channels);
+  lttng_destroy_session_no_wait(WARM_SESSION);
+  _exit(0);
+}
+
 /* Reaps whatever has ended; tells whether the daemon was among it. */
 static int reap(void) {
   int daemon_ended = 0;
@@ -118,6 +137,8 @@ static int reap(void) {
       daemon_ended = 1;
     } else if (pid == primer_pid) {
       primer_pid = -1;
+    } else if (pid == warmer_pid) {
+      warmer_pid = -1;
     }
   return daemon_ended;
 }
@@ -142,7 +163,10 @@ static void serve(void) {
     }
     if (fds[1].revents) {
       const int signal = take_signal(0);
-      if (signal == SIGUSR1) say("R"); /* the daemon is ready */
+      if (signal == SIGUSR1) { /* the daemon is ready */
+        say("R");
+        warm();
+      }
       if (signal == SIGCHLD && reap()) say("X"); /* it has ended of itself */
     }
     if (fds[0].revents) {
@@ -374,6 +398,7 @@ int main(int argc, char **argv) {
   serve();
   close(control_fd);
   if (primer_pid > 0) kill(primer_pid, SIGKILL);
+  if (warmer_pid > 0) kill(warmer_pid, SIGKILL);
   if (all_written && lock_fd < 0) {
     kill_daemon();
   } else {

@@ -28,6 +28,7 @@ from occatrace.core import files
 from occatrace.errors import RunError
 from occatrace.record import job
 from occatrace.run import folder as runs
+from occatrace.run import layout
 from occatrace.run.nodes import NodeState, RankState, claim_merge, host_name, node_tables, read_nodes, remarks
 from occatrace.run.opening import open_run
 from occatrace.run.ranks import COMMANDS, Place
@@ -209,7 +210,7 @@ class Node:
 
     def _find_run(self) -> None:
         """The folder of the run: ours alone where the whole job is on this node, else agreed upon with the others."""
-        run_id = runs.new_id()
+        run_id = layout.new_id()
         folder: Path = self.args.output or runs.default_folder(self.args.program[0], run_id)
         if self.place.local_size is None or self.place.local_size != self.place.size:
             self.meeting = job.Meeting.of(self.key, folder.parent)

@@ -21,8 +21,9 @@ from occatrace.cli.recording import describe, not_measured, note_in, start_loadi
 from occatrace.core import disk, halfway
 from occatrace.core.checked import message
 from occatrace.errors import RunError
+from occatrace.record import keeper
 from occatrace.run import folder as runs
-from occatrace.run import install, ranks
+from occatrace.run import install, layout, ranks
 
 if TYPE_CHECKING:
     from occatrace.record.sampling import Sampler
@@ -137,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
         args.cwd, args.user = working_folder(), user()
         return rank.run(args, path, place)
     log = open_log(args.log_file)
-    run_id = runs.new_id()
+    run_id = keeper.begun_id() or layout.new_id()
     folder: Path = args.output or runs.default_folder(args.program[0], run_id)
     info = new_info(args, run_id, program=tuple(args.program), host=os.uname().nodename, choice=args.choosing.values)
     with program.SignalGuard.block() as guard:  # from now on signals are for the program
@@ -242,6 +243,7 @@ class Recording:
             self.session = started
 
     def _no_session(self, why: str) -> None:
+        keeper.drop()
         complain(f"the program runs without being traced: {why}. `occa_prof doctor` says what to do")
         self._note(notes=(f"not traced: {why}",))
 

@@ -17,6 +17,7 @@ from occatrace.cli.messages import UsageError, complain
 from occatrace.cli.shell import print_environment
 from occatrace.core import files, halfway
 from occatrace.run import folder as runs
+from occatrace.run import layout
 from occatrace.run.control import VARIABLE as SWITCH_VARIABLE
 from occatrace.run.control import Switch, is_running
 from occatrace.run.nodes import host_name
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     control = control_path(args.name)
     listener = _listen(control, args.name)
     halfway.add_path(control)
-    run_id = runs.new_id()
+    run_id = layout.new_id()
     info = new_info(args, run_id, program=(args.name,), host=host_name(), choice=args.choosing.values)
     try:
         made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force)

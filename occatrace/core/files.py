@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from occatrace.core import places
+
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
-_USUAL = ("/tmp", "/dev/shm")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -31,19 +32,7 @@ class ForeignError(PermissionError):
 
 def shared_places() -> Iterator[Path]:
     """Folders for sockets, in the order of preference; only those in which others cannot replace what is ours."""
-    for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), *_USUAL):
-        if base and _is_safe_place(base):
-            yield Path(base)
-
-
-def _is_safe_place(base: str) -> bool:
-    try:
-        status = os.stat(base)
-    except OSError:
-        return False
-    # In a user namespace the owner of /tmp may have no number.
-    owned = status.st_uid in (0, os.geteuid()) or base in _USUAL
-    return owned and bool(not status.st_mode & stat.S_IWOTH or status.st_mode & stat.S_ISVTX)
+    return map(Path, places.shared())
 
 
 def is_private(path: Path, uid: int | None = None) -> bool:

@@ -21,6 +21,7 @@ from occatrace.foreign import FORMATS, chrome, ctf, nsys, rocpd, sqlite
 from occatrace.foreign.assembly import Assembly
 from occatrace.foreign.staging import Staging
 from occatrace.run import folder as runs
+from occatrace.run import layout
 from occatrace.run.import_trace import find_traces
 from occatrace.store.tables import connect
 
@@ -31,7 +32,7 @@ def import_file(file: Path, output: Path | None = None, *, force: bool = False) 
     """Make a run of a file of another tool; `output`: its folder. Raises a RunError that says what it misses."""
     size = _check(file)
     kind, read = _reader(file)
-    run_id = runs.new_id()
+    run_id = layout.new_id()
     target = output or runs.default_folder(file.name, run_id)
     runs.check_room(target, force)
     digest = _Digest(file)

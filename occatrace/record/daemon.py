@@ -12,45 +12,33 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from occatrace.core import files
 from occatrace.errors import DaemonError, RunError
+from occatrace.record import keeper
 from occatrace.run import install
 from occatrace.run.layout import RUN_MARK
 
 LOCK_FILE = Path("/run/occatrace.lock")
 PID_FILE = Path("/run/lttng/lttng-sessiond.pid")
-SOCKET_PATH_LIMIT = 107  # of a unix socket
-LONGEST_SOCKET = len("/.lttng/ustconsumerd64/error")  # the daemon's own, below its home
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 20.0
 STALE_AFTER_S = 60.0
-APP_TIMEOUT_S = 30
 RUN_LINK = "run"  # in the folder of sockets: to the run's folder
 
 
 def private_folder(run_id: str) -> Path:
     """A folder for sockets, readable by its owner only, in a path short enough for them."""
-    prefix = f"occatrace-{os.getuid()}-{run_id}-"
-    for base in files.shared_places():
-        if len(str(base)) + len(prefix) + 10 + LONGEST_SOCKET > SOCKET_PATH_LIMIT:
-            continue
-        folder = base / f"{prefix}{os.urandom(4).hex()}"  # module tempfile takes 5 ms to load
-        try:
-            folder.mkdir(mode=0o700)
-        except OSError:
-            continue
-        sweep(base)
-        return folder
-    raise DaemonError(
-        "no folder for sockets: /tmp cannot be written to, and TMPDIR is unset, too long, not writable, or others may"
-        " replace what is in it"
-    )
+    folder = keeper.make_folder(run_id)
+    if folder is None:
+        raise DaemonError(
+            "no folder for sockets: /tmp cannot be written to, and TMPDIR is unset, too long, not writable, or others may"
+            " replace what is in it"
+        )
+    return Path(folder)
 
 
 def mark_buffers(buffers: Path, run: Path) -> None:
@@ -158,15 +146,19 @@ class Daemon:
 
     def __init__(self, session: str, run_id: str, shm: Path | None) -> None:
         self.session = session
-        self.home = private_folder(run_id)
+        begun = keeper.take(run_id, str(shm))
+        self.home = Path(begun.home) if begun else private_folder(run_id)
+        sweep(self.home.parent)
         self.shm = shm
         self.shared = os.getuid() == 0  # as root LTTng has one daemon, whatever LTTNG_HOME says
         self.private_home = None if self.shared else self.home
-        self.log = self.home / "daemon.log"
+        self.log = self.home / keeper.LOG
         self.started_ours = False
         self._lock: Lock | None = None
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._keeper: keeper.Keeper | None = None
         self.socket: socket.socket | None = None
+        if begun:
+            self._keep(begun.keeper)
 
     def start(self) -> None:
         """Use the machine's daemon when there is one (root), else start one under a keeper."""
@@ -177,14 +169,16 @@ class Daemon:
                 self._lock = Lock()
             else:
                 _session.use_home(str(self.home))
-            if not self.shared or not _session.daemon_alive():
+            if self._keeper:  # it was begun before the command line was read
+                self.started_ours = True
+            elif not self.shared or not _session.daemon_alive():
                 program = install.sessiond()
                 if program is None:
                     raise DaemonError("lttng-sessiond is not installed (Debian: apt install lttng-tools)")
-                self._spawn([str(program), "--no-kernel", "--sig-parent"], install.daemon_environment(program))
+                self._spawn([str(program), *keeper.PRIVATE_DAEMON])
                 self.started_ours = True
             else:
-                self._spawn([])
+                self._spawn()
         except BaseException:
             self.close()
             raise
@@ -200,52 +194,17 @@ class Daemon:
                     "or none: give a folder that both have by -o, or end that daemon"
                 )
 
-    def _spawn(self, daemon: list[str], of_daemon: Mapping[str, str] = MappingProxyType({})) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket = ours
-        keep = [theirs.fileno()]
-        # One descriptor per CPU and stream in the consumer, a few per traced process; more would slow its start.
-        limit = 2048 + 8 * (os.cpu_count() or 1)
-        command = [str(install.KEEPER), "-c", str(theirs.fileno()), "-s", self.session, "-n", str(limit)]
-        command += ["-r", str(self.home)]
-        if self.shm:
-            command += ["-r", str(self.shm)]
-        if self._lock:
-            keep.append(self._lock.fd)
-            command += ["-l", str(self._lock.fd), "-p", str(self._lock.path)]
-        environment = dict(os.environ) | dict(of_daemon)
-        environment.pop("LD_PRELOAD", None)
-        wanted = os.environ.get("OCCATRACE_DAEMON_LIBRARY") != "0"
-        if daemon and wanted and install.DAEMON_LIBRARY.exists() and not set(str(install.DAEMON_LIBRARY)) & set(" :$"):
-            environment["LD_PRELOAD"] = str(install.DAEMON_LIBRARY)
-        # A process that does not answer in this time is given up. While it registers an API's events it cannot, which takes
-        # more than the 5 s that LTTng gives it where a machine is overloaded.
-        environment.setdefault("LTTNG_APP_SOCKET_TIMEOUT", str(APP_TIMEOUT_S))
-        # Newer daemons write CTF 2 unless asked.
-        environment["LTTNG_SESSIOND_DEFAULT_TRACE_FORMAT"] = "ctf-1.8"
-        if self.private_home:
-            environment["LTTNG_HOME"] = str(self.private_home)
-        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    def _spawn(self, daemon: Sequence[str] = ()) -> None:
+        lock = (self._lock.fd, str(self._lock.path)) if self._lock else None
+        buffers = str(self.shm) if self.shm else None
         try:
-            if daemon:
-                keep.append(log)
-                command += ["-o", str(log), "-w"]
-            if self.private_home and install.CORE_EVENTS.exists():
-                command += ["-t", str(install.CORE_EVENTS)]
-            self._keeper = subprocess.Popen(
-                command + daemon,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                pass_fds=keep,
-                start_new_session=True,
-            )
+            self._keep(keeper.start(self.session, str(self.home), buffers, daemon, not self.shared, lock))
         except OSError as error:
             raise DaemonError(f"cannot start {install.KEEPER}: {error.strerror}") from None
-        finally:
-            os.close(log)
-            theirs.close()
+
+    def _keep(self, started: keeper.Keeper) -> None:
+        self._keeper = started
+        self.socket = socket.socket(fileno=started.fd)
 
     def failure(self) -> str:
         """What the daemon said last, for a message."""
@@ -291,10 +250,7 @@ class Daemon:
         machine's daemon is not waited for."""
         self.release(session_destroyed=False)
         if self._keeper:
-            try:
-                self._keeper.wait(0.5 if self.shared else END_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._keeper.returncode = 0  # it goes on alone, by design; no warning from Popen
+            self._keeper.wait(0.5 if self.shared else END_TIMEOUT_S)
             self._keeper = None
         else:
             shutil.rmtree(self.home, ignore_errors=True)

@@ -22,7 +22,7 @@ from occatrace.core import disk, events, files
 from occatrace.core.apis import VARIABLE, Traced, api_titles
 from occatrace.errors import DaemonError
 from occatrace.lttng.packets import restore_metadata
-from occatrace.record import shims
+from occatrace.record import keeper, shims
 from occatrace.record.daemon import RUN_LINK, START_TIMEOUT_S, Daemon, mark_buffers
 from occatrace.record.filters import Choosing
 from occatrace.run import install, limits
@@ -40,7 +40,7 @@ SMALLEST_SUBBUFFER = 16 << 10
 COMFORTABLE_SUBBUFFER = 512 << 10  # below this, bursts may be lost: say so
 MOST_MEMORY = 256 << 20
 SPACE_PARTS = 32  # of a limited address space, one is for the buffers
-SHM = Path("/dev/shm")
+SHM = Path(keeper.SHM)
 DATA_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 REGISTER_TIMEOUT_MS = 30_000
@@ -175,10 +175,10 @@ class Session:
         self.switch = switch
         self._switch_file: Path | None = None
         self._patterns = patterns
-        self.name = f"occatrace-{run_id}"
+        self.name = keeper.session_name(run_id)
         self.outcome = Outcome()
         shm_base = shm_path or SHM
-        self.shm = shm_base / f"occatrace-{os.getuid()}-{run_id}"
+        self.shm = Path(keeper.buffers_folder(run_id, str(shm_base)))
         self._shm_base = shm_base
         self._daemon = Daemon(self.name, run_id, self.shm)
         self._listener: socket.socket | None = None

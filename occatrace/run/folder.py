@@ -139,11 +139,6 @@ def moment(text: str) -> float | None:
     return None
 
 
-def new_id() -> str:
-    """An identifier that two runs do not share."""
-    return os.urandom(4).hex()
-
-
 def default_folder(program: str, run_id: str) -> Path:
     """Where a run goes without -o."""
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", os.path.basename(program))[:LONGEST_NAME] or "program"

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1]
-LIB = PACKAGE / "lib"
+from occatrace.run import native
+
+PACKAGE = Path(native.PACKAGE)
+LIB = Path(native.LIB)
 PLUGINS = PACKAGE / "plugins"
 INCLUDE = PACKAGE / "include"
 MAN = PACKAGE / "man"
 DOCS = PACKAGE / "docs"
-BUNDLE = PACKAGE / "bundle"  # LTTng's programs and libraries, in a wheel of tools/wheel
+BUNDLE = Path(native.BUNDLE)
 NEEDS = BUNDLE / "needs.json"  # the machine that they need
 BUNDLED_UST = "liboctng-ust.so.1"  # a name of its own: the program may have another LTTng
-SYSTEM_LTTNG = "OCCATRACE_SYSTEM_LTTNG"  # set from --system-lttng
+SYSTEM_LTTNG = native.SYSTEM_LTTNG
 
 PRELOAD = LIB / "liboccatrace.so"
 SIGNALS = LIB / "liboccatrace_signals.so"
@@ -29,9 +29,8 @@ SYCL = LIB / "liboccatrace_sycl.so"
 CUDA_INJECTION = LIB / "liboccatrace_cuda_injection.so"
 ROCTX_PRELOAD = LIB / "liboccatrace_roctx.so"
 BY_HANDLE = LIB / "liboccatrace_by_handle.so"
-DAEMON_LIBRARY = LIB / "liboccatrace_daemon.so"
-CORE_EVENTS = LIB / "liboccatrace_tp_core.so"
-KEEPER = LIB / "occatrace-keeper"
+DAEMON_LIBRARY = Path(native.DAEMON_LIBRARY)
+KEEPER = Path(native.KEEPER)
 
 
 def docs() -> Path:
@@ -42,40 +41,20 @@ def docs() -> Path:
 
 def bundled() -> bool:
     """Whether LTTng's programs are those of the wheel: where it brings them, unless the system's are asked for."""
-    return BUNDLE.is_dir() and os.environ.get(SYSTEM_LTTNG, "") in ("", "0")
+    return native.bundled()
 
 
 def sessiond() -> Path | None:
     """LTTng's session daemon: of OCCATRACE_SESSIOND, of the wheel, of PATH, or where systems put it outside a user's
     PATH."""
-    named = os.environ.get("OCCATRACE_SESSIOND")
-    if named:
-        return Path(named) if os.access(named, os.X_OK) else None
-    return lttng_tool("lttng-sessiond")
+    found = native.sessiond()
+    return Path(found) if found else None
 
 
 def lttng_tool(name: str) -> Path | None:
     """A program of LTTng: of the wheel, of PATH, or where systems put it outside a user's PATH."""
-    if bundled():
-        return BUNDLE / "bin" / name
-    found = shutil.which(name)
-    if found:
-        return Path(found)
-    for folder in ("/usr/local/bin", "/usr/bin"):
-        path = Path(folder) / name
-        if os.access(path, os.X_OK):
-            return path
-    return None
-
-
-def daemon_environment(program: Path) -> dict[str, str]:
-    """What a session daemon has to be told: that of the wheel finds its consumer and its schema nowhere else."""
-    if program != BUNDLE / "bin" / "lttng-sessiond":
-        return {}
-    return {
-        "LTTNG_CONSUMERD64_BIN": str(BUNDLE / "bin" / "lttng-consumerd"),
-        "LTTNG_SESSION_CONFIG_XSD_PATH": str(BUNDLE / "share"),
-    }
+    found = native.lttng_tool(name)
+    return Path(found) if found else None
 
 
 def c_library() -> str:
@@ -90,6 +69,8 @@ def unsuitable() -> str | None:
     such wheel. A virtual environment may be shared with machines on which it was not installed."""
     if not BUNDLE.is_dir():
         return None
+    import json
+
     try:
         needs = json.loads(NEEDS.read_bytes())
     except OSError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 RUN_MARK = "run"  # in the folder of buffers: the number of the run's folder in its file system
 
 
@@ -11,3 +13,8 @@ SAMPLES_TOTAL = "ns"
 
 
 STREAM_FOLDER = "stream"
+
+
+def new_id() -> str:
+    """An identifier that two runs do not share."""
+    return os.urandom(4).hex()

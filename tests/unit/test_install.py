@@ -15,9 +15,15 @@ import pytest
 
 from occatrace import _native
 from occatrace.cli import choice, doctor, messages
-from occatrace.run import install
+from occatrace.run import install, native
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def use(monkeypatch: pytest.MonkeyPatch, bundle: Path) -> None:
+    """Take this folder for the wheel's parts."""
+    monkeypatch.setattr(native, "BUNDLE", str(bundle))
+    monkeypatch.setattr(install, "BUNDLE", bundle)
 
 
 @pytest.fixture
@@ -29,7 +35,7 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             program = tmp_path / folder / name
             program.write_text("")
             program.chmod(0o755)
-    monkeypatch.setattr(install, "BUNDLE", tmp_path / "bundle")
+    use(monkeypatch, tmp_path / "bundle")
     monkeypatch.setattr(install, "NEEDS", tmp_path / "bundle" / "needs.json")
     monkeypatch.setenv("PATH", str(tmp_path / "system"))
     monkeypatch.setenv(install.SYSTEM_LTTNG, "")
@@ -45,7 +51,7 @@ def test_the_wheels_lttng_is_found_before_the_systems(bundle: Path) -> None:
     sessiond = install.sessiond()
     assert sessiond == bundle / "bin" / "lttng-sessiond"
     assert install.lttng_tool("lttng-crash") == bundle / "bin" / "lttng-crash"
-    assert install.daemon_environment(sessiond) == {
+    assert native.daemon_environment(str(sessiond)) == {
         "LTTNG_CONSUMERD64_BIN": str(bundle / "bin" / "lttng-consumerd"),
         "LTTNG_SESSION_CONFIG_XSD_PATH": str(bundle / "share"),
     }
@@ -60,18 +66,18 @@ def test_the_systems_lttng_where_it_is_asked_for(bundle: Path, monkeypatch: pyte
     sessiond = install.sessiond()
     assert sessiond == bundle.parent / "system" / "lttng-sessiond"
     assert install.lttng_tool("lttng-crash") == bundle.parent / "system" / "lttng-crash"
-    assert install.daemon_environment(sessiond) == {}
+    assert native.daemon_environment(str(sessiond)) == {}
 
 
 def test_a_named_daemon_goes_before_the_wheels(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = bundle.parent / "system" / "lttng-sessiond"
     monkeypatch.setenv("OCCATRACE_SESSIOND", str(named))
     assert install.sessiond() == named
-    assert install.daemon_environment(named) == {}
+    assert native.daemon_environment(str(named)) == {}
 
 
 def test_without_a_wheel_the_systems_lttng(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install, "BUNDLE", bundle / "missing")
+    use(monkeypatch, bundle / "missing")
     assert install.sessiond() == bundle.parent / "system" / "lttng-sessiond"
     assert install.unsuitable() is None
 

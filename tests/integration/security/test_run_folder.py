@@ -19,7 +19,7 @@ from occatrace.cli.dispatch import main
 from occatrace.cli.messages import UsageError
 from occatrace.cli.pause import turn
 from occatrace.core.bounds import SWITCH_SIZE
-from occatrace.run import control
+from occatrace.run import control, layout
 from occatrace.run import folder as runs
 from occatrace.store import stream
 from tests.integration.security.conftest import untouched
@@ -268,4 +268,4 @@ def test_a_name_that_is_too_long_is_told_before_the_program_runs(
 
 
 def test_the_folder_of_a_program_with_a_long_name(tmp_path: Path) -> None:
-    assert len(runs.default_folder("p" * 255, runs.new_id()).name) < 200
+    assert len(runs.default_folder("p" * 255, layout.new_id()).name) < 200

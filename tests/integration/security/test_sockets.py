@@ -16,7 +16,7 @@ import pytest
 
 from occatrace.cli.dispatch import main
 from occatrace.cli.start import control_path, sessions
-from occatrace.core import files
+from occatrace.core import files, places
 from occatrace.record import job, session
 from occatrace.run import install
 from occatrace.run.ranks import Place
@@ -137,7 +137,7 @@ def test_sockets_lie_where_others_cannot_replace_them(
 def test_ranks_do_not_meet_where_a_stranger_waits(
     place: Path, tmp_path: Path, how: str, give: Give, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_USUAL", ())
+    monkeypatch.setattr(places, "USUAL", ())
     desk = job.find_desk("0" * 12)
     folder = desk.folder
     assert folder.parent == place and desk.listener

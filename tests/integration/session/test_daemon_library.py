@@ -76,11 +76,11 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch, switch: str | None, preload
     """OCCATRACE_DAEMON_LIBRARY=0 leaves the library out of the daemon."""
     started: list[dict[str, str]] = []
 
-    def popen(*_: object, env: dict[str, str], **__: object) -> None:
+    def spawn(path: str, words: list[str], env: dict[str, str], **_: object) -> int:
         started.append(env)
         raise OSError(1, "only looked at")
 
-    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(os, "posix_spawn", spawn)
     if switch is not None:
         monkeypatch.setenv("OCCATRACE_DAEMON_LIBRARY", switch)
     made = daemon.Daemon("s", f"switch{os.getpid()}", None)
