@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from occatrace.cli import choice, standard
 from occatrace.core import files, halfway
 from occatrace.core.checked import printable
+from occatrace.core.units import duration
 from occatrace.errors import RunError
 from occatrace.run.folder import result, run_facts
 from occatrace.run.liveness import is_recorded
@@ -24,6 +25,7 @@ from occatrace.run.opening import open_run
 if TYPE_CHECKING:
     from occatrace.render import Document
     from occatrace.reports import Report
+    from occatrace.store.losses import Losses
     from occatrace.store.tables import Store
 
 FORMATS = ("table", "csv", "tsv", "json", "markdown", "html")
@@ -175,10 +177,12 @@ def print_reports(
             read = _source_reader(facts) if source_text else None
             renderer(fmt)(page.collect(store, facts, chosen.scoped(store), chosen.rows_of, read), out)
             return
-        document = Document(facts, store.losses(facts), made, brief=not names and chosen.brief)
+        losses = store.losses(facts)
+        document = Document(facts, losses, made, brief=not names and chosen.brief)
         render(document, out, fmt)
         if fmt == "table" and not made:
-            out.write(NOTHING if chosen.window is None else "nothing was recorded in this part of the run\n")
+            why = why_nothing(facts, losses) if chosen.window is None else " in this part of the run"
+            out.write(f"nothing was recorded{why}\n")
 
 
 def _source_reader(facts: Mapping[str, Any]) -> Callable[[str], tuple[Sequence[str] | None, str]]:
@@ -250,7 +254,34 @@ def say_notes(made: Sequence[Report], fmt: str) -> None:
                 print(f"! {report.name}: {printable(note)}", file=sys.stderr)
 
 
-NOTHING = "nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)\n"
+# What starts a capture that was chosen by --capture-range; of range:NAME the program opens the range.
+_STARTS = {
+    "cudaProfilerApi": "never called cudaProfilerStart or cuProfilerStart",
+    "hipProfilerApi": "never called hipProfilerStart",
+    "api": "never called occatrace_capture_start()",
+}
+
+
+def why_nothing(facts: Mapping[str, Any], losses: Losses) -> str:
+    """Of a run without any row, what is known of the cause, as the end of a line. `facts`: its run.json."""
+    if losses.captured:
+        recorded, whole = losses.captured
+        chosen = str(facts.get("choice", {}).get("OCCATRACE_CAPTURE_RANGE", "none"))
+        of_nodes: Mapping[str, Any] = facts.get("captures") or {}
+        if of_nodes and not any(of_nodes.values()):
+            return f": the program ran for {duration(whole)} and ended before recording began (--delay, --start-paused)"
+        if recorded == 0 and chosen.startswith("range:"):
+            name = chosen.removeprefix("range:")
+            return f": the program never opened a range called {printable(name)!r} (NVTX, ROCTX, ITT, occatrace.h; --capture-range)"
+        if recorded == 0 and chosen in _STARTS:
+            return f": the program {_STARTS[chosen]} (--capture-range {chosen})"
+        return (
+            f": no traced call began in the {duration(recorded)} that were recorded of {duration(whole)}; record more of the"
+            " run (--delay, --duration, --collect, --capture-range, pause and resume)"
+        )
+    if losses.excluded:
+        return ": filters left out all that was called (above)"
+    return ": no traced API was used, or the program was not reached (occa_prof doctor)"
 
 
 def _picture(folder: Path, args: argparse.Namespace, chosen: choice.Choice) -> int:

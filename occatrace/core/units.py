@@ -52,7 +52,7 @@ def parse_units(text: str) -> Units | None:
 def duration(ns: float) -> str:
     """Four digits and the unit that fits."""
     for limit, scale, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
-        if abs(ns) < limit * 0.9995:
+        if abs(ns) < limit * 0.99995:
             return f"{digits(ns / scale, whole=scale == 1.0)} {unit}"
     return f"{digits(ns / 1e9)} s"
 
@@ -61,7 +61,7 @@ def size(count: float) -> str:
     """Four digits and the unit that fits."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1023.95 or unit == "TiB":
+        if abs(value) < 1023.5 or unit == "TiB":
             return f"{digits(value, whole=unit == 'B')} {unit}"
         value /= 1024
     raise AssertionError
@@ -71,7 +71,9 @@ def digits(value: float, whole: bool = False) -> str:
     """Four digits, or all before the point."""
     if whole and float(value).is_integer():
         return f"{value:.0f}"
-    before = len(f"{abs(value):.0f}")
+    before = len(str(int(abs(value))))
+    if round(abs(value), max(0, 4 - before)) >= 10**before:  # 9.9996 is 10.00
+        before += 1
     return f"{value:,.{max(0, 4 - before)}f}"
 
 

@@ -352,7 +352,7 @@ def _functions(option: str) -> Any:
 
 def _check_range(text: str) -> None:
     if text not in _RANGES and not (text.startswith("range:") and len(text) > 6):
-        raise ChoiceError(f"--capture-range {text}: there are {', '.join(_RANGES)} and range:NAME")
+        raise ChoiceError(f"--capture-range {text}: unknown range; write one of {', '.join(_RANGES)}, or range:NAME")
 
 
 def _check_papi(text: str) -> None:
@@ -381,7 +381,7 @@ def _check_samples(text: str) -> None:
 
 def _check_end(text: str) -> None:
     if not re.fullmatch(r"stop|repeat(:[1-9]\d*)?", text):
-        raise ChoiceError(f"--capture-range-end {text}: there are stop, repeat and repeat:N")
+        raise ChoiceError(f"--capture-range-end {text}: write stop, repeat or repeat:N")
 
 
 _CHECKS = {

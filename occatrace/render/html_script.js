@@ -165,18 +165,21 @@ for (const cell of document.querySelectorAll("th[data-whole], td.long[data-whole
 
 // Four digits, as the tables have them.
 function digits(value) {
-  return value.toFixed(Math.max(4 - String(Math.trunc(Math.abs(value))).length, 0));
+  let before = String(Math.trunc(Math.abs(value))).length;
+  if (Math.abs(value).toFixed(Math.max(4 - before, 0)) >= 10 ** before) before++;  // 9.9996 is 10.00
+  const places = Math.max(4 - before, 0);
+  return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 
 function duration(ns) {
   if (Number.isInteger(ns) && Math.abs(ns) < 1e3) return `${ns} ns`;
-  const [scale, unit] = ns < 1e3 ? [1, "ns"] : ns < 1e6 ? [1e3, "µs"] : ns < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+  const [scale, unit] = [[1, "ns"], [1e3, "µs"], [1e6, "ms"]].find(([own]) => Math.abs(ns) < own * 999.95) ?? [1e9, "s"];
   return `${digits(ns / scale)} ${unit}`;
 }
 
 function size(bytes) {
   let i = 0;
-  while (bytes >= 1024 && i < 4) { bytes /= 1024; i++; }
+  while (bytes >= 1023.5 && i < 4) { bytes /= 1024; i++; }
   return `${i ? digits(bytes) : Math.round(bytes)} ${["B", "KiB", "MiB", "GiB", "TiB"][i]}`;
 }
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from occatrace.errors import RunError
-from occatrace.reports import critical, limits, signs, wait_states
+from occatrace.reports import critical, limits, sentences, signs, wait_states
 from occatrace.reports.critical import whatif
 from occatrace.reports.signs import Sign
 
@@ -36,7 +36,7 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
         Sign(
             row[at["share"]],
             row[at["name"]],
-            row[at["evidence"]],
+            sentences.written(row[at["evidence"]]),
             row[at["advice"]],
             _changes(row[at["changes"]]),
             row[at["caller"]] or "",

@@ -3,7 +3,7 @@
 --   predicted gain (occa_prof why --what-if of the fix), or share of the run where there is no prediction
 -- needs: calls
 -- made: advice
--- empty: nothing that the rules know
+-- empty: no problems found
 -- share: of the recorded time of the run
 -- column: gain percent Gain (predicted, of the run time; empty: no prediction)
 -- column: share percent Time
@@ -14,7 +14,7 @@
 -- column: rank count Rank
 WITH
 -- The column `changes` is not shown: the changes of why --what-if that stand for the fix.
-run AS (SELECT greatest(recorded_ns(max(end_ns) - run_zero()), 1) AS length_ns FROM processes),
+run AS (SELECT greatest(recorded_ns(run_length()), 1) AS length_ns),
 
 -- Lines of calls; of Python the nearest one that is the program's own.
 python_before AS (
@@ -90,7 +90,7 @@ pageable AS (
 ),
 -- The lines of a Python program that made most of them.
 pageable_lines AS (
-    SELECT kind, '; most by ' || string_agg(format('{} ({:.1f} ms)', source, ns / 1e6), ', ' ORDER BY ns DESC, source) AS told FROM (
+    SELECT kind, '; most by ' || string_agg(format('{} ({})', source, time_text(ns)), ', ' ORDER BY ns DESC, source) AS told FROM (
         SELECT a.kind, p.source, sum(span(a.start_ns, a.end_ns)) AS ns
         FROM activities a JOIN python_lines l USING (thread, seq) JOIN own_lines(python_frames) p ON p.process = l.process AND p.leaf = l.frame
         WHERE a.kind IN ('HtoD', 'DtoH') AND a.bytes >= 65536 AND a.status >= 0 AND coalesce(CASE a.kind WHEN 'HtoD' THEN a.source ELSE a.target END = 'pageable',
@@ -179,36 +179,36 @@ broken AS (SELECT name, count(*) AS n, min(status) AS status, sum(span(start_ns,
 
 signs AS (
     SELECT launches.total AS ns, 'short kernels' AS name,
-           format('{:,} launches of {} ran {:.1f} µs on average, {} the {:.1f} µs of their launching call', n, launches.name, run / 1e3,
-                  CASE WHEN run < api THEN 'less than' ELSE 'little more than' END, api / 1e3)
+           format('{:,} launches of {} ran {} on average, {} the {} of their launching call', n, launches.name, time_text(run),
+                  CASE WHEN run < api THEN 'less than' ELSE 'little more than' END, time_text(api))
                AS evidence, 'join kernels, or give each more work' AS advice, caller,
            -- Half as many launches: the device has half of the gaps between them, too.
            [format('call:{}*{}', function, 1 - 0.5 * launches.total / launching.total), format('launch:{}*0.5', launches.known)] AS changes
     FROM launches JOIN launching USING (function) LEFT JOIN launch_lines USING (name), run WHERE n >= 100 AND launches.run < least(1.5 * api, 100_000) AND launches.total > 0.01 * run.length_ns
     UNION ALL
     SELECT ns, 'waiting',
-           format('{:,} times in {:,} pieces of work the device ran out of work while the host waited in {}, for {:.1f} ms until the next work ({:.0f} % of the run)',
-                  waits.n, pieces.n, function, ns / 1e6, share(ns, run.length_ns)),
+           format('{:,} times in {:,} pieces of work the device ran out of work while the host waited in {}, for {} until the next work ({:.0f} % of the run)',
+                  waits.n, pieces.n, function, time_text(ns), share(ns, run.length_ns)),
            'enqueue what comes next before waiting, wait once after several pieces of work, or use a second stream', caller,
            [format('wait:{}*0', function)]
     FROM waits LEFT JOIN wait_lines USING (function), pieces, run WHERE waits.n >= 20 AND waits.ns - waits.longest > 0.05 * run.length_ns
     UNION ALL
     SELECT pageable.ns, 'pageable copies',
-           format('{:,} {} copies of {:.1f} MiB in all took {:.1f} ms ({:.2f} GB/s, {:.0f} % of the run): its memory on the host is not pinned{}',
-                  n, kind, bytes / 1048576, pageable.ns / 1e6, bytes / pageable.ns, share(pageable.ns, run.length_ns), coalesce(told, '')),
+           format('{:,} {} copies of {} in all took {} ({:.2f} GB/s, {:.0f} % of the run): its memory on the host is not pinned{}',
+                  n, kind, size_text(bytes), time_text(pageable.ns), bytes / pageable.ns, share(pageable.ns, run.length_ns), coalesce(told, '')),
            'copy from and to pinned memory (CUDA, HIP: cudaMallocHost, hipHostMalloc; OpenCL: a mapped buffer with CL_MEM_ALLOC_HOST_PTR; OCCA: the property mapped or host)', large,
            [format('copy:{}*{}', kind, 1 - 0.5 * least(pageable.ns / copying.ns, 1))]
     FROM pageable JOIN copying USING (kind) LEFT JOIN pageable_lines USING (kind) LEFT JOIN copy_lines USING (kind), run WHERE n >= 10 AND pageable.ns > 0.05 * run.length_ns
     UNION ALL
     SELECT ns, 'allocation in a loop',
-           format('{:,} allocations and {:,} frees of {:,} bytes ({}, {}) took {:.1f} ms ({:.0f} % of the run)', churn.n, frees, bytes, place, kind, ns / 1e6,
+           format('{:,} allocations and {:,} frees of {:,} bytes ({}, {}) took {} ({:.0f} % of the run)', churn.n, frees, bytes, place, kind, time_text(ns),
                   share(ns, run.length_ns)),
            'allocate once before the loop, or use a memory pool', caller,
            list_filter([format('call:{}*{}', function, 1 - churn.n / allocating.n), format('call:{}*{}', free_function, 1 - churn.n / allocating.n)], lambda x: x IS NOT NULL)
     FROM churn JOIN allocating USING (function) LEFT JOIN churn_lines USING (place, kind, bytes), run WHERE churn.n >= 20 AND frees >= 19 AND ns > 0.01 * run.length_ns
     UNION ALL
     SELECT ns, 'kernel builds',
-           format('{:,} build{} took {:.1f} ms, {:.0f} % of the run', n, CASE WHEN n = 1 THEN '' ELSE 's' END, ns / 1e6, share(ns, run.length_ns))
+           format('{:,} build{} took {}, {:.0f} % of the run', n, CASE WHEN n = 1 THEN '' ELSE 's' END, time_text(ns), share(ns, run.length_ns))
                || CASE WHEN known > 0 THEN format('; {:,} of {:,} by OCCA found their binary in the cache', hits, known) ELSE '' END,
            CASE WHEN known = 0 THEN 'keep the driver''s cache between runs, or load binaries; build before the timed part'
                 WHEN hits < known THEN 'keep OCCA_CACHE_DIR between runs; build before the timed part'
@@ -216,19 +216,19 @@ signs AS (
     FROM jit, build_lines, run WHERE n > 0 AND jit.ns > 0.2 * run.length_ns
     UNION ALL
     SELECT length - busy AS ns, 'idle device',
-           format('{} had work for {:.0f} % of the {:.1f} ms from its first to its last work: {:,} gaps, the longest {:.1f} ms', coalesce(d.name, 'a device'),
-                  share(busy, length), length / 1e6, gaps, longest / 1e6),
+           format('{} had work for {:.0f} % of the {} from its first to its last work: {:,} gaps, the longest {}', coalesce(d.name, 'a device'),
+                  share(busy, length), time_text(length), gaps, time_text(longest)),
            'see gpu_gaps and idle_sum for what the host did; enqueue work earlier, or compute on the host while the device works', caller, []
     FROM use JOIN holes_of USING (key) LEFT JOIN idle_lines USING (key) LEFT JOIN devices d ON d.device = use.key, run WHERE length > 0.1 * run.length_ns AND busy < 0.5 * length
     UNION ALL
     SELECT tiny.ns, 'small copies',
-           format('{:,} {} copies of {:,.0f} bytes on average took the host {:.1f} ms ({:.0f} % of the run)', n, kind, each, tiny.ns / 1e6, share(tiny.ns, run.length_ns)),
+           format('{:,} {} copies of {:,.0f} bytes on average took the host {} ({:.0f} % of the run)', n, kind, each, time_text(tiny.ns), share(tiny.ns, run.length_ns)),
            'gather them into fewer, larger copies', small,
            list_concat([format('copy:{}*{}', kind, 1 - least(device_ns / copying.ns, 1)), format('launch:{}*{}', kind, 1 - 0.9 * n / copies)], [format('call:{}*0.1', x) FOR x IN functions], [format('wait:{}*0', x) FOR x IN functions])
     FROM tiny JOIN copying USING (kind) LEFT JOIN copy_lines USING (kind), run WHERE n >= 100 AND tiny.ns > 0.01 * run.length_ns
     UNION ALL
     SELECT first - others AS ns, 'slow first call',
-           format('the first {} took {:.2f} ms, the {:,} others {:.3f} ms on average', penalties.name, first / 1e6, n - 1, others / 1e6),
+           format('the first {} took {}, the {:,} others {} on average', penalties.name, time_text(first), n - 1, time_text(others)),
            'call it once before the timed part', NULL, [] FROM penalties, run
     WHERE first > 10 * others AND first - others > 1_000_000 AND first - others > 0.05 * run.length_ns
     UNION ALL

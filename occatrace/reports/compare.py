@@ -186,8 +186,7 @@ def collect(store: Store, kinds: Sequence[str] = KINDS, *, occa: bool | None = N
         parts = np.split(values, np.searchsorted(ids, np.arange(1, len(exact))))
         for (name, mode, *numbers), part in zip(exact, parts, strict=True):
             out[kind, name, mode] = _series(tuple(numbers), part)
-    length = "coalesce(max(end_ns), 0) - run_zero()"
-    elapsed, recorded = store.con.execute(f"SELECT {length}, recorded_ns({length}) FROM processes").fetchall()[0]
+    elapsed, recorded = store.con.execute("SELECT run_length(), recorded_ns(run_length())").fetchall()[0]
     return Run(out, max(int(recorded), 0), elapsed != recorded)
 
 
@@ -377,7 +376,7 @@ def _numbers(series: Sequence[Series]) -> list[Any]:
 
 
 def _totals(variants: Mapping[str, Sequence[Run]]) -> list[tuple[Any, ...]]:
-    """Rows of the whole: from the first call to the end, and the sums of kernels and memory operations. A single run says
+    """Rows of the whole: the run time, and the sums of kernels and memory operations. A single run says
     nothing of how much these vary: only repetitions give them a verdict. Of runs that were recorded in part they are not
     compared: who recorded longer has more."""
     out = []

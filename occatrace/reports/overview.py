@@ -110,9 +110,7 @@ def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, .
     if not filled & _OF:
         return []
     found = _processes(con, filled)
-    run = con.execute(
-        "SELECT recorded_ns(max(end_ns)::BIGINT - min(start_ns)::BIGINT)::DOUBLE FROM processes"
-    ).fetchall()[0][0]
+    run = con.execute("SELECT recorded_ns(run_length())::DOUBLE").fetchall()[0][0]
     if not found:
         return []
     out = _rows(_together(found), float(run), _kernels(store, made))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occatrace.core.sql import name as sql_name
+from occatrace.core.units import duration, size
 from occatrace.reports import idle, wait_states
 from occatrace.reports.critical import labels, whatif
 from occatrace.run import folder
@@ -100,7 +101,7 @@ def _late_ranks(states: Sequence[tuple[Any, ...]], ranks: int, length: float) ->
         row = most[rank]
         place = f" ({row[11]})" if row[11] else ""
         evidence = (
-            f"others waited {ns / 1e6:,.1f} ms for rank {rank}, most of it ({row[1] / 1e6:,.1f} ms, {row[4]} in {row[7]} of"
+            f"others waited {duration(ns)} for rank {rank}, most of it ({duration(row[1])}, {row[4]} in {row[7]} of"
             f" rank {row[5]}) while it was in {row[9]}: {row[10]}{place}"
         )
         change = whatif.Change("rank", str(rank), None, f"rank:{rank}=mean")
@@ -125,7 +126,7 @@ def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> li
         return []
     mean = whole / len(spans)
     evidence = (
-        f"each of {len(spans)} ranks waited {mean / 1e6:,.1f} ms on average ({100 * mean / length:.0f} % of the run), most of it"
+        f"each of {len(spans)} ranks waited {duration(mean)} on average ({100 * mean / length:.0f} % of the run), most of it"
         f" in {behind.most_common(1)[0][0]} for a rank that waited itself"
     )
     words = "let ranks work at the same time: send before computing, or divide the work so that no rank needs another one's result"
@@ -145,11 +146,11 @@ def _messages(store: Store, length: float) -> Iterator[Sign]:
         WHERE m.kind = 'send' AND m.state = 'complete' AND m.bytes < {_SMALL_MESSAGE} AND m.function IS NOT NULL
         GROUP BY ALL HAVING count(*) >= 1000 ORDER BY 5 DESC, 1"""
     ).fetchall()
-    for rank, function, count, size, ns, partner in rows:
+    for rank, function, count, mean, ns, partner in rows:
         if ns < _LEAST * length or rank is None:
             continue
         evidence = (
-            f"rank {rank} sent {count:,} messages of {size:,.0f} bytes on average by {function} in {ns / 1e6:,.1f} ms"
+            f"rank {rank} sent {count:,} messages of {mean:,.0f} bytes on average by {function} in {duration(ns)}"
             f" ({100 * ns / length:.0f} % of the run), most of them to rank {partner}"
         )
         yield Sign(
@@ -165,7 +166,7 @@ def _queues(states: Sequence[tuple[Any, ...]], length: float) -> Iterator[Sign]:
     for row in states:
         if row[4] == wait_states.QUEUE and row[1] >= _LEAST * length:
             evidence = (
-                f"{row[7]} in {row[6]} waited {row[1] / 1e6:,.1f} ms in {row[2]:,} times for {row[10]} of another queue"
+                f"{row[7]} in {row[6]} waited {duration(row[1])} in {row[2]:,} times for {row[10]} of another queue"
             )
             words = "remove the dependency if there is no need for it, or begin the other work earlier"
             share = 100.0 * row[1] / length
@@ -181,7 +182,7 @@ def _python(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
         often = row[2] >= _OFTEN and row[1] - row[9] >= 2 * _LEAST * length
         if (row[3], row[4]) == (idle.NOTHING, "Python") and often:
             evidence = (
-                f"{row[8]} had nothing to do for {row[1] / 1e6:,.1f} ms ({row[0]:.0f} % of its idle time), {row[2]:,} times,"
+                f"{row[8]} had nothing to do for {duration(row[1])} ({row[0]:.0f} % of its idle time), {row[2]:,} times,"
                 f" while the host was in Python ({row[5]})"
             )
             words = "move the work of the loop out of Python, or enqueue more work at a time (--python functions names the functions)"
@@ -221,7 +222,7 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
         where = f"{count:,} times region {function} of {threads} threads"
         if usual < _SHORT_REGION_NS and count >= 1000 and ns >= _LEAST * length:
             share = 100.0 * ns / length
-            evidence = f"{where} took {ns / 1e6:,.1f} ms ({share:.0f} % of the run), {usual / 1e3:.1f} µs in the median"
+            evidence = f"{where} took {duration(ns)} ({share:.0f} % of the run), {duration(usual)} in the median"
             words = (
                 "make the region larger: begin the team once around the loop, or leave such small work to one thread"
             )
@@ -246,7 +247,7 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
         if lost < _LEAST * length:
             continue
         share = 100.0 * lost / length
-        evidence = f"{where}; each waited {lost / 1e6:,.1f} ms on average ({share:.0f} % of the run){how}"
+        evidence = f"{where}; each waited {duration(lost)} on average ({share:.0f} % of the run){how}"
         yield Sign(share, name, evidence, words, _of_region(function, max(1 - lost / ns, 0.0)), source, rank)
 
 
@@ -318,7 +319,7 @@ def _unchanged(store: Store, run: critical.Run, length: float) -> Iterator[Sign]
     sql = "SELECT sum(span(start_ns, end_ns))::DOUBLE FROM activities WHERE kind = 'HtoD'"
     all_ns = store.con.execute(sql).fetchall()[0][0]
     evidence = (
-        f"{len(found):,} HtoD copies of {moved / 1048576:,.1f} MiB in all took {ns / 1e6:,.1f} ms"
+        f"{len(found):,} HtoD copies of {size(moved)} in all took {duration(ns)}"
         f" ({100 * ns / length:.0f} % of the run): from and to the same memory as the copy before, and the host had no time to"
         " change the data"
     )

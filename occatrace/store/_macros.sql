@@ -19,6 +19,9 @@ CREATE OR REPLACE MACRO main_line(source, weight) AS
         || CASE WHEN count(weight) > 1 THEN ' (+' || count(weight) - 1 || ')' ELSE '' END;
 CREATE OR REPLACE MACRO share(part, whole) AS
     CASE WHEN whole > 0 THEN 100.0 * part / whole ELSE 0.0 END;
+-- Times and sizes within sentences: Python writes them as in tables (occatrace/reports/sentences.py).
+CREATE OR REPLACE MACRO time_text(v) AS chr(31) || 'ns ' || v::DOUBLE || chr(31);
+CREATE OR REPLACE MACRO size_text(v) AS chr(31) || 'B ' || v::DOUBLE || chr(31);
 CREATE OR REPLACE MACRO api_title(api) AS CASE api WHEN 'occa' THEN 'OCCA' WHEN 'opencl' THEN 'OpenCL' WHEN 'mpi' THEN 'MPI' WHEN 'cuda' THEN 'CUDA' WHEN 'cudart' THEN 'CUDA runtime' WHEN 'hip' THEN 'HIP'
     WHEN 'nvtx' THEN 'NVTX' WHEN 'roctx' THEN 'ROCTX' WHEN 'itt' THEN 'ITT' WHEN 'openmp' THEN 'OpenMP target' ELSE api END;
 -- What a memory operation is called: its direction and, where it is known and not the usual, the memory on its host side, or

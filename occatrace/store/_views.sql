@@ -3,6 +3,10 @@
 -- The moment that all views call zero: the first call, range or work of the run. (Runs of before schema 2 do not have it.)
 CREATE OR REPLACE MACRO run_zero() AS (SELECT coalesce(min(coalesce(first_ns, start_ns)), 0) FROM processes);
 
+-- The run time, of which all views take their shares: from the start of the first process, or of what was sampled before it, to the
+-- end of the last one.
+CREATE OR REPLACE MACRO run_length() AS (SELECT coalesce(max(end_ns)::BIGINT - min(least(start_ns, first_ns))::BIGINT, 0) FROM processes);
+
 -- The line of the program that made a call to which others refer.
 CREATE OR REPLACE TEMP VIEW call_lines AS
     SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source

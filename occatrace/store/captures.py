@@ -72,11 +72,3 @@ def length(con: duckdb.DuckDBPyConnection) -> int:
         total += max(0, end - max(start, until))
         until = max(until, end)
     return total
-
-
-def whole(con: duckdb.DuckDBPyConnection) -> int:
-    """The time from the first process's begin to the last one's end."""
-    found: int = con.execute(
-        "SELECT coalesce(max(end_ns)::BIGINT - min(start_ns)::BIGINT, 0) FROM processes"
-    ).fetchall()[0][0]
-    return found

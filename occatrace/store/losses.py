@@ -74,6 +74,8 @@ class Losses:
         out = [*([self.partial] if self.partial else ()), *self.notes, *self.problems]
         if self.captured:
             recorded, whole = self.captured
+        # A program that stopped and at once started again misses nothing that a line could show.
+        if self.captured and duration(recorded) != duration(whole):
             out.append(f"captured {duration(recorded)} of {duration(whole)}: what is below is of that time")
         if self.excluded:
             left = [_excluded(reason, *counts) for reason, counts in self.excluded.items()]
@@ -165,8 +167,10 @@ _EXCLUDED = """
 
 
 def _captured(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The time in which anything was recorded, and that from the first process's begin to the last one's end."""
-    return (captures.length(con), captures.whole(con)) if captures.make(con, facts) else None
+    """The time in which anything was recorded, and the run time."""
+    if not captures.make(con, facts):
+        return None
+    return captures.length(con), int(con.execute("SELECT run_length()").fetchall()[0][0])
 
 
 def _some(pids: Sequence[int]) -> str:

@@ -95,9 +95,9 @@ def _tiles(store: Store, tables: plots.Source, made: Mapping[str, Report]) -> li
     out = []
     processes, ranks, threads, ns = store.con.execute(
         "SELECT count(*), count(DISTINCT rank), (SELECT count(*) FROM threads),"
-        " max(end_ns)::BIGINT - min(least(start_ns, first_ns))::BIGINT FROM processes"
+        " recorded_ns(run_length()) FROM processes"
     ).fetchall()[0]
-    if ns is not None:
+    if ns:
         more = f"{processes:,} process{'es' if processes != 1 else ''}, {threads:,} thread{'s' if threads != 1 else ''}"
         out.append(Tile("Run", duration(ns), f"{ranks:,} ranks, {more}" if ranks > 1 else more))
     kernels = tables.kernels

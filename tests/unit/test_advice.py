@@ -161,18 +161,18 @@ def failing(p: Program, function: str) -> None:
 @pytest.mark.parametrize(
     ("sign", "evidence", "program", "yes", "no"),
     [
-        ("short kernels", "200 launches of k ran 2.0 µs on average, less than the 10.0 µs", short_kernels, 200, 50),
-        ("waiting", "39 times in 40 pieces of work the device ran out of work while the host waited in clFinish, for 8.0 ms",
+        ("short kernels", "200 launches of k ran 2.000 µs on average, less than the 10.00 µs", short_kernels, 200, 50),
+        ("waiting", "39 times in 40 pieces of work the device ran out of work while the host waited in clFinish, for 8.034 ms",
          waiting, 1, 20),
-        ("pageable copies", "20 HtoD copies of 20.0 MiB in all took 10.0 ms (2.10 GB/s, 100 % of the run)", pageable, False, True),
+        ("pageable copies", "20 HtoD copies of 20.00 MiB in all took 10.00 ms (2.10 GB/s, 100 % of the run)", pageable, False, True),
         # 1 MiB cannot be written in 3 µs; in 5 µs it can.
-        ("copies of unchanged data", "29 HtoD copies of 29.0 MiB in all took 1.4 ms", same_data, 3 * US, 5 * US),
-        ("allocation in a loop", "30 allocations and 30 frees of 4,096 bytes (mode , device) took 0.9 ms", churn, 30, 10),
-        ("kernel builds", "2 builds took 60.0 ms, 60 % of the run", builds, 30, 5),
-        ("idle device", "gpu had work for 27 % of the 37.0 ms from its first to its last work: 9 gaps, the longest 3.0 ms",
+        ("copies of unchanged data", "29 HtoD copies of 29.00 MiB in all took 1.450 ms", same_data, 3 * US, 5 * US),
+        ("allocation in a loop", "30 allocations and 30 frees of 4,096 bytes (mode , device) took 900.0 µs", churn, 30, 10),
+        ("kernel builds", "2 builds took 60.00 ms, 60 % of the run", builds, 30, 5),
+        ("idle device", "gpu had work for 27 % of the 37.01 ms from its first to its last work: 9 gaps, the longest 3.001 ms",
          idle_device, 3 * MS, 100 * US),
-        ("small copies", "150 HtoD copies of 8 bytes on average took the host 1.5 ms", small_copies, 8, 1 << 16),
-        ("slow first call", "the first call of clFinish took 20.00 ms, the 29 others 0.010 ms on average", slow_first,
+        ("small copies", "150 HtoD copies of 8 bytes on average took the host 1.500 ms", small_copies, 8, 1 << 16),
+        ("slow first call", "the first call of clFinish took 20.00 ms, the 29 others 10.00 µs on average", slow_first,
          20 * MS, 90 * US),
         ("lost to a failed call", "3 calls of clEnqueueNDRangeKernel failed (CL_INVALID_COMMAND_QUEUE): no kernel ran",
          failing, "opencl:clEnqueueNDRangeKernel", "opencl:clGetDeviceInfo"),
@@ -231,7 +231,7 @@ def test_lines_of_pageable_copies(tmp_path: Path) -> None:
             t.event("occatrace_python:line", p.now, call_seq=t.seq - 2, frame=frame)
             p.now = end
     found = p.advice(tmp_path)["pageable copies"]
-    assert found.endswith("is not pinned; most by /home/me/app.py:7 (10.0 ms), /home/me/app.py:8 (1.5 ms)"), found
+    assert found.endswith("is not pinned; most by /home/me/app.py:7 (10.00 ms), /home/me/app.py:8 (1.500 ms)"), found
 
 
 def test_work_that_failed_on_the_device(tmp_path: Path) -> None:

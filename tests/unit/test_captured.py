@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -9,6 +10,7 @@ import pytest
 
 from occatrace.cli.dispatch import main
 from occatrace.store import captures
+from occatrace.store.losses import Losses
 from occatrace.store.tables import open_store
 from tests.support.fake import FakeTrace, recorded
 
@@ -61,7 +63,7 @@ def test_gaps_and_shares_are_of_the_recorded_time(run: Path, tmp_path: Path) -> 
             100 - use["share"]
         )
         lost = store.losses({"captures": {"node0": PERIODS}})
-        assert lost.captured == (2_000_000, captures.whole(store.con))
+        assert lost.captured == (2_000_000, int(store.con.execute("SELECT run_length()").fetchall()[0][0]))
         assert any(line.startswith("captured 2.000 ms of ") for line in lost.lines())
 
 
@@ -95,7 +97,7 @@ def test_periods_of_nodes_are_on_their_own_clocks() -> None:
     assert captures.make(con, {"captures": spans})
     found = con.execute("SELECT process, start_ns, end_ns FROM recorded ORDER BY ALL").fetchall()
     assert found == [(1, 250, 300), (1, 600, 700), (2, 400, 500)]
-    assert captures.length(con) == 50 + 100 + 100 and captures.whole(con) == 900
+    assert captures.length(con) == 50 + 100 + 100
     missing = "SELECT unrecorded_ns(1, 100, 1000), unrecorded_ns(1, 260, 650), unrecorded_ns(2, 450, 460), unrecorded_ns(3, 5, 9)"
     assert con.execute(missing).fetchall() == [(750, 300, 0, 4)]
 
@@ -106,3 +108,38 @@ def test_a_run_that_always_recorded_pays_nothing() -> None:
     assert not captures.make(con, {})
     assert con.execute("SELECT unrecorded_ns(1, 5, 9), recorded_ns(7)").fetchall() == [(0, 7)]
     assert not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name LIKE '%recorded'").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("captures_of_nodes", "choice", "told"),
+    [
+        ({"node0": []}, {}, "the program ran for 12.00 ms and ended before recording began (--delay, --start-paused)"),
+        ({"node0": [[8_000_000, 8_000_001]]}, {}, "no traced call began in the 1 ns that were recorded of 12.00 ms; record more"),
+        # The program did not begin, so the run's own switch recorded nothing of it.
+        ({"node0": [[90_000_000, 91_000_000]]}, {"OCCATRACE_CAPTURE_RANGE": "range:solve"},
+         "the program never opened a range called 'solve' (NVTX, ROCTX, ITT, occatrace.h; --capture-range)"),
+        ({"node0": [[90_000_000, 91_000_000]]}, {"OCCATRACE_CAPTURE_RANGE": "cudaProfilerApi"},
+         "the program never called cudaProfilerStart or cuProfilerStart (--capture-range cudaProfilerApi)"),
+        ({}, {}, "no traced API was used, or the program was not reached (occa_prof doctor)"),
+    ],
+)  # fmt: skip
+def test_why_nothing_was_recorded(
+    captures_of_nodes: dict[str, list[list[int]]],
+    choice: dict[str, str],
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The cause is named where it is known; doctor cannot find it."""
+    folder = recorded(tmp_path / "r", trace_of([]), captures=captures_of_nodes, choice=choice)
+    assert main(["report", str(folder)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"nothing was recorded: {told}"), last
+
+
+def test_a_pause_that_is_too_short_to_show_is_no_warning() -> None:
+    lines = [replace(Losses.none(), captured=(ns, 522_900_000)).lines() for ns in (522_899_000, 522_900_000)]
+    assert lines == [[], []]
+    assert replace(Losses.none(), captured=(0, 522_900_000)).lines() == [
+        "captured 0 ns of 522.9 ms: what is below is of that time"
+    ]

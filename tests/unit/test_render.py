@@ -137,7 +137,10 @@ def _terminal_lines(doc: Document, out: TextIO, primary: int) -> list[str]:
 @pytest.mark.parametrize(
     ("ns", "text"),
     [(0, "0 ns"), (7, "7 ns"), (0.25, "0.250 ns"), (999, "999 ns"), (1000, "1.000 µs"), (12_346, "12.35 µs"),
-     (999_999, "1.000 ms"), (123_456_789, "123.5 ms"), (61 * 10**9, "61.00 s"), (12_345 * 10**9, "12,345 s")],
+     (999_999, "1.000 ms"), (123_456_789, "123.5 ms"), (61 * 10**9, "61.00 s"), (12_345 * 10**9, "12,345 s"),
+     # Four digits everywhere, also just below a power of ten.
+     (9_500, "9.500 µs"), (9_760_000, "9.760 ms"), (9_999_400, "9.999 ms"), (9_999_600, "10.00 ms"), (99_800, "99.80 µs"),
+     (999_800, "999.8 µs"), (9_860_000_000, "9.860 s"), (-9_760_000, "-9.760 ms")],
 )  # fmt: skip
 def test_duration(ns: float, text: str) -> None:
     assert duration(ns) == text
@@ -145,8 +148,9 @@ def test_duration(ns: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.000 KiB"), (1536 << 10, "1.500 MiB"), (1 << 50, "1,024 TiB")],
-)
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.000 KiB"), (1536 << 10, "1.500 MiB"),
+     (9 * 1024 + 900, "9.879 KiB"), (1024 * 1023, "1,023 KiB"), (1024 * 1024 - 1, "1.000 MiB"), (1 << 50, "1,024 TiB")],
+)  # fmt: skip
 def test_size(count: int, text: str) -> None:
     assert size(count) == text
 
