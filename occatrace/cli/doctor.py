@@ -13,29 +13,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from occatrace import __version__
+from occatrace.cli import around
+from occatrace.cli.findings import BROKEN, MISSING, NOTE, OK, Finding
 from occatrace.cli.messages import UsageError
 from occatrace.core import halfway
 from occatrace.run import install
 
 REINSTALL = "pip install --force-reinstall occatrace"
-OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "BROKEN"
 TESTED_MACHINES = ("x86_64", "aarch64")  # docs/install.md says what of each
 TESTED_PYTHONS = tuple((3, minor) for minor in range(10, 15))
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the doctor: `cost` says what goes without it, `remedy` what to do."""
-
-    state: str
-    what: str
-    detail: str = ""
-    cost: str = ""
-    remedy: str = ""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -373,23 +362,28 @@ def wait_for_call(child: subprocess.Popen[str], listener: socket.socket) -> tupl
 def occa() -> Iterator[Finding]:
     """Which OCCA there is."""
     folder = os.environ.get("OCCA_DIR")
+    hidden = False
     if folder and os.path.exists(Path(folder, "lib", "libocca.so")):
         yield Finding(OK, "OCCA", folder)
     elif folder:
+        try:
+            os.stat(Path(folder, "lib", "libocca.so"))
+        except OSError as error:
+            hidden = isinstance(error, PermissionError)
         yield Finding(
             NOTE,
             "OCCA",
-            f"OCCA_DIR is {folder}, which has no lib/libocca.so",
+            f"OCCA_DIR is {folder}, {'which you may not read' if hidden else 'which has no lib/libocca.so'}",
             "OCCA programs may not find their headers at run time",
-            "correct OCCA_DIR",
+            "let OCCA_DIR name an OCCA that you may read" if hidden else "correct OCCA_DIR",
         )
     else:
         yield Finding(
             NOTE,
             "OCCA",
             "OCCA_DIR is not set",
-            "nothing, when your program finds OCCA without it",
-            "export OCCA_DIR=...",
+            "OCCA that was moved after its build (as by tools/setup) does not find its headers when it builds kernels; else nothing",
+            "export OCCA_DIR=FOLDER, the one with include/ and lib/",
         )
 
 
@@ -460,5 +454,7 @@ CHECKS: Sequence[tuple[str, Callable[[], Iterator[Finding]]]] = (
     ("LTTng", lttng),
     ("OpenCL", opencl),
     ("OCCA", occa),
+    ("Other APIs", around.runtimes),
+    ("Counters and lines", around.sensors),
     ("Machine", machine),
 )

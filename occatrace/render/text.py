@@ -34,6 +34,7 @@ _BRIEF_TABLE = 0.1  # per cent of the run: calls of an API that took less are on
 _OPTIONAL = ("failed", "bytes", "source", "device", "errors", "error", "okl", "caller", "why")
 _REPEATS = {"busy_ns": "total_ns", "kernel": "name", "occa_kernel": "name"}  # a column, and the one that it may repeat
 _EMPTY = ("", "-", "0")
+_MEASURED = ("ns", "bytes", "percent", "number")  # units of columns that may have one value in all rows by chance only
 _OVERVIEW_PARTS = 7  # lines of the breakdown, and one of its rest
 _OVERVIEW_LEAST = 0.1  # per cent: what is less is in the rest
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
@@ -108,7 +109,7 @@ def render_stream(document: Document, following: Iterator[Sequence[tuple[Any, ..
     (report,) = document.reports
     width = _Console(file=out).width if out.isatty() else None
     cells = {c.name: [cell(row[at], c) for row in report.rows] for at, c in enumerate(report.columns)}
-    columns, left_out = _fit(report.columns, cells, width)
+    columns, left_out, _ = _fit(report.columns, cells, width)
     widths = _widths(columns, cells, width)
     render(replace(document, reports=()), out)
     out.write(f"\n{report.definition.title} ({report.name})\n")
@@ -231,7 +232,7 @@ def _print_table(
     if brief:
         columns = [c for c in columns if cells[c.name] != cells.get(_REPEATS.get(c.name, ""))]
     folder = _shorten_sources(columns, cells) if brief or width is not None else ""
-    columns, left_out = _fit(columns, cells, width)
+    columns, left_out, alike = _fit(columns, cells, width, whole=True)
     head = f"{title} ({definition.name})"
     share = f"  % is {definition.share}" if definition.share else ""
     apart = "\n" if width is not None and cell_len(head + share) > width else ""
@@ -258,6 +259,9 @@ def _print_table(
         console.file.write("\n".join(lines) + "\n")
     if folder and any(c.unit == "source" for c in columns):
         console.print(Text(f"  sources are in {printable(folder)}", style="dim"), soft_wrap=True)
+    if alike:
+        same = (f"{c.title} {cells[c.name][0]}" for c in alike)
+        console.print(Text(f"  (in all rows: {', '.join(same)})", style="dim"))
     if left_out:
         console.print(Text(f"  (no room for: {', '.join(c.title for c in left_out)})", style="dim"))
 
@@ -299,7 +303,7 @@ def _print_overview(console: Console, report: Report, width: int | None) -> None
     ranks = any(row["worst"] is not None for row in parts)
     times = [cell(row[time.name], time) for row in parts]
     wide, long = max(map(len, times), default=0), max((len(row["name"]) for row in parts), default=0)
-    lines = []
+    lines, sentences = [], []
     for row, share, text in zip(parts, _tenths([row["share"] for row in parts]), times, strict=True):
         worst = "" if row["worst"] is None else f"  worst {row['worst']:5.1f} % (rank {row['worst_rank']})"
         lines.append(f"{share:5.1f} %  {text:>{wide}}  {row['name']:<{long}}{worst}")
@@ -307,11 +311,11 @@ def _print_overview(console: Console, report: Report, width: int | None) -> None
         lines.append(f"{row['share']:5.1f} %  {row['name']}")
     if kernels := [row for row in by_kind.get("kernel", ()) if row["share"] >= _OVERVIEW_LEAST]:
         told = (f"{each['name']} {each['share']:.1f} %" for each in kernels)
-        lines.append(f"  kernels: {', '.join(told)}")
+        sentences.append(f"  kernels: {', '.join(told)}")
     for row in by_kind.get("advice", ()):
         rank = f"rank {row['worst_rank']}" if row["worst_rank"] is not None and row["worst"] is None else ""
         at = ", ".join(filter(None, (rank, posixpath.basename(row["source"]))))
-        lines.append(f"  {row['name']}{f' ({at})' if at else ''}: {row['advice']}")
+        sentences.append(f"  {row['name']}{f' ({at})' if at else ''}: {row['advice']}")
     console.print(Text(head, style="bold"), end="")
     console.print(Text(f"{run}{', mean of the ranks' if ranks else ''}"), soft_wrap=True)
     for note in report.notes:
@@ -319,6 +323,15 @@ def _print_overview(console: Console, report: Report, width: int | None) -> None
     for line in map(printable, lines):
         cut = line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
         console.file.write(cut.rstrip() + "\n")
+    for line in map(printable, sentences):
+        console.file.write("".join(f"{part}\n" for part in _wrapped(line, width)))
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    """An indented sentence, in lines that a terminal has room for."""
+    if width is None or cell_len(line) <= width:
+        return [line]
+    return [f"  {part}" for part in wrap(line.strip(), max(width - 2, _NARROWEST), subsequent_indent="  ")]
 
 
 def _tenths(shares: Sequence[float]) -> list[float]:
@@ -388,12 +401,13 @@ def _shortened(value: str, width: int, column: Column) -> str:
 
 
 def _fit(
-    columns: Sequence[Column], cells: dict[str, list[str]], width: int | None
-) -> tuple[list[Column], list[Column]]:
-    """Columns that fit, names shortened if need be, and those that do not."""
+    columns: Sequence[Column], cells: dict[str, list[str]], width: int | None, whole: bool = False
+) -> tuple[list[Column], list[Column], list[Column]]:
+    """Columns that fit, names shortened if need be; those that do not; and those left out that have one value in all rows. Columns
+    that say least go first: empty ones, repeats of others, one value in all rows. `whole`: `cells` has all rows."""
     kept, left_out = list(columns), []
     if width is None:
-        return kept, []
+        return kept, [], []
 
     full = {c.name: max([cell_len(c.title), *map(cell_len, cells[c.name])]) for c in columns}
 
@@ -402,6 +416,17 @@ def _fit(
         widths = (min(full[c.name], _NAME_WIDTH) if _may_be_cut(c) else full[c.name] for c in kept)
         return sum(widths) + _GAP * (len(kept) - 1)
 
+    alike: list[Column] = []
+    empty: list[Column] = []
+    if whole:
+        names = {c.name for c in columns}
+        empty = [c for c in columns if all(v in _EMPTY for v in cells[c.name])]
+        repeats = [c for c in columns if _REPEATS.get(c.name) in names and cells[c.name] == cells[_REPEATS[c.name]]]
+        alike = [c for c in columns if c.unit not in _MEASURED and len({*cells[c.name]}) == 1 < len(cells[c.name])]
+        for column in dict.fromkeys((*empty, *repeats, *alike)):
+            if needed() > width and column.name != "name":
+                kept.remove(column)
+                left_out.append(column)
     for word in _DISPENSABLE:
         if needed() <= width:
             break
@@ -409,7 +434,7 @@ def _fit(
             kept.remove(column)
             left_out.append(column)
     # What was left out before a wider column was: perhaps there is room for it now.
-    for column in reversed(left_out):
+    for column in [c for c in reversed(left_out) if c not in empty]:
         kept.append(column)
         if needed() > width:
             kept.pop()
@@ -422,4 +447,6 @@ def _fit(
             kept.remove(column)
             left_out.append(column)
     left_out.sort(key=list(columns).index)
-    return kept, [column for column in left_out if column not in kept]
+    gone = [column for column in left_out if column not in kept]
+    same = [column for column in gone if column in alike and cells[column.name][0] not in _EMPTY]
+    return kept, [column for column in gone if column not in same], same

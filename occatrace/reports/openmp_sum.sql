@@ -2,7 +2,7 @@
 -- about: parallel regions by their place in the code. Imbalance: of the time of the slowest thread, what the team would save if
 --   all took as long as the average (waits not counted). Waits are sums over the threads, without the tasks run meanwhile. Times of
 --   regions inside others, and inside target constructs, are part of those, and not of the whole that the share is of
--- share: of the time of all outermost regions
+-- share: of the time of all outermost regions; waits are sums over the threads
 -- of: omp_regions
 -- sums: region
 -- column: share percent Time

@@ -14,6 +14,7 @@ import pytest
 from occatrace.core.checked import printable
 from occatrace.core.units import duration, size
 from occatrace.render import Document, renderer
+from occatrace.render import text as text_renderer
 from occatrace.reports import OVERVIEW, Report, definitions, parse
 from occatrace.store.losses import Losses
 
@@ -212,6 +213,31 @@ def test_a_summary_has_one_line_for_an_api_that_took_nothing() -> None:
     assert "OpenCL calls (calls)  2 calls, 999 ns, less than 0.1 % of the run: --all\n" in summary(brief=True)
     for whole in (summary(brief=False), summary(brief=True, other_failed=1), summary(brief=True, other_ns=1000)):
         assert "less than" not in whole and "clGetPlatformIDs" in whole
+
+
+def test_a_narrow_terminal_drops_first_what_says_least() -> None:
+    """Empty columns, repeats and columns with one value go before numbers; that value is said once."""
+    names = ("alpha", "beta", "gamma")
+    columns = parse("calls", CALLS.replace("-- column: source source Source", "-- column: mode text Mode")).columns
+    cells = {"api": ["-"] * 3, "total_ns": ["1.000 ms", "2.000 ms", "3.000 ms"], "calls": ["1", "2", "3"], "failed": ["0"] * 3,
+             "name": list(names), "mode": ["OpenMP"] * 3}  # fmt: skip
+    cells["busy_ns"] = cells["total_ns"]
+    widths = {}
+    for width in range(24, 70):
+        kept, left_out, alike = text_renderer._fit(columns, cells, width, whole=True)
+        widths[width] = [c.name for c in kept], [c.name for c in left_out], [c.name for c in alike]
+    assert widths[69] == (["api", "total_ns", "busy_ns", "calls", "failed", "name", "mode"], [], [])
+    narrow = next(w for w in range(69, 0, -1) if "mode" not in widths[w][0])
+    assert widths[narrow] == (["total_ns", "calls", "name"], ["api", "busy_ns", "failed"], ["mode"])
+
+
+def test_advice_of_an_overview_goes_on_in_the_next_line() -> None:
+    line = "  kernel builds: keep OCCA_CACHE_DIR between runs, or build before the timed part"
+    assert text_renderer._wrapped(line, None) == text_renderer._wrapped(line, 90) == [line]
+    assert text_renderer._wrapped(line, 50) == [
+        "  kernel builds: keep OCCA_CACHE_DIR between runs,",
+        "    or build before the timed part",
+    ]
 
 
 def test_a_summary_says_nothing_twice() -> None:
