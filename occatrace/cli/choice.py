@@ -216,8 +216,10 @@ class Choice:
 
         scoped = self.scoped(store)
         first = self.rows if self.sort is None and self.name is None else None
-        made = [reports.make(store, name, scoped, first) for name in names] if names else reports.summary(store, scoped)
-        return self.rows_of(made)
+        if not names:
+            return self.rows_of(reports.summary(store, scoped))
+        made = {name: reports.make(store, name, scoped, first) for name in reports.together(store, names)}
+        return self.rows_of([made[name] for name in names])
 
     @contextmanager
     def opened(self, store: Store, name: str) -> Iterator[tuple[Report, Iterator[tuple[Any, ...]]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _FETCH = 1024
 _ENDLESS = "_trace"  # how the names of those end that have a row per event
+_OF_GRAPH = frozenset(("advice", "critical", "efficiency", "idle", "wait_states"))  # modules
 
 OVERVIEW = "overview"  # the first block of a summary of the whole run
 # What `occa_prof ./a.out` prints after it, as far as there is something to print. api_sum has OCCA's calls too.
@@ -236,6 +237,19 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
     entry = definition(name)
     with progress.phase(f"computing {name}"):
         return _within(store, entry, lambda: _make(store, entry, scoped, rows))
+
+
+def together(store: Store, names: Sequence[str]) -> Iterator[str]:
+    """Names of reports in the order in which they are best made: first those of the graph of the run, which have it in common
+    until the next name is asked for."""
+    of_graph = [name for name in names if definition(name).made in _OF_GRAPH]
+    with ExitStack() as stack:
+        if len(of_graph) > 1:
+            from occatrace.reports import critical  # takes time to load
+
+            stack.enter_context(critical.shared(store))
+        yield from of_graph
+    yield from (name for name in names if name not in of_graph)
 
 
 def _within(store: Store, entry: Definition, work: Callable[[], T]) -> T:

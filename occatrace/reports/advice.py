@@ -43,7 +43,7 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
         )
         for row in result.fetchall()
     ]
-    run = critical.Run(store) if _small_enough(store) else None
+    run = critical.of(store) if _small_enough(store) else None
     gains: dict[tuple[whatif.Change, ...], float | None] = {}
     if run is not None and run.graph is not None:
         found += signs.of_graph(store, run, wait_states.found(store, run))

@@ -36,7 +36,7 @@ _HOST = {
 
 def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows of the report, by device, the largest part first."""
-    return [row[:-1] for row in found(store, critical.Run(store))]
+    return [row[:-1] for row in found(store, critical.of(store))]
 
 
 def found(store: Store, run: critical.Run, between: bool = False) -> list[tuple[Any, ...]]:

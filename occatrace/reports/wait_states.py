@@ -72,7 +72,7 @@ class _Wait:
 
 def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows of the report, the largest sum first."""
-    run = critical.Run(store)
+    run = critical.of(store)
     return found(store, run) if run.graph is not None else []
 
 

@@ -47,7 +47,8 @@ def collect(
     the source are the whole run's. `read`: reads source files, whose text the page then has."""
     remarks: list[str] = []
     made: dict[str, Report] = {}
-    for name in names():
+    shown = names()
+    for name in reports.together(store, shown):
         try:
             report = reports.make(store, name, scoped)
         except StoreError as error:
@@ -56,6 +57,7 @@ def collect(
             continue
         if report.rows:
             made[name] = report
+    made = {name: made[name] for name in shown if name in made}
     if not made:
         remarks.append(
             "Nothing was recorded: no traced API was used, or the program was not reached (occa_prof doctor)."

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from occatrace import reports
+from occatrace.reports import critical
+from occatrace.reports.critical import labels
 from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, FakeTrace, fake_device, fake_rank, launch, mpi, run_folder
 
@@ -75,6 +77,40 @@ def test_overlap_of_what_is_only_counted(tmp_path: Path) -> None:
 def test_nothing_recorded(tmp_path: Path) -> None:
     with opened(tmp_path, FakeTrace()) as store:
         assert not reports.make(store, "overlap_sum").rows
+
+
+def test_calls_of_few_threads_at_a_time_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = FakeTrace()
+    main = trace.process(100, start=AT)
+    fake_device(main, AT)
+    threads = [main, *(trace.thread(100, tid, start=AT + 10) for tid in (101, 102, 103))]
+    for number in range(40):
+        t, at = threads[number % 4], 100 + 100 * number
+        launch(t, AT, at + 10, at + 50, at + 80, "work", queue=1)
+        t.call("opencl:clFinish", AT + at + 40, AT + at + 90, command_queue=1, ret=0)
+    main.record("exit", AT + 5000, reason=0)
+    read: list[list[int]] = []
+    calls = labels.calls
+
+    def counted(store: Store, known: labels.Labels, zero: int, some: list[int]) -> dict[int, labels.Spans]:
+        read.append(list(some))
+        return calls(store, known, zero, some)
+
+    monkeypatch.setattr(labels, "calls", counted)
+    names = ("idle_sum", "wait_states", "critical_path_sum")
+    with opened(tmp_path, trace) as store:
+        whole = {name: rows_of(store, name) for name in names[:2]}
+        assert read == [[1, 2, 3, 4], [1, 2, 3, 4]]
+        assert all(whole.values())
+        read.clear()
+        made = {name: rows_of(store, name) for name in reports.together(store, names)}
+        assert read == [[1, 2, 3, 4]]  # of one graph
+        assert {name: made[name] for name in whole} == whole
+        read.clear()
+        monkeypatch.setattr(critical, "_CALLS_AT_ONCE", 45)
+        assert {name: rows_of(store, name) for name in whole} == whole
+        assert read == [[1, 2], [3, 4], [1, 2], [3, 4]]
+    assert "graph" not in store.kept
 
 
 # ---- idle_sum ----

@@ -7,7 +7,8 @@ their names here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ _LATENCY = {
     graph.END: ("host", "after a thread has ended"),
 }
 _NO_WORK = ("not recorded",)
+_GRAPH = "graph"  # in what a store keeps
+_CALLS_AT_ONCE = 1 << 21  # calls that are read at a time and kept, for the sake of memory
 _AT_ONCE = 1 << 18  # edges of which the pieces are made at a time, for the sake of memory
 
 
@@ -101,6 +104,7 @@ class Run:
         self.graph = graph.build(store)
         self._named: dict[int, Spans] = labels.special(store, self._labels, self.graph.zero) if self.graph else {}
         self._called: dict[int, Spans] = {}
+        self._all_called = False  # of all threads of the graph, for changes of calls
         ranks = store.con.execute(
             "SELECT process, coalesce(m.rank, p.rank) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
         ).fetchall()
@@ -165,10 +169,31 @@ class Run:
 
     def layers(self, thread: int) -> list[Spans]:
         """What a thread did, in spans; of those that overlap, what is in an earlier layer counts."""
-        if thread not in self._called:
-            self._called |= labels.calls(self._store, self._labels, self._known.zero, [thread])
-        found = (self._named.get(thread), self._called.get(thread), self._python.get(thread))
+        found = (self._named.get(thread), self._calls_of(thread), self._python.get(thread))
         return [spans for spans in found if spans is not None and len(spans.start)]
+
+    def _calls_of(self, thread: int) -> Spans | None:
+        """The outermost calls of a thread. They are read with those of the threads that come after it, as each reading goes through
+        all calls, and forgotten when others are read."""
+        if thread not in self._called:
+            counts = self._call_counts
+            together, count = [thread], counts.get(thread, 0)
+            for other in sorted(other for other in counts if other > thread and other not in self._called):
+                count += counts[other]
+                if count > _CALLS_AT_ONCE:
+                    break
+                together.append(other)
+            held = sum(len(spans.start) for spans in self._called.values())
+            if held + count > _CALLS_AT_ONCE and not self._all_called:
+                self._called.clear()
+            self._called |= labels.calls(self._store, self._labels, self._known.zero, together)
+        return self._called.get(thread)
+
+    @cached_property
+    def _call_counts(self) -> dict[int, int]:
+        """How many single calls each thread has."""
+        sql = "SELECT thread, sum(calls)::BIGINT FROM call_stats WHERE source = 'event' GROUP BY thread"
+        return dict(self._store.con.execute(sql).fetchall())
 
     @cached_property
     def _python(self) -> dict[int, Spans]:
@@ -255,11 +280,9 @@ class Run:
             parts.append((g.time[at], weight[of_mpi], numbers, self._processes(g.thread[at])))
         own &= ~of_mpi & (weight > 0)
         threads = g.thread[source]
-        missing = [t for t in np.unique(threads[own]).tolist() if t not in self._called]
-        self._called |= labels.calls(self._store, self._labels, g.zero, missing)
         for thread in np.unique(threads[own]).tolist():
             rows = own & (threads == thread)
-            layers = [spans for spans in (self._named.get(thread), self._called.get(thread)) if spans is not None]
+            layers = [spans for spans in (self._named.get(thread), self._calls_of(thread)) if spans is not None]
             places = np.flatnonzero(rows)
             for at in range(0, len(places), _AT_ONCE):
                 those = places[at : at + _AT_ONCE]
@@ -365,8 +388,10 @@ class _Factors:
 
     def _open_calls(self) -> None:
         run, g = self._run, self._run._known
-        missing = [t for t in np.unique(g.thread[g.thread >= 0]).tolist() if t not in run._called]
-        run._called |= labels.calls(run._store, run._labels, g.zero, missing)
+        if run._all_called:
+            return
+        run._called = labels.calls(run._store, run._labels, g.zero, np.unique(g.thread[g.thread >= 0]).tolist())
+        run._all_called = True
 
     def _split_host(self) -> dict[int, tuple[Ints, Ints, Ints]]:
         """Of each thread the pieces of its own edges: the edge, the duration, the label. Host code has labels only now."""
@@ -512,10 +537,30 @@ class _Factors:
         return out
 
 
+@contextmanager
+def shared(store: Store) -> Iterator[None]:
+    """Within it `of` makes the graph of a run once. It takes much memory: what is made of it comes together."""
+    store.kept[_GRAPH] = None
+    try:
+        yield
+    finally:
+        store.kept.pop(_GRAPH, None)
+
+
+def of(store: Store) -> Run:
+    """The graph of a run and its names."""
+    if _GRAPH not in store.kept:
+        return Run(store)
+    if store.kept[_GRAPH] is None:
+        store.kept[_GRAPH] = Run(store)
+    found: Run = store.kept[_GRAPH]
+    return found
+
+
 def recorded(store: Store) -> Recorded | None:
     """The critical path of a run, computed once; None: nothing was recorded."""
     if "critical path" not in store.kept:
-        run = Run(store)
+        run = of(store)
         store.kept["critical path"] = None if run.graph is None else run.recorded()
     found: Recorded | None = store.kept["critical path"]
     return found

@@ -16,7 +16,7 @@ from occatrace.reports.critical.graph import ARRIVES
 from occatrace.store import captures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from occatrace.store.tables import Store
 
@@ -179,33 +179,39 @@ def special(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
     return {int(t): _outermost(*(c[thread == t] for c in (start, end, number, level))) for t in np.unique(thread)}
 
 
-def calls(store: Store, labels: Labels, zero: int, threads: Iterable[int]) -> dict[int, Spans]:
-    """The outermost traced calls of some threads."""
+def calls(store: Store, labels: Labels, zero: int, threads: Sequence[int]) -> dict[int, Spans]:
+    """The outermost traced calls of some threads. All calls of the run are gone through once, however few the threads are."""
     names = store.functions()
-    out: dict[int, Spans] = {}
+    if not names or not threads:
+        return {}
     title = {name: store.model.tally_function(name.replace(".", ":", 1))[1] for name in names}
     lines, place = _lines(store)
+    chosen = ", ".join(str(int(thread)) for thread in threads)
+    parts = [
+        f"SELECT {at} AS f, process, thread, caller, start_ns, end_ns FROM {sql_name(name)}"
+        f" WHERE thread IN ({chosen}) AND end_ns > start_ns"
+        for at, name in enumerate(names)
+    ]
+    rows = store.con.execute(
+        f"SELECT f::INTEGER AS f, c.thread::INTEGER AS thread, coalesce(l.line, 0)::INTEGER AS line,"
+        f" start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(parts)}) c"
+        f" LEFT JOIN ({place}) l ON l.process = c.process AND l.address = c.caller"
+    ).fetchnumpy()
+    f, line, thread, start, end = (np.ma.getdata(rows[name]) for name in ("f", "line", "thread", "s", "e"))
+    del rows
     numbers = np.full((len(names), len(lines)), -1, np.int64)
-    for thread in threads:
-        parts = [
-            f"SELECT {at} AS f, process, caller, start_ns, end_ns FROM {sql_name(name)}"
-            f" WHERE thread = {int(thread)} AND end_ns > start_ns"
-            for at, name in enumerate(names)
-        ]
-        if not parts:
-            break
-        rows = store.con.execute(
-            f"SELECT f::INTEGER AS f, coalesce(l.line, 0)::INTEGER AS line, start_ns::BIGINT - {zero} AS s,"
-            f" end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(parts)}) c"
-            f" LEFT JOIN ({place}) l ON l.process = c.process AND l.address = c.caller"
-        ).fetchnumpy()
-        f, line = rows["f"], rows["line"]
-        for at, of in np.argwhere(
-            np.bincount(f * len(lines) + line, minlength=numbers.size).reshape(numbers.shape)
-        ).tolist():
-            if numbers[at, of] < 0:
-                numbers[at, of] = labels.number(Label("call", title[names[at]], lines[of]))
-        out[int(thread)] = _outermost(rows["s"], rows["e"], numbers[f, line], np.zeros(len(f), np.int64))
+    there = np.bincount(f * len(lines) + line, minlength=numbers.size).reshape(numbers.shape)
+    for at, of in np.argwhere(there).tolist():
+        numbers[at, of] = labels.number(Label("call", title[names[at]], lines[of]))
+    label = numbers[f, line]
+    del f, line
+    order = np.argsort(thread, kind="stable").astype(np.int32)
+    thread = thread[order]
+    out: dict[int, Spans] = {}
+    for one in threads:
+        first, last = np.searchsorted(thread, (one, one + 1))
+        own = order[first:last]
+        out[int(one)] = _outermost(start[own], end[own], label[own], np.zeros(len(own), np.int8))
     return out
 
 
@@ -231,7 +237,7 @@ def python(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
     return out
 
 
-def _outermost(start: Ints, end: Ints, label: Ints, level: Ints) -> Spans:
+def _outermost(start: Ints, end: Ints, label: Ints, level: npt.NDArray[Any]) -> Spans:
     """Of spans that may enclose each other the outer ones; of a lower level first."""
     order = np.lexsort((level, -end, start))
     start, end, label = start[order], end[order], label[order].astype(np.int32)
