@@ -149,6 +149,32 @@ def fold_callers(
     """
 
 @final
+class Sweep:
+    """What is open at any moment: how long each set of kinds of spans was open in a place.
+
+    Spans come in windows of time, so that memory is bounded by those of a window and those open at its end. `pieces`: keep the
+    single times in which something was open, cut at each start and end, until they are taken.
+    """
+
+    def __init__(self, pieces: bool = False) -> None: ...
+    def add(
+        self,
+        place: NDArray[np.uint32],
+        kind: NDArray[np.uint32],
+        start: NDArray[np.int64],
+        end: NDArray[np.int64],
+    ) -> None:
+        """Spans (ns) in any order; those without length are left out. Raises a ValueError for kinds of 32 and more, and for a span
+        that starts before the last `advance`."""
+    def advance(self, until: int) -> None:
+        """No span that is still to come starts before `until`."""
+    def finish(self) -> None:
+        """All spans are there."""
+    def times(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+        """By place: place, kinds as bits, and for how many ns exactly these were open, between its first and its last mark."""
+    def take_pieces(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """What is done since the last time: place, kinds as bits, start and end (ns), place by place, in order."""
+
 class StackFolding:
     """
     Calls and ranges, which nest within their threads → a tree of stacks per process. Threads, processes, texts and stacks are numbers.

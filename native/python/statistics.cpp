@@ -1,8 +1,9 @@
-// occatrace._native.ThreadStatistics and CallStatistics: batches as numpy columns in, statistics as numpy columns out.
+// occatrace._native.ThreadStatistics, CallStatistics and Sweep: batches as numpy columns in, statistics as numpy columns out.
 #include "arrays.h"
 #include "bindings.h"
 
 #include "../statistics/callers.h"
+#include "../statistics/sweep.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -134,6 +135,38 @@ void bind_statistics(py::module_ &module) {
             return py::make_tuple(extract<int64_t>(buckets, [](const B &b) { return b.thread; }),
                                   extract<int64_t>(buckets, [](const B &b) { return b.bucket; }),
                                   extract<int64_t>(buckets, [](const B &b) { return b.calls; }));
+        });
+
+    py::class_<Sweep>(module, "Sweep")
+        .def(py::init<bool>(), py::arg("pieces") = false)
+        .def(
+            "add",
+            [](Sweep &self, const Array<uint32_t> &place, const Array<uint32_t> &kind, const Array<int64_t> &start,
+               const Array<int64_t> &end) {
+                const auto rows = static_cast<size_t>(place.size());
+                const uint32_t *kinds = column(kind, rows, "kind");
+                const int64_t *starts = column(start, rows, "start"), *ends = column(end, rows, "end");
+                const py::gil_scoped_release release;
+                self.add(rows, place.data(), kinds, starts, ends);
+            },
+            py::arg("place"), py::arg("kind"), py::arg("start"), py::arg("end"))
+        .def("advance", py::overload_cast<int64_t>(&Sweep::advance), py::arg("until"), py::call_guard<py::gil_scoped_release>())
+        .def("finish", &Sweep::finish, py::call_guard<py::gil_scoped_release>())
+        .def("take_pieces",
+             [](Sweep &self) {
+                 const auto pieces = self.take_pieces();
+                 using P = Sweep::Piece;
+                 return py::make_tuple(extract<int64_t>(pieces, [](const P &p) { return p.place; }),
+                                       extract<int64_t>(pieces, [](const P &p) { return p.open; }),
+                                       extract<int64_t>(pieces, [](const P &p) { return p.start; }),
+                                       extract<int64_t>(pieces, [](const P &p) { return p.end; }));
+             })
+        .def("times", [](const Sweep &self) {
+            const auto times = self.times();
+            using T = Sweep::Time;
+            return py::make_tuple(extract<int64_t>(times, [](const T &t) { return t.place; }),
+                                  extract<int64_t>(times, [](const T &t) { return t.open; }),
+                                  extract<uint64_t>(times, [](const T &t) { return t.ns; }));
         });
 }
 

@@ -15,17 +15,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from occatrace.core.sql import text as sql_text
 from occatrace.reports import critical, limits, spans, steps
 from occatrace.reports.critical import graph, whatif
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from occatrace.core.duck import duckdb
     from occatrace.reports import Report
     from occatrace.store.tables import Store
+
+Ints = npt.NDArray[np.int64]
+Amounts = npt.NDArray[np.float64]
 
 NAME = "efficiency"
 NO_REPLAY = "communication is not divided into serialization and transfer: merged summaries have no single messages"
@@ -133,7 +137,7 @@ def _ideal(store: Store) -> float | None:
     no single calls of MPI."""
     if "mpi_messages" not in store.filled:
         return None
-    run = critical.Run(store)
+    run = critical.of(store)
     g = run.graph
     if g is None or not len(g.calls["f"]):
         return None
@@ -171,65 +175,91 @@ def _of_ranges(store: Store) -> list[tuple[str, Sums]]:
     out = []
     for (name,) in names:
         within = f"SELECT process, start_ns, end_ns FROM ranges WHERE kind != 'mark' AND name = {sql_text(name)}"
-        rows = con.execute(f"{_SUMS} FROM ({_times(con, within, 'process')}) {_UNPIVOT}").fetchall()
-        out.append((f"range {name}", Sums.of([row[1:] for row in rows])))
+        out.append((f"range {name}", _sums_of(sums[:, 0] for sums in _times(con, within).values())))
     return out
 
 
-_SUMS = "SELECT min(part), name, count(ns), sum(ns)::DOUBLE, max(ns)::DOUBLE"
-_UNPIVOT = "UNPIVOT (ns FOR name IN (time, outside, useful, kernel, device)) GROUP BY part, name"
+# What is summed up, in ns: the range or step itself, its parts outside of MPI and of these outside of calls that move work, and those
+# with a kernel or any work on the device.
+_NAMES = ("time", "outside", "useful", "kernel", "device")
 
 
-def _times(con: duckdb.DuckDBPyConnection, within: str, place: str) -> str:
-    """A query: of the times `within`, which are process, start and end, how much of each is what; by `place`. Columns part, time,
-    outside, useful, kernel, device."""
+def _times(
+    con: duckdb.DuckDBPyConnection, within: str, steps_of: Mapping[int, Ints] | None = None
+) -> dict[int, Amounts]:
+    """Of the times `within`, which are process, start and end, how many ns of each are what: by process, with a row for each of
+    `_NAMES` and a column for each step. `steps_of`: when the steps of each process start; None: all is one."""
     found = [("range", within), *_SPANS, *spans.unrecorded(con)]
     kinds = [*dict.fromkeys(kind for kind, _ in found)]
-    known = f" AND n{kinds.index(spans.UNRECORDED)} = 0" if spans.UNRECORDED in kinds else ""
-    part = "0" if place == "process" else "step"
-    joined = (
-        "" if place == "process" else " ASOF JOIN efficiency_steps s ON s.process = r.process AND r.t >= s.start_ns"
+    unknown = 1 << kinds.index(spans.UNRECORDED) if spans.UNRECORDED in kinds else 0
+    out: dict[int, Amounts] = {}
+    for process, open_kinds, start, end in spans.pieces(con, found, kinds):
+        inside = np.flatnonzero((open_kinds & 1 == 1) & (open_kinds & unknown == 0))
+        process, open_kinds, start, ns = process[inside], open_kinds[inside], start[inside], (end - start)[inside]
+        # Pieces come process by process.
+        edges = (
+            np.flatnonzero(np.r_[True, process[1:] != process[:-1], True]) if len(process) else np.zeros(1, np.int64)
+        )
+        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            one, own = int(process[first]), slice(first, last)
+            starts = np.zeros(1, np.int64) if steps_of is None else steps_of[one]
+            sums = out.setdefault(one, np.zeros((len(_NAMES), len(starts))))
+            step = np.searchsorted(starts, start[own], "right") - 1
+            low, kind = int(step[0]), open_kinds[own]
+            high = int(step[-1]) + 1
+            outside = kind & 2 == 0
+            chosen = (True, outside, outside & (kind & 4 == 0), kind & 8 != 0, kind & 16 != 0)
+            for row, those in zip(sums, chosen, strict=True):
+                row[low:high] += np.bincount(step - low, np.where(those, ns[own], 0), high - low)
+    return out
+
+
+def _sums_of(times: Iterable[Amounts]) -> Sums:
+    """Sums over processes. One that has none of a kind of time does not count for it."""
+    rows = np.array(list(times)).reshape(-1, len(_NAMES))
+    return Sums.of(
+        [
+            (name, int((column > 0).sum()), float(column.sum()), float(column.max()))
+            for name, column in zip(_NAMES, rows.T, strict=True)
+            if (column > 0).any()
+        ]
     )
-    return f"""
-        SELECT r.process, {part} AS part, sum(until - t) AS time, sum(until - t) FILTER (n1 = 0) AS outside,
-               sum(until - t) FILTER (n1 = 0 AND n2 = 0) AS useful, sum(until - t) FILTER (n3 > 0) AS kernel,
-               sum(until - t) FILTER (n4 > 0) AS device
-        FROM ({spans.running(found, kinds)}) r{joined} WHERE n0 > 0{known} GROUP BY r.process, part"""
 
 
 def _of_steps(store: Store) -> list[tuple[str, Sums]]:
     """Sums of all time steps together, and of the longest of them, in order."""
     con = store.con
-    found = []
+    found: dict[int, tuple[Ints, Ints]] = {}
     for (process,) in con.execute("SELECT process FROM processes ORDER BY process").fetchall():
         own = steps.of_process(store, process)
         if own is not None:
-            found.append((np.full(len(own.start), process, np.int64), np.arange(len(own.start)), own.start, own.end))
+            found[process] = own.start, own.end
     if not found:
         return []
     store.functions()
-    process_of, number, start, end = (np.concatenate([each[at] for each in found]) for at in range(4))
-    con.register("_steps", {"process": process_of, "step": number, "start_ns": start, "end_ns": end})
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE efficiency_steps AS SELECT process::UINTEGER AS process, step, start_ns, end_ns FROM _steps"
-        " WHERE end_ns > start_ns ORDER BY process, start_ns"
+    con.register(
+        "_steps",
+        {
+            "process": np.concatenate(
+                [np.full(len(start), process, np.int64) for process, (start, _) in found.items()]
+            ),
+            "start_ns": np.concatenate([start for start, _ in found.values()]),
+            "end_ns": np.concatenate([end for _, end in found.values()]),
+        },
     )
+    con.execute("CREATE OR REPLACE TEMP TABLE efficiency_steps AS FROM _steps WHERE end_ns > start_ns")
     con.unregister("_steps")
-    within = "SELECT process, start_ns, end_ns FROM efficiency_steps"
-    con.execute(f"CREATE OR REPLACE TEMP TABLE efficiency_parts AS {_times(con, within, 'step')}")
-    together = ", ".join(f"sum({name}) AS {name}" for name in ("time", "outside", "useful", "kernel", "device"))
-    whole = con.execute(
-        f"{_SUMS} FROM (SELECT 0 AS part, {together} FROM efficiency_parts GROUP BY process) {_UNPIVOT}"
-    ).fetchall()
-    count = len(np.unique(number))
-    out = [(f"all {count:,} time steps", Sums.of([row[1:] for row in whole]))]
-    longest = con.execute(
-        f"SELECT part FROM efficiency_parts GROUP BY part ORDER BY max(time) DESC, part LIMIT {STEPS}"
-    ).fetchall()
-    for (step,) in sorted(longest):
-        rows = con.execute(f"{_SUMS} FROM (FROM efficiency_parts WHERE part = ?) {_UNPIVOT}", [step]).fetchall()
-        out.append((f"time step {step}", Sums.of([row[1:] for row in rows])))
-    con.execute("DROP TABLE efficiency_parts; DROP TABLE efficiency_steps")
+    times = _times(con, "SELECT process, start_ns, end_ns FROM efficiency_steps", {p: s for p, (s, _) in found.items()})
+    con.execute("DROP TABLE efficiency_steps")
+    count = max(len(start) for start, _ in found.values())
+    out = [(f"all {count:,} time steps", _sums_of(sums.sum(axis=1) for sums in times.values()))]
+    most = np.zeros(count)
+    for sums in times.values():
+        most[: sums.shape[1]] = np.maximum(most[: sums.shape[1]], sums[0])
+    longest = [step for step in np.argsort(-most, kind="stable")[:STEPS].tolist() if most[step] > 0]
+    for step in sorted(longest):
+        own_times = (sums[:, step] for sums in times.values() if step < sums.shape[1] and sums[0, step] > 0)
+        out.append((f"time step {step}", _sums_of(own_times)))
     return out
 
 

@@ -22,6 +22,7 @@ _MPI = "MPI"
 _KINDS = (COMPUTING, COPIES, _MPI, UNRECORDED)
 # States of a row in the order of its columns, as bits: 1 computing, 2 copying, 4 MPI.
 _STATES = (1, 2, 4, 3, 5, 6, 7)
+_NOT_RECORDED = 8
 _PLACES = """
 CREATE OR REPLACE TEMP TABLE overlap_places AS
 SELECT p.process, coalesce(m.rank, p.rank) AS rank, dense_rank() OVER (ORDER BY coalesce(m.rank, p.rank) NULLS FIRST) - 1 AS place,
@@ -56,18 +57,18 @@ def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...
         for name, sql in found
     ]
     times: dict[int, dict[int, float]] = {}
-    sql = f"""
-        SELECT process, CASE WHEN n3 > 0 THEN 8 ELSE (n0 > 0)::INTEGER + 2 * (n1 > 0)::INTEGER + 4 * (n2 > 0)::INTEGER END AS state,
-               sum(until - t)::DOUBLE FROM ({spans.running(placed, _KINDS)}) GROUP BY ALL"""
-    for place, state, ns in con.execute(sql).fetchall():
-        times.setdefault(place, {})[state] = ns or 0.0
+    for place, found_times in spans.times(con, placed, _KINDS).items():
+        states = times.setdefault(place, {})
+        for state, ns in found_times.items():
+            state = min(state, _NOT_RECORDED)  # what was not recorded counts as nothing else
+            states[state] = states.get(state, 0.0) + ns
     places = con.execute("SELECT DISTINCT place, rank, (e - s)::DOUBLE FROM overlap_places ORDER BY place").fetchall()
     out = []
     sums: dict[int, float] = {}
     whole = 0.0
     for place, rank, length in places:
         own = times.get(place, {})
-        recorded = length - own.get(8, 0.0)
+        recorded = length - own.get(_NOT_RECORDED, 0.0)
         if recorded <= 0:
             continue
         out.append(_row(own, recorded, rank, "run" if rank is None else f"rank {rank}"))

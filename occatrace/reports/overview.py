@@ -209,9 +209,12 @@ def _processes(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[_
     parts: dict[int, dict[str, float]] = {process: {} for process, *_ in lengths}
     if found:
         names = list(dict.fromkeys(name for name, _ in found))
-        for process, part, ns in con.execute(_sweep(found, names)).fetchall():
-            if process in parts and part is not None and ns:
-                parts[process][names[part]] = float(ns)
+        for process, times in spans.times(con, found, names).items():
+            # Of what is open at a moment the first part has it.
+            for open_parts, ns in times.items():
+                if process in parts and open_parts:
+                    name = names[(open_parts & -open_parts).bit_length() - 1]
+                    parts[process][name] = parts[process].get(name, 0.0) + float(ns)
     sums = _sums(con, filled)
     out = []
     for process, rank, length in lengths:
@@ -278,12 +281,6 @@ def _spans(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[tuple
     if "mpi_messages" in filled:
         con.execute(MPI_WAITS)
     return [*spans.unrecorded(con), *((name, sql) for name, table, sql in SPANS if table in filled)]
-
-
-def _sweep(found: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
-    """Per process the time of each part: at any moment the first one of which a span is open."""
-    first = " ".join(f"WHEN n{n} > 0 THEN {n}" for n in range(len(names)))
-    return f"SELECT process, CASE {first} END AS part, sum(until - t) FROM ({spans.running(found, names)}) GROUP BY ALL"
 
 
 def _together(found: Sequence[_Process]) -> _Whole:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+from occatrace import _native
 from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.store import captures
+from occatrace.store.windows import between, windows
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from occatrace.core.duck import duckdb
+
+    Ints = npt.NDArray[np.int64]
 
 COMPUTING, COPIES, BUILDS, OPENMP = "device computing", "copies", "kernel builds", "OpenMP regions"
 TRANSFER, RANKS, DEVICE = "MPI transfer", "waiting for other ranks", "waiting for the device"
 PYTHON, START = "Python", "before the first traced call"
 UNRECORDED = "not recorded"
+WINDOW_ROWS = 1 << 20  # spans that are read at a time
 _COPIED = f"({', '.join(repr(kind) for kind in MEMORY_KINDS)})"
 _ON_HOST = f"({', '.join(repr(mode) for mode in HOST_MODES)})"
 
@@ -62,30 +70,58 @@ def unrecorded(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     return [(UNRECORDED, clipped)]
 
 
-def running(spans: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
-    """A query: between any two marks of a process, whether a span of each name is open. Columns process, t, until, and n0, n1, …
-    (0 or 1) in the order of the names. `spans`: names with queries of process, start and end; a name may have several.
+def times(
+    con: duckdb.DuckDBPyConnection, spans: Sequence[tuple[str, str]], names: Sequence[str]
+) -> dict[int, dict[int, int]]:
+    """By process, how long which names have an open span: the names as bits (1: the first of `names`), and ns. `spans`: names with
+    queries of process, start and end; a name may have several."""
+    sweep = _native.Sweep()
+    for _ in _swept(con, spans, names, sweep):
+        pass
+    out: dict[int, dict[int, int]] = {}
+    for process, open_names, ns in zip(*(column.tolist() for column in sweep.times()), strict=True):
+        out.setdefault(process, {})[open_names] = ns
+    return out
 
-    Spans of a name that overlap are made one first, so that one running sum of bits tells of all names: a running sum for each
-    took three times as long on a million launches. All names go through the same windows: windows for each of five names took
-    20 ms of processor time on a run without much in it, which is what a short run waits for."""
+
+def pieces(
+    con: duckdb.DuckDBPyConnection, spans: Sequence[tuple[str, str]], names: Sequence[str]
+) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """The single times of which `times` has the sums, cut at each start and end, some at a time, those of a process in order:
+    process, names as bits, start and end (ns)."""
+    sweep = _native.Sweep(pieces=True)
+    for _ in _swept(con, spans, names, sweep):
+        yield sweep.take_pieces()
+
+
+def _swept(
+    con: duckdb.DuckDBPyConnection, spans: Sequence[tuple[str, str]], names: Sequence[str], sweep: _native.Sweep
+) -> Iterator[None]:
+    """Spans are read in windows of time and swept natively, which is bounded in memory: sorting those of five million launches in
+    DuckDB took minutes of processor time."""
+    import numpy as np  # takes 40 ms to load
+
     place = {name: number for number, name in enumerate(names)}
-    every = " UNION ALL ".join(f"SELECT {place[name]} AS n, * FROM ({sql}) t(process, s, e)" for name, sql in spans)
-    open_now = ", ".join(f"(open >> {n}) & 1 AS n{n}" for n in place.values())
-    return f"""
-        SELECT process, t, until, {open_now} FROM (
-            SELECT process, t, lead(t) OVER w AS until, (sum(d) OVER w)::BIGINT AS open FROM (
-                SELECT process, unnest([s, e]) AS t, unnest([1, -1]) * (1::BIGINT << n) AS d FROM ({_joined(every)}))
-            WINDOW w AS (PARTITION BY process ORDER BY t ROWS UNBOUNDED PRECEDING))"""
+    every = " UNION ALL ".join(
+        f"SELECT process::UINTEGER AS process, {place[name]}::UINTEGER AS kind, s::BIGINT AS s, e::BIGINT AS e"
+        f" FROM ({sql}) t(process, s, e) WHERE s < e"
+        for name, sql in spans
+    )
 
+    def read(sql: str) -> list[Any]:
+        columns = con.execute(sql).fetchnumpy()
+        # DuckDB hands out masked arrays where a column might be null.
+        return [np.ma.getdata(columns[name]) for name in ("process", "kind", "s", "e")]
 
-def _joined(sql: str) -> str:
-    """A query: spans of a process and a name that overlap or meet as one; columns process, n, s, e. `sql`: the same columns."""
-    return f"""
-        SELECT process, n, min(s) AS s, max(e) AS e FROM (
-            SELECT process, n, s, e, sum((s > coalesce(before, -1))::BIGINT) OVER (w ROWS UNBOUNDED PRECEDING) AS k FROM (
-                SELECT *, max(e) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                FROM (SELECT process, n, s::BIGINT AS s, e::BIGINT AS e FROM ({sql}) WHERE s < e)
-                WINDOW w AS (PARTITION BY process, n ORDER BY s))
-            WINDOW w AS (PARTITION BY process, n ORDER BY s))
-        GROUP BY process, n, k"""
+    few = read(f"SELECT * FROM ({every}) LIMIT {WINDOW_ROWS}")
+    if len(few[0]) < WINDOW_ROWS:
+        sweep.add(*few)
+    else:
+        del few
+        for begin, end in windows(con, f"SELECT s AS start_ns FROM ({every})", WINDOW_ROWS):
+            sweep.add(*read(f"SELECT * FROM ({every}) WHERE {between('s', begin, end)}"))
+            if end is not None:
+                sweep.advance(end)
+                yield
+    sweep.finish()
+    yield

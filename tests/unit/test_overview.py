@@ -14,7 +14,7 @@ from occatrace import reports
 from occatrace.cli.choice import Choice
 from occatrace.cli.report import print_reports
 from occatrace.render import Document, renderer
-from occatrace.reports import overview, spans
+from occatrace.reports import overview
 from occatrace.store.losses import Losses
 from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, NONE, FakeTrace, demo_trace, fake_device, fake_work, recorded, run_folder
@@ -99,13 +99,6 @@ def test_a_call_takes_nothing_from_what_it_is_in(
     known = {"kernel builds": 200, "waiting for the device": 100, "device computing": 200, "copies": 100}
     rest = {"other traced calls": others, "host computing": 300 - others}
     assert found == known | {name: ns for name, ns in rest.items() if ns}
-
-
-def test_all_names_share_the_windows() -> None:
-    """What windows cost is most of the time of a small run's overview."""
-    named = [(name, sql) for name, _, sql in spans.SPANS]
-    every = spans.running(named, list(dict.fromkeys(name for name, _ in named)))
-    assert every.count("WINDOW") == spans.running(named[:1], [named[0][0]]).count("WINDOW") == 3
 
 
 def test_before_the_first_call(tmp_path: Path) -> None:

@@ -79,6 +79,20 @@ def test_nothing_recorded(tmp_path: Path) -> None:
         assert not reports.make(store, "overlap_sum").rows
 
 
+def test_kernels_of_several_processes_that_begin_at_once_are_no_copies(tmp_path: Path) -> None:
+    """Processes without a rank are one row. Their kernels begin and end at the same moments."""
+    trace = FakeTrace()
+    for pid in (100, 200, 300):
+        t = trace.process(pid, start=AT)
+        fake_device(t, AT)
+        for begin in range(100, 900, 100):
+            launch(t, AT, begin - 10, begin, begin + 50, "work", queue=1)
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        (row,) = rows_of(store, "overlap_sum")
+    assert (row["computing"], row["copying"], row["computing_copying"], row["idle"]) == (40.0, 0.0, 0.0, 60.0)
+
+
 def test_calls_of_few_threads_at_a_time_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = FakeTrace()
     main = trace.process(100, start=AT)

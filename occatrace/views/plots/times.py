@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 GRID = 32  # rows of a map of ranks, and ranks to a side of a map of traffic; of more, neighbours share a row
 CELLS = 2000  # rectangles of a map, of neighbours of one colour together; with more, the time has fewer parts
@@ -160,11 +161,6 @@ def activity(store: Store, begin: int, end: int) -> Activity | None:
         )
         for name, sql in found
     ]
-    flags = ", ".join(f"n{n} > 0 AS b{n}" for n in range(len(kinds)))
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE time_states AS"
-        f" SELECT process AS place, t AS s, until AS e, {flags} FROM ({spans.running(placed, kinds)}) WHERE until > t"
-    )
     height = min(len(ranks), GRID)
     weights = [0] * height
     names: list[list[Any]] = [[] for _ in range(height)]
@@ -172,37 +168,37 @@ def activity(store: Store, begin: int, end: int) -> Activity | None:
         row = place * height // len(ranks)
         weights[row] += 1
         names[row].append(rank)
+    covered = np.zeros((len(kinds), height, PARTS))
+    for place, open_kinds, start, until in spans.pieces(con, placed, kinds):
+        row = place * height // len(ranks)
+        for number in range(len(kinds)):
+            chosen = (open_kinds >> number) & 1 == 1
+            _cover(covered[number], row[chosen], start[chosen] - begin, until[chosen] - begin, end - begin)
     parts: dict[str, Floats] = {}
-    for number, kind in enumerate(kinds):
-        covered = _covered(con, f"b{number}", begin, end, height, len(ranks))
-        if covered.any():
-            parts[kind] = np.minimum(covered / np.array(weights)[:, None], 1.0)
-    con.execute("DROP TABLE time_states")
+    for kind, own in zip(kinds, covered, strict=True):
+        if own.any():
+            parts[kind] = np.minimum(own / np.array(weights)[:, None], 1.0)
     return Activity(begin, end, [_ranks(own) for own in names], weights, parts) if parts else None
 
 
-def _covered(con: Connection, chosen: str, begin: int, end: int, height: int, places: int) -> Floats:
-    """How many times each part of each row is covered."""
-    length, width = end - begin, (end - begin) / PARTS
-    rows = con.execute(
-        f"""
-        WITH pieces AS (
-            SELECT place * {height} // {places} AS row, s - {begin} AS s, e - {begin} AS e,
-                   least((s - {begin}) * {PARTS} // {length}, {PARTS - 1}) AS first,
-                   least(((e - {begin}) * {PARTS} + {length - 1}) // {length}, {PARTS}) AS beyond
-            FROM time_states WHERE {chosen}
-        ),
-        cut AS (SELECT row, s, e, unnest(range(first, beyond)) AS part FROM pieces WHERE beyond > first + 1)
-        SELECT row, first, sum(e - s)::DOUBLE FROM pieces WHERE beyond <= first + 1 GROUP BY ALL
-        UNION ALL
-        SELECT row, part,
-               sum(greatest(least(e::DOUBLE, (part + 1) * {width}::DOUBLE) - greatest(s::DOUBLE, part * {width}::DOUBLE), 0))
-        FROM cut GROUP BY ALL"""
-    ).fetchall()
-    out = np.zeros((height, PARTS))
-    for row, part, ns in rows:
-        out[row, part] += ns / width
-    return out
+def _cover(out: Floats, row: Ints, start: Ints, end: Ints, length: int) -> None:
+    """Add how much times cover of each part of each row; `out`: by row and part, 1: all of it."""
+    width = length / PARTS
+    first = np.minimum(start * PARTS // length, PARTS - 1)
+    beyond = np.minimum((end * PARTS + length - 1) // length, PARTS)
+    flat, size = out.reshape(-1), out.size
+    whole = beyond <= first + 1
+    flat += np.bincount(row[whole] * PARTS + first[whole], (end - start)[whole], size) / width
+    row, start, end, first, beyond = (values[~whole] for values in (row, start, end, first, beyond))
+    if not len(row):
+        return
+    # The two parts at the ends, and all between them, by the differences of what begins and ends to be covered.
+    flat += np.bincount(row * PARTS + first, (first + 1) * width - start, size) / width
+    flat += np.bincount(row * PARTS + beyond - 1, end - (beyond - 1) * width, size) / width
+    edges = np.zeros((len(out), PARTS + 1))
+    np.add.at(edges, (row, first + 1), 1.0)
+    np.add.at(edges, (row, beyond - 1), -1.0)
+    out += np.cumsum(edges, axis=1)[:, :PARTS]
 
 
 def _ranks(own: Sequence[int | None]) -> str:
