@@ -1,8 +1,8 @@
 """Whole commands on a large run, each in a process of its own: wall time, CPU time, peak memory. Budget: 60 s on two cores
 and 512 MB for each.
 
-The run has 50 million calls of 130 threads in ten processes, with as many launches (5 million at most) as one thread of each has
-room for: 5 million calls of 13 threads are recorded and made ten times as large (3 GB on disk).
+The run has 50 million calls of 130 threads in ten processes and 5 million launches: 5 million calls of 13 threads with half a
+million launches are recorded and made ten times as large (4 GB on disk).
 10,000 ranks are simulated from a run of four.
 
 usage: bench_scale.py [--calls N] [--launches N] [--run FOLDER] [--only WORD] [--docs FILE]

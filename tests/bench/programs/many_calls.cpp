@@ -1,5 +1,6 @@
 // COUNT cheap OpenCL calls in each of THREADS threads, RATE of them a second in all (0: as fast as they go, which loses events
-// where the consumer gets no processor), and LAUNCHES kernels of 64 items among them: what a benchmark of the analysis reads.
+// where the consumer gets no processor), and LAUNCHES kernels of 64 items among them, spread over the threads: what a benchmark of
+// the analysis reads.
 // usage: many_calls THREADS COUNT [RATE [LAUNCHES]]
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -34,7 +35,8 @@ int main(int argc, char **argv) {
   const auto begun = clock::now();
   for (int i = 0; i < threads; ++i)
     all.emplace_back([=] {
-      const long every = i == 0 && launches ? std::max(count / 3 / launches, 1L) : 0;
+      const long turns = (count + 2) / 3;
+      const long share = launches / threads + (i < launches % threads);
       const size_t items = 64;
       cl_uint references = 0;
       long launched = 0;
@@ -43,7 +45,7 @@ int main(int argc, char **argv) {
         clGetContextInfo(context, CL_CONTEXT_REFERENCE_COUNT, sizeof references, &references, nullptr);
         clReleaseContext(context);
         const long turn = at / 3;
-        if (every && launched < launches && turn % every == 0) {
+        while (launched < share * (turn + 1) / turns) {
           clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &items, nullptr, 0, nullptr, nullptr);
           if (++launched % 64 == 0) clFinish(queue);
         }
