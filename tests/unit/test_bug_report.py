@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import occatrace
-from occatrace.cli import bug_report, doctor
+from occatrace.cli import bug_report, doctor, findings
 from occatrace.cli.dispatch import main
 from tests.support.fake import demo_trace, recorded
 from tests.support.runs import ROOT
@@ -18,7 +18,7 @@ from tests.support.runs import ROOT
 def test_it_has_what_is_needed_and_nothing_private(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = doctor.Finding("ok", "piece", "/home/ada/venv/lib/piece.so on babbage")
+    found = findings.Finding("ok", "piece", "/home/ada/venv/lib/piece.so on babbage")
     monkeypatch.setattr(doctor, "CHECKS", [("Pieces", lambda: iter([found]))])
     names = [("/home/ada", "~"), ("babbage", "HOST"), ("ada", "USER")]
     monkeypatch.setattr(bug_report, "_private", lambda: names)

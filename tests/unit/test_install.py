@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from occatrace import _native
-from occatrace.cli import around, choice, doctor, messages
+from occatrace.cli import around, choice, doctor, findings, messages
 from occatrace.run import install, native
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,9 +123,9 @@ def test_doctor_names_what_nobody_has_tried(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "version_info", (3, 9, 2))
     found = {finding.what: finding for finding in doctor.system()}
     assert {what: finding.state for what, finding in found.items()} == {
-        "C library": doctor.BROKEN,
-        "processor": doctor.NOTE,
-        "Python": doctor.NOTE,
+        "C library": findings.BROKEN,
+        "processor": findings.NOTE,
+        "Python": findings.NOTE,
     }
     assert "glibc" in found["C library"].remedy
     assert found["processor"].remedy == "one of x86_64, aarch64"
@@ -135,20 +135,20 @@ def test_doctor_names_what_nobody_has_tried(monkeypatch: pytest.MonkeyPatch) -> 
 def test_doctor_names_what_is_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runtimes, sensors and tools, each with what goes without it; nothing is loaded (the files are no libraries)."""
     monkeypatch.setattr(around, "_loader_cache", dict)
-    monkeypatch.setattr(around.install, "hip_library", lambda: None)
+    monkeypatch.setattr(install, "hip_library", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     for variable in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH"):
         monkeypatch.delenv(variable, raising=False)
 
-    def found() -> dict[str, doctor.Finding]:
+    def found() -> dict[str, findings.Finding]:
         return {finding.what: finding for finding in (*around.runtimes(), *around.sensors())}
 
     none = found()
     assert {"MPI", "OpenMP of gcc", "OpenMP with OMPT", "CUDA driver", "CUPTI", "HIP", "rocprofiler", "Level Zero", "PAPI", "NVML",
             "AMD SMI", "sysman", "perf events", "lines of programs"} == set(none)  # fmt: skip
     assert (
-        none["MPI"].state == around.NONE
+        none["MPI"].state == findings.NONE
         and none["CUDA driver"].detail == "no libcuda.so.1: CUDA programs do not run here"
     )
     assert none["lines of programs"].remedy == "apt install binutils"
@@ -161,7 +161,7 @@ def test_doctor_names_what_is_around(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert some["MPI"].detail == f"{tmp_path}/mpirun (mpirun (Open MPI) 4.1.4)"
     for what, name in (("CUDA driver", "libcuda.so.1"), ("PAPI", "libpapi.so.7"), ("OpenMP with OMPT", "libomp.so.5"),
                        ("lines of programs", "addr2line")):  # fmt: skip
-        assert (some[what].state, some[what].detail) == (doctor.OK, f"{tmp_path}/{name}")
+        assert (some[what].state, some[what].detail) == (findings.OK, f"{tmp_path}/{name}")
 
 
 def test_doctor_tells_an_occa_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,11 +171,13 @@ def test_doctor_tells_an_occa_that_may_not_be_read(tmp_path: Path, monkeypatch: 
     def refuse(path: object, *args: object, **more: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(doctor.os, "stat", refuse)
+    monkeypatch.setattr(os, "stat", refuse)
     assert "may not read" in next(doctor.occa()).detail
 
 
-@pytest.mark.parametrize(("version", "state"), [("2.0.4", doctor.NOTE), ("2.1.0", doctor.OK), ("2.10.1", doctor.OK)])
+@pytest.mark.parametrize(
+    ("version", "state"), [("2.0.4", findings.NOTE), ("2.1.0", findings.OK), ("2.10.1", findings.OK)]
+)
 def test_doctor_says_which_traces_babeltrace_reads(monkeypatch: pytest.MonkeyPatch, version: str, state: str) -> None:
     monkeypatch.setattr(_native, "babeltrace_version", lambda: version)
     found = doctor.babeltrace()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from occatrace import _native
 from occatrace.reports import spans
 from occatrace.views.plots import times as plot
+from occatrace.views.plots.data import PARTS
 
 LONGEST = 1000
 Columns = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -37,7 +39,7 @@ def counted(columns: Columns) -> dict[tuple[int, int], int]:
     return {key: ns for key, ns in out.items() if ns}
 
 
-def as_dict(times: tuple[npt.NDArray[np.int64], ...]) -> dict[tuple[int, int], int]:
+def as_dict(times: tuple[npt.NDArray[Any], ...]) -> dict[tuple[int, int], int]:
     return {(p, k): ns for p, k, ns in zip(*(column.tolist() for column in times), strict=True)}
 
 
@@ -104,10 +106,10 @@ def test_parts_of_the_time_that_are_covered() -> None:
     start = rng.integers(0, length - 1, 60)
     end = np.minimum(start + rng.integers(1, 500, 60), length)
     row = rng.integers(0, 3, 60)
-    out = np.zeros((3, plot.PARTS))
+    out = np.zeros((3, PARTS))
     plot._cover(out, row, start, end, length)
-    edges = np.arange(plot.PARTS + 1) * length / plot.PARTS
+    edges = np.arange(PARTS + 1) * length / PARTS
     expected = np.zeros_like(out)
     for r, s, e in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
-        expected[r] += np.clip(np.minimum(edges[1:], e) - np.maximum(edges[:-1], s), 0, None) * plot.PARTS / length
+        expected[r] += np.clip(np.minimum(edges[1:], e) - np.maximum(edges[:-1], s), 0, None) * PARTS / length
     assert out == pytest.approx(expected)

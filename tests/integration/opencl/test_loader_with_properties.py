@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from occatrace.cli import doctor
+from occatrace.cli import doctor, findings
 from occatrace.run import install
 
 from .conftest import PROGRAMS, ROOT, Profile, Run, native
@@ -161,7 +161,7 @@ def test_the_doctor_tries_the_loader(new_loader: Mapping[str, str], monkeypatch:
     assert loader is not None and str(loader.parent) == new_loader["LD_LIBRARY_PATH"]
     # From outside it looks as if it took layers of ours, and it takes none.
     refused = doctor.try_loader(loader)
-    assert (refused.state, "was not seen" in refused.detail) == (doctor.MISSING, True)
+    assert (refused.state, "was not seen" in refused.detail) == (findings.MISSING, True)
     assert "not recorded" in refused.cost
     monkeypatch.setenv("OPENCL_LAYER2", new_loader["OPENCL_LAYER2"])
-    assert doctor.try_loader(loader).state == doctor.OK
+    assert doctor.try_loader(loader).state == findings.OK
