@@ -212,6 +212,8 @@ def _brief(report: Report, labels: Sequence[str]) -> Report:
     if len(labels) == 2:
         wanted += [(f"{name}_2", "") for name in ("ratio", "verdict", "noise", "difference_ns")]
         wanted += [(f"{name}_{number}", "") for name in ("calls", "total_ns") for number in (1, 2)]
+    else:
+        wanted += [(f"total_ns_{number}", "") for number in range(1, len(labels) + 1)]
     columns, picked = [], []
     for name, title in wanted:
         column = report.columns[places[name]]

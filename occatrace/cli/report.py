@@ -114,6 +114,10 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("a page is not for the terminal: name a file, as in -o report.html")
     with output(args.output, args.force) as out:
         print_reports(folder, out, args.report, args.format, chosen, args.source_text)
+    if args.output is not None and args.output.is_file() and not standard.is_standard(args.output):
+        what = "page" if args.format == "html" else "reports" if len(args.report) != 1 else "report"
+        how = " (open it in a browser)" if args.format == "html" else ""
+        print(f"{args.output}: {what}, {args.output.stat().st_size / 1000:,.0f} kB{how}")
     return 0
 
 

@@ -172,6 +172,9 @@ def _say(written: Written, options: Options) -> None:
     """What is not as the reader may expect, on standard error."""
     from occatrace.views.timeline import Options
 
+    if options.split == "rank" and [path.name.split(".")[1] for path in written.files] == ["norank"]:
+        complain("the run has no ranks, so --split rank made one file")
+
     if not written.slices and not written.samples:
         why = "nothing was recorded" if options == Options() else "nothing is left after these filters"
         complain(f"{why}: the timeline {'has only counters' if written.counter_values else 'is empty'}")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core.units import duration
 from occatrace.errors import RunError
 from occatrace.reports import Column, Definition, Report
 from occatrace.reports.scope import Scope, Scoped
@@ -44,6 +45,10 @@ _PRIOR, _PRIOR_NAMES = 0.1, 4  # assumed deviation between runs, and how many na
 _EFFICIENCY = 0.4  # of the median absolute deviation: so many true deviations it is worth
 _KNOWN = 8  # names, to do without that
 _MACHINE = float(np.log(4))  # no machine is this much slower in everything: then it is the program
+_NUMBERS = ("calls", "min", "avg", "max", "total", "first", "med")  # the columns of a variant
+_CONTRARY = 2.0  # a total that differs from what medians and calls let expect by more than this is worth a remark,
+_COUNTS = 0.01  # if it differs by this part of the longest run
+_REMARKS = 3  # remarks of this kind
 _MODES = float(np.log(1.5))  # what whole runs of one program were seen to differ by; see between_runs
 _TOO_NOISY = float(np.log(10))
 
@@ -342,7 +347,8 @@ def compare(variants: Mapping[str, Sequence[Run]], kinds: Sequence[str] = KINDS)
             )
             row += [apart, found.ratio, None if found.unknown else 100 * found.noise, found.verdict]
         rows.append(tuple(row))
-    return Report(_definition(labels), rows, _notes(variants, spreads, any(modes != base for modes in rest))), worst
+    notes = _notes(variants, spreads, any(modes != base for modes in rest)) + _contrary(labels, rows, variants)
+    return Report(_definition(labels), rows, notes), worst
 
 
 def _ambiguous(variants: Mapping[str, Sequence[Run]]) -> set[tuple[str, str]]:
@@ -436,6 +442,35 @@ def _notes(
         limit = 100 * float(np.expm1(_MODES))
         return [f"different modes: of single runs, up to {limit:.0f} % between kernels counts as noise; {repeat}"]
     return [f"most names differ, as on a busy machine: up to {bound:.0f} % counts as noise; {repeat}"]
+
+
+def _contrary(
+    labels: Sequence[str], rows: Sequence[tuple[Any, ...]], variants: Mapping[str, Sequence[Run]]
+) -> list[str]:
+    """Names whose total contradicts their median, which are compared: some of their calls take far longer than the
+    others. Those that count in the run, the largest first."""
+    found: list[tuple[float, str]] = []
+    for row in rows:
+        kind, name = row[:2]
+        one = dict(zip(_NUMBERS, row[2:9], strict=True))
+        for number, label in enumerate(labels[1:], 1):
+            other = dict(zip(_NUMBERS, row[2 + 7 * number : 9 + 7 * number], strict=True))
+            if kind == TOTAL or None in (one["med"], other["med"]) or min(one["total"], one["med"], other["med"]) <= 0:
+                continue
+            apart = abs(other["total"] - one["total"])
+            longest = max(run.elapsed_ns for runs in (variants[labels[0]], variants[label]) for run in runs)
+            median, total = other["med"] / one["med"], other["total"] / one["total"]
+            calls = other["calls"] / one["calls"]
+            if apart < _COUNTS * longest or 1 / _CONTRARY < total / (median * calls) < _CONTRARY:
+                continue
+            before, after = (
+                f"{duration(each['total'])} (longest call {duration(each['max'])})" for each in (one, other)
+            )
+            words = f"{name}: the median is {in_words(median)}, but the total went from {before} to {after} in {label}"
+            found.append(
+                (apart, f"{words}: some calls take far longer than the others (occa_prof report RUN --report hist)")
+            )
+    return [words for _, words in sorted(found, reverse=True)[:_REMARKS]]
 
 
 def _definition(labels: Sequence[str]) -> Definition:

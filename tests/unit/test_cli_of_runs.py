@@ -48,7 +48,8 @@ def test_report(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert [r["name"] for r in csv.DictReader(out.splitlines()) if not r["parent"]] == ["addVectors", "scale"]
     assert "! a note" in err
     file = tmp_path / "out.html"
-    say(capsys, "report", run, "--format", "html", "-o", file)
+    out, _ = say(capsys, "report", run, "--format", "html", "-o", file)
+    assert out == f"{file}: page, {file.stat().st_size / 1000:,.0f} kB (open it in a browser)\n"
     assert "<title>occatrace: app</title>" in file.read_text(encoding="utf-8")
     out, _ = say(capsys, "report", "--list")
     assert "occa_kern_sum" in out and "advice" in out
@@ -165,6 +166,8 @@ def test_progress_of_a_timeline(run: Path, tmp_path: Path, capsys: pytest.Captur
     shown = at_terminal("timeline", run, "-o", file, columns=100)
     rest = shown.rpartition("\x1b[2K")[2]  # after a line that is wiped, if this took a second
     assert rest.startswith(str(file)[:60]) and file.stat().st_size > 0
+    _, err = say(capsys, "timeline", run, "-o", file, "--force", "--split", "rank")
+    assert err == "occa_prof: the run has no ranks, so --split rank made one file\n"
     out, err = say(capsys, "timeline", run, "-o", file, "--force")
     assert out.startswith(str(file)) and err == ""
     _, err = say(capsys, "timeline", run, "-o", file, "--force", "--filter-name", "no such name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import numpy.typing as npt
 import pytest
 
 from occatrace import reports
-from occatrace.cli.compare import variants_of
+from occatrace.cli.compare import _brief, variants_of
 from occatrace.errors import RunError
+from occatrace.render import Document, renderer
 from occatrace.reports.compare import (
     NOISE,
     SAME,
@@ -24,6 +26,7 @@ from occatrace.reports.compare import (
     in_words,
     series_of,
 )
+from occatrace.store.losses import Losses
 from occatrace.store.tables import open_store
 from occatrace.views import page
 from tests.support.fake import MODEL, demo_trace, run_folder
@@ -75,6 +78,25 @@ def test_a_run_with_itself() -> None:
     assert [row[1] for row in report.rows if row[0] == "total"] == ["whole run", "all kernels"]
     at = [c.name for c in report.columns].index("ratio_2")
     assert {row[at] for row in report.rows} == {1.0}
+
+
+def test_a_total_that_tells_something_else_than_the_median_gets_a_remark() -> None:
+    """Half of the calls take a tenth, the others a hundred times as long: faster by the median, slower in the sum."""
+    before = np.full(1001, 10_000)
+    after = np.where(np.arange(1001) % 5 < 3, 1_000, 1_000_000)
+    a, b = (Run({("kernels", "dot", ""): series_of(v), ("kernels", "k", ""): noisy(1)}, 10**9) for v in (before, after))
+    report, _ = compare({"A": [a], "B": [b]})
+    assert [note for note in report.notes if "dot" in note] == [
+        "dot: the median is 10× faster, but the total went from 10.01 ms (longest call 10.00 µs) to 400.6 ms (longest call"
+        " 1.000 ms) in B: some calls take far longer than the others (occa_prof report RUN --report hist)"
+    ]
+    assert not any("dot" in note for note in compare({"A": [a], "B": [a]})[0].notes)
+    three, _ = compare({"A": [a], "B": [b], "C": [a]})
+    out = io.StringIO()
+    renderer("markdown")(Document({}, Losses.none(), [_brief(three, ["A", "B", "C"])]), out)
+    assert (
+        "| Total A | Total B | Total C |" in out.getvalue() and "| 10.01 ms | 400.6 ms | 10.01 ms |" in out.getvalue()
+    )
 
 
 @pytest.mark.parametrize("load", [0.0, 0.01, 0.02])
