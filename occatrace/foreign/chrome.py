@@ -150,8 +150,21 @@ class _Source:
                 continue
             if end == len(self._buffer) and not self._ended and self._more():
                 continue  # a number may go on
+            # Half of a pair of UTF-16, which only an escape can write, is no text: it becomes the escape that it was.
+            halves = self._buffer.find("\\ud", self._at, end) >= 0 or self._buffer.find("\\uD", self._at, end) >= 0
             self._at = end
-            return value
+            return _mended(value) if halves else value
+
+
+def _mended(value: Any) -> Any:
+    """A value of JSON in which all text can be encoded."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [_mended(each) for each in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(each) for key, each in value.items()}
+    return value
 
 
 def _no_number(name: str) -> Any:

@@ -114,7 +114,7 @@ def _reader(file: Path) -> tuple[str, Read]:
                 if reader.is_one(db.tables):
                     return reader.NAME, _of_database(reader.read)
             shown = ", ".join(printable(name)[:40] for name in sorted(db.tables)[:6]) or "none"
-        lacking = "it lacks StringIds (nsys) and rocpd_string (rocpd)"
+            lacking = nsys.lacking(db.tables) + " and rocpd_string (rocpd)"
         raise RunError(f"{file} is SQLite, but of no tool that is known: {lacking}; it has the tables {shown}")
     if chrome.may_be(head):
         return chrome.NAME, chrome.read
@@ -135,6 +135,7 @@ def _fill(file: Path, read: Read, staging: Staging, tables: Path) -> int:
     try:
         with progress.phase(f"reading {printable(file.name)}"):
             read(file, staging)
+        staging.note_reversed()
         with progress.phase("making the tables"):
             assembly = Assembly(staging, model_module.load(), tables)
             assembly.run()

@@ -82,6 +82,11 @@ def is_one(tables: frozenset[str]) -> bool:
     )
 
 
+def lacking(tables: frozenset[str]) -> str:
+    """What a database that is no export of nsys lacks to be one."""
+    return f"it lacks {'any table of events' if 'StringIds' in tables else 'StringIds'} (nsys)"
+
+
 def read(db: Database, into: Staging) -> None:
     """Fill the staging tables. Raises a RunError for what means nothing."""
     if not any(name in db.tables for name in EVENTS):

@@ -114,6 +114,19 @@ class Staging:
         self.con.execute(f"INSERT INTO s_{table} BY NAME SELECT {select} FROM batch")
         self.con.unregister("batch")
 
+    def note_reversed(self) -> None:
+        """Say how much ends before it begins: it has no length."""
+        spans = [name for name, (begin, end) in SPANS.items() if begin != end]
+        union = " UNION ALL ".join(f"SELECT count(*) AS n FROM s_{name} WHERE e < s" for name in spans)
+        number = int(self.con.execute(f"SELECT sum(n)::BIGINT FROM ({union})").fetchall()[0][0])
+        if number:
+            what = (
+                "1 record ends before it begins and has"
+                if number == 1
+                else f"{number:,} records end before they begin and have"
+            )
+            self.notes.append(f"{what} no length")
+
     def add_all(self, table: str, select: str, batches: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
         """Rows of many batches: each is inserted while the next one is read."""
         with ThreadPoolExecutor(1) as worker:

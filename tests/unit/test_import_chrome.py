@@ -197,6 +197,18 @@ def test_other_writers(tmp_path: Path) -> None:
         assert run.losses.notes == ["not imported: 1 ends of ranges without their begins, 1 events of phase Z"]
 
 
+def test_half_a_character_in_a_name_is_read(tmp_path: Path) -> None:
+    """JSON may write half of a pair of UTF-16 by an escape (a name that was cut); no table can hold it."""
+    events = [
+        span("cpu_op", "cut \ud83d", 1, 2),
+        span("cpu_op", "whole \U0001f680", 5, 2),
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "\udc00"}},
+    ]
+    with occatrace.open(imported(tmp_path, events)) as run:
+        names = run.sql("SELECT name FROM ranges ORDER BY start_ns").fetchall()
+        assert names == [("cut \\ud83d",), ("whole \U0001f680",)]
+
+
 GOOD = json.dumps(span("app", "x", 1, 2)).encode()
 BAD: dict[str, tuple[bytes, str]] = {
     "no events": (b"{}", "no traceEvents"),

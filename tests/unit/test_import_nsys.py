@@ -252,7 +252,10 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "no rows": (lambda path: database(path, NSYS, {}), "no calls, no device work and no ranges"),
     "a column is missing": (_no_column, "table OSRT_API has no column nameId"),
-    "a view that never ends": (_view, "it has the tables StringIds"),
+    "a view that never ends": (
+        _view,
+        "it lacks any table of events (nsys) and rocpd_string (rocpd); it has the tables StringIds",
+    ),
     "text as time": (_with("CUPTI_ACTIVITY_KIND_RUNTIME", 0, "soon"), "RUNTIME: start is 'soon', not a whole number"),
     "real as time": (_with("CUPTI_ACTIVITY_KIND_KERNEL", 1, 1.5), "KERNEL: end is 1.5, not a whole number"),
     "blob as text": (_with("NVTX_EVENTS", 6, b"\0\xff"), "NVTX_EVENTS: text is b'\\x00\\xff', not text"),
@@ -300,6 +303,7 @@ def test_strange_but_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with occatrace.open(run) as opened:
         (kernel,) = opened.sql("SELECT name, gx, end_ns - start_ns, thread, seq FROM activities").fetchall()
         assert kernel == ("k\x1b[31m", 0xFFFF_FFFF, 0, 1, 1)
+        assert "2 records end before they begin and have no length" in opened.losses.notes
         assert [row["calls"] for row in opened.report("api_sum")] == [1]
         assert opened.sql("SELECT min(start_ns) FROM calls").fetchall() == [(1,)]
     for command in ("report", "trace", "why"):
