@@ -25,7 +25,7 @@ from occatrace.ingest import HostTrace, Reader, ThreadMap, texts_of
 _PART_ROWS = 1 << 20  # rows of one Parquet file, where it is put together from small batches
 _DIRECT_ROWS = 1 << 16  # a batch of so many rows is a file of its own: collecting it first would double the work
 # Small groups of rows are short in time, so a reader of a window of time skips most of a file.
-_FORMAT = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 16384"
+_FORMAT = "FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 16384"
 _SHORT = 16  # arrays up to this length are built from columns, longer ones by grouping
 _HEADER = ("tid", "seq", "start", "caller", "ts")
 

@@ -297,6 +297,26 @@ def test_single_calls_with_arguments(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
+def test_moments_of_single_calls_are_stored_as_differences(tmp_path: Path) -> None:
+    """They take a quarter less room, and half of the time to read."""
+    trace = FakeTrace()
+    thread = trace.process(100)
+    for at in range(1000, 3000):
+        thread.call("opencl:clFinish", 7 * at, 7 * at + at % 5, ret=0)
+    with store_of(tmp_path, trace) as store:
+        store.functions()
+        files = store.path / "calls" / "opencl.clFinish" / "*.parquet"
+        found = rows(
+            store,
+            f"SELECT DISTINCT path_in_schema, encodings FROM parquet_metadata('{files}')"
+            " WHERE path_in_schema IN ('start_ns', 'end_ns') ORDER BY 1",
+        )
+        assert found == [("end_ns", "DELTA_BINARY_PACKED"), ("start_ns", "DELTA_BINARY_PACKED")]
+        assert rows(store, 'SELECT sum(start_ns), sum(end_ns) FROM "opencl.clFinish"') == [
+            (sum(7 * at for at in range(1000, 3000)), sum(7 * at + at % 5 for at in range(1000, 3000)))
+        ]
+
+
 def test_written_once_then_reopened(tmp_path: Path) -> None:
     trace = demo_trace()
     run = run_folder(tmp_path)
