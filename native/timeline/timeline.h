@@ -67,11 +67,16 @@ class Timeline {
   friend class Lane;
   friend class Sequence;
   friend class StackSamples;
+  uint8_t* room(size_t bytes) {
+    if (buffer_.size() > kFlush) flush();
+    return buffer_.room(bytes);
+  }
   size_t open_packet(uint32_t sequence);
   void close_packet(size_t begin);
   size_t open_descriptor(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
   void flush();
 
+  static constexpr size_t kFlush = 1 << 20;
   std::unique_ptr<Output> output_;
   uint64_t origin_, realtime_;
   uint32_t sequences_ = 1;  // the first one has the descriptors
@@ -89,6 +94,15 @@ class Sequence {
   Sequence(Timeline& timeline, uint64_t uuid);
   // `defaults` writes into the message of the sequence's defaults.
   Sequence(Timeline& timeline, const std::function<void(Message&)>& defaults);
+  // The start of a packet with this time, of kHead bytes at most; its contents begin kBefore bytes after `p`.
+  static constexpr size_t kHead = 6 * wire::kField, kBefore = 2;
+  uint8_t* head(uint8_t* p, uint64_t time) {
+    std::memcpy(p, head_, sizeof head_);
+    const uint64_t now = time - origin_ + realtime_;
+    p = wire::varint(p + head_bytes_, now - last_);
+    last_ = now;
+    return p;
+  }
   // A packet with this time, or without one, to be closed by the timeline.
   size_t open_packet(uint64_t time);
   size_t open_packet() { return timeline_.open_packet(number_); }
@@ -97,6 +111,9 @@ class Sequence {
   Timeline& timeline_;
   uint32_t number_;
   uint64_t last_ = 0;
+  const uint64_t origin_, realtime_;
+  uint8_t head_[32] = {};  // the same in all packets: up to the time's number
+  size_t head_bytes_ = 0;
 };
 
 // A track of values over time.
@@ -132,6 +149,7 @@ class Lane {
     std::vector<uint32_t> ids;
     uint32_t last = 0;
     uint32_t of(uint32_t string) const { return ids[string]; }
+    bool has(uint32_t string) const { return string < ids.size() && ids[string]; }
     bool add(uint32_t string) {
       if (string >= ids.size()) ids.resize(2 * (size_t(string) + 1));
       if (ids[string]) return false;
@@ -139,8 +157,15 @@ class Lane {
       return true;
     }
   };
-  void end_until(uint64_t time);
+  void end_until(uint64_t time) {
+    while (!open_.empty() && open_.back() <= time) {
+      end(open_.back());
+      open_.pop_back();
+    }
+  }
   void end(uint64_t time);
+  size_t unknown(const Slices& slices, size_t row) const;
+  uint8_t* define(const Slices& slices, size_t row, uint8_t* p);
 
   Timeline& timeline_;
   Sequence sequence_;
