@@ -301,3 +301,22 @@ def test_full_disk_is_told() -> None:
     timeline = _native.Timeline("/dev/full", 0, 0)
     with pytest.raises(OSError, match="No space left"):
         timeline.close()
+
+
+@pytest.mark.parametrize("keys", [1, 3, 200, 1 << 40])
+@pytest.mark.parametrize("runs", [1, 2, 5, 15, 16, 900])
+@pytest.mark.parametrize("span", [30, 1 << 20, 1 << 63])
+def test_order_of_rows_that_are_nearly_sorted(keys: int, runs: int, span: int) -> None:
+    """By key, start, end (the later first) and number, as sorting the rows one by one: of dense keys and of few among many, of
+    rows in a few sorted runs per key and of shuffled ones, of times that leave no room for a row in the same number."""
+    random = np.random.default_rng(runs)
+    count = 900 if keys == 3 else 4000
+    key = random.integers(0, min(keys, 50), count).astype(np.uint64) * np.uint64(max(keys // 50, 1))
+    start = random.integers(0, span, count).astype(np.uint64)
+    for part in np.array_split(np.arange(count), runs):
+        start[part] = np.sort(start[part])
+    end = start + random.integers(0, 3, count).astype(np.uint64)
+    number = random.integers(0, 2, count).astype(np.uint64)
+    wanted = np.lexsort((number, ~end, start, key))
+    found = _native.order(key, start, end, number)
+    assert (np.arange(count) if found is None else found).tolist() == wanted.tolist()
