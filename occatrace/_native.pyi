@@ -267,6 +267,15 @@ class StackSamples:
         """Write the lines of all frames."""
 
 @final
+class Sites:
+    """Where calls were made, as numbers of texts: a return address in a process has one."""
+
+    def __init__(self, process: NDArray[np.uint32], address: NDArray[np.uint64], text: NDArray[np.uint32]) -> None: ...
+    def of(
+        self, process_of: NDArray[np.uint32], thread: NDArray[np.uint32], address: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.uint32], bool]:
+        """Of each call the number of its text, 0xFFFFFFFF where none is known; and whether all are. `process_of`: by thread."""
+
 class Flows:
     """Which calls launched which device work: the arrows of a timeline. All work is added, then calls are tied, then work.
 

@@ -1,22 +1,32 @@
-// occatrace._native.Flows and order: numpy columns → native/timeline/flows.h.
+// occatrace._native.Flows, Sites and order: numpy columns → native/timeline/flows.h and sites.h.
 #include "arrays.h"
 #include "bindings.h"
 
 #include "../timeline/flows.h"
+#include "../timeline/sites.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace py = pybind11;
 
 namespace occatrace::python {
 namespace {
 
+// The values as an array that owns them.
 template <typename T>
-Array<T> given(const std::vector<T>& values) {
-  return Array<T>(static_cast<py::ssize_t>(values.size()), values.data());
+Array<T> given(std::vector<T>&& values) {
+  auto kept = std::make_unique<std::vector<T>>(std::move(values));
+  const auto count = static_cast<py::ssize_t>(kept->size());
+  const T* data = kept->data();
+  py::capsule owner(kept.get(), [](void* of) { delete static_cast<std::vector<T>*>(of); });
+  kept.release();
+  return Array<T>(count, data, owner);
 }
 
 // Arrows of each row as offsets and ids, and correlations (0: none).
@@ -34,7 +44,7 @@ py::tuple tie(Flows& flows, size_t count, const uint32_t* thread, const uint32_t
       correlations.push_back(flows.correlation(thread[row], seq[row]));
     }
   }
-  return py::make_tuple(given(offsets), given(ids), given(correlations));
+  return py::make_tuple(given(std::move(offsets)), given(std::move(ids)), given(std::move(correlations)));
 }
 
 }  // namespace
@@ -74,9 +84,38 @@ void bind_flows(py::module_& m) {
              const uint32_t *t = column(thread, count, "thread"), *s = column(seq, count, "seq");
              std::vector<uint64_t> out(count);
              for (size_t row = 0; row < count; row++) out[row] = self.correlation(t[row], s[row]);
-             return given(out);
+             return given(std::move(out));
            })
       .def_property_readonly("empty", &Flows::empty);
+
+  py::class_<Sites>(m, "Sites", "Where calls were made, as numbers of texts.")
+      .def(py::init([](const Numbers& process, const Array<uint64_t>& address, const Numbers& text) {
+             const auto count = static_cast<size_t>(process.size());
+             const uint32_t *p = column(process, count, "process"), *t = column(text, count, "text");
+             const uint64_t* a = column(address, count, "address");
+             auto sites = std::make_unique<Sites>();
+             for (size_t row = 0; row < count; row++) sites->add(p[row], a[row], t[row]);
+             return sites;
+           }),
+           py::arg("process"), py::arg("address"), py::arg("text"))
+      // Of each call the number of its text, 0xFFFFFFFF where none is known; and whether all are.
+      .def("of",
+           [](Sites& self, const Numbers& process_of, const Numbers& thread, const Array<uint64_t>& address) {
+             const auto count = static_cast<size_t>(thread.size()), threads = static_cast<size_t>(process_of.size());
+             const uint32_t *processes = process_of.data(), *t = column(thread, count, "thread");
+             const uint64_t* a = column(address, count, "address");
+             std::vector<uint32_t> texts(count);
+             bool all = true;
+             {
+               py::gil_scoped_release release;
+               for (size_t row = 0; row < count; row++) {
+                 texts[row] = t[row] < threads ? self.of(processes[t[row]], a[row]) : Sites::kNone;
+                 all &= texts[row] != Sites::kNone;
+               }
+             }
+             return py::make_tuple(given(std::move(texts)), all);
+           },
+           py::arg("process_of"), py::arg("thread"), py::arg("address"));
 
   m.def("order",
         [](const Array<uint64_t>& key, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint64_t>& number)
@@ -90,7 +129,7 @@ void bind_flows(py::module_& m) {
             rows = order(count, k, s, e, n);
           }
           if (rows.empty()) return std::nullopt;
-          return given(rows);
+          return given(std::move(rows));
         },
         py::arg("key"), py::arg("start"), py::arg("end"), py::arg("number"));
 }

@@ -24,6 +24,7 @@ from occatrace.store.tables import open_store
 from occatrace.views import timeline
 from occatrace.views.timeline import moments
 from occatrace.views.timeline.counters import MOST, SHORTEST, window_width
+from occatrace.views.timeline.selection import Selection, Sites
 from tests.support.fake import MODEL, FakeTrace, demo_trace, fake_rank, mpi, run_folder
 from tests.support.perfetto_check import check
 from tests.support.timelines import FLOWS, REALTIME, SLICES, VALUES, perfetto, slices, span, write
@@ -594,6 +595,33 @@ def test_builds(tmp_path: Path) -> None:
         ("slow", "miss", 40),
         ("quick", "hit", None),
     ]
+
+
+def test_where_calls_were_made(tmp_path: Path) -> None:
+    """By process and address; masked where an address is not known, or there is none."""
+    trace = FakeTrace()
+    for pid in (100, 200):
+        trace.process(pid).call("opencl:clFinish", 1000, 1010, ret=0)
+    site = {"module": "/bin/a", "build_id": "", "why": "", "offset": 0}
+    rows = [(1, 5, "f", "a.c"), (1, 6, "f", "a.c"), (2, 5, "f", "b.c"), (2, 7, "g", "")]
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        sites = [
+            {**site, "process": p, "site": a, "address": a, "function": f, "file": file, "line": a if file else 0}
+            for p, a, f, file in rows
+        ]
+        fill("call_sites", *sites)(store.con)
+        selection = Selection(store, timeline.Options())
+        known = Sites(store.con)
+        thread, caller = np.array([1, 1, 2, 2, 1], np.uint32), np.array([5, 6, 5, 7, 5], np.uint64)
+        found = known.of(thread, caller)
+        assert not isinstance(found, np.ma.MaskedArray)
+        texts = [selection.texts[number] for number in found]
+        assert [re.split(r"[ (]", text)[0] for text in texts[:3]] == ["a.c:5", "a.c:6", "b.c:5"], texts
+        assert texts[3] == "a+0x0" and texts[4] == texts[0]
+        partly = known.of(np.array([1, 1, 2], np.uint32), np.array([7, 0, 5], np.uint64))
+        assert np.ma.getmaskarray(partly).tolist() == [True, True, False]
+        assert selection.texts[partly[2]] == texts[2]
+        selection.close()
 
 
 ARROWS = """

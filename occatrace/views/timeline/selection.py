@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace import _native
+from occatrace.core.duck import duckdb
 from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range, UnitError
 from occatrace.store.tables import Store
@@ -18,6 +19,7 @@ from occatrace.store.windows import BUCKETS, between, cut
 from occatrace.views.timeline.messages import Messages
 from occatrace.views.timeline.path import Path, tie
 from occatrace.views.timeline.sources import (
+    CALLER,
     CRITICAL,
     DEVICE,
     FAILED,
@@ -25,11 +27,13 @@ from occatrace.views.timeline.sources import (
     PROBLEMS,
     QUEUE,
     RANGES,
+    SITES,
     TEXTS,
     THREAD,
     Options,
     Source,
     Sources,
+    coded,
 )
 
 WINDOW_ROWS = 1 << 20  # slices that are in memory at a time, about
@@ -73,6 +77,7 @@ class Selection:
             else:
                 self.note = self.note or "there is no critical path: nothing was recorded one by one"
         self.texts = self._number_texts()
+        self._sites = Sites(self._con) if any(CALLER in source.columns for source in self._sources) else None
         if self._messages.found:
             self._messages.place(*self._chosen_calls(), self._part_at)
         self.processes: dict[int, list[int]] = {}  # of each part, in the order of their ranks
@@ -321,6 +326,8 @@ class Selection:
                 continue
             if alike:
                 rows |= {"kind": np.broadcast_to(np.uint8(kind), count), "track": rows["thread"], "number": rows["seq"]}
+            if self._sites and CALLER in rows:
+                rows["called_from"] = self._sites.of(rows["thread"], rows.pop(CALLER))
             rows.setdefault("part", np.broadcast_to(np.uint32(0), count))
             pieces.append({name: values for name, values in rows.items() if not np.ma.getmaskarray(values).all()})
         if not pieces:
@@ -390,6 +397,27 @@ class Selection:
                 of_part, thread, seq, run = (plain(rows[name]) for name in ("part", "thread", "seq", "run_seq"))
                 flows.add(of_part, thread, seq, run, plain(rows["wanted"]).astype(bool) if filtered else None)
         return flows
+
+
+class Sites:
+    """Where calls were made, as numbers of texts."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        threads = con.execute("SELECT thread, process FROM threads").fetchnumpy()
+        numbers = plain(threads["thread"])
+        self._process_of = np.full(int(numbers.max(initial=0)) + 1, NONE, np.uint32)
+        self._process_of[numbers] = plain(threads["process"])
+        sites = con.execute(
+            f"SELECT process::UINTEGER AS process, address::UBIGINT AS address, {coded('called_from')} AS text"
+            f" FROM ({SITES}) WHERE called_from IS NOT NULL"
+        ).fetchnumpy()
+        self._native = _native.Sites(*(plain(sites[name]) for name in ("process", "address", "text")))
+
+    def of(self, thread: npt.NDArray[Any], caller: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+        """The number of a text for each call, masked where none is known."""
+        texts, all_known = self._native.of(self._process_of, plain(thread), plain(caller))
+        out: npt.NDArray[np.uint32] = texts if all_known else np.ma.masked_equal(texts, NONE)
+        return out
 
 
 def _last(rank: int | None) -> float:

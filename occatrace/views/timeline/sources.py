@@ -328,6 +328,12 @@ class Sources:
         self._con.execute("CREATE OR REPLACE TEMP TABLE damages (text VARCHAR)")
         self._name(names)
         self._size()
+# Where calls were made. A join of each call with them would take as long as reading it: its column CALLER is read, and becomes
+# `called_from` afterwards.
+CALLER = "caller"
+SITES = 'SELECT process, address, line_place(file, line, module, "offset") AS called_from FROM call_sites'
+
+
         functions = store.functions()
         for problem in filter(None, (store.partial, *store.problems)):
             self._con.execute("INSERT INTO damages VALUES (?)", [problem])
@@ -436,10 +442,8 @@ class Sources:
             sql = f"SELECT c.*, f.code FROM ({sql}) c LEFT JOIN codes f ON c.failed AND f.thread = c.thread AND f.seq = c.seq"
             columns |= _of("code")
         if self._some("call_sites"):
-            line = 'SELECT process, address, line_place(file, line, module, "offset") AS called_from FROM call_sites'
-            sql = f"SELECT c.*, l.called_from FROM ({sql}) c LEFT JOIN ({line}) l ON l.process = c.process AND l.address = c.caller"
-            texts.append(f"SELECT called_from FROM ({line})")
-            columns |= _of("called_from")
+            texts.append(f"SELECT called_from FROM ({SITES})")
+            columns |= {CALLER: "coalesce(s.caller, 0)::UBIGINT"}
         if self._some("path_calls"):
             paths = (
                 "SELECT p.thread, p.seq, t.text AS call_path FROM path_calls p JOIN path_texts t USING (process, path)"
