@@ -30,7 +30,7 @@ from occatrace.run.folder import is_writable, run_facts
 from occatrace.run.liveness import is_recorded
 from occatrace.run.nodes import node_tables
 from occatrace.run.opening import open_run
-from occatrace.store import captures, empty, memory
+from occatrace.store import call_files, captures, empty, memory
 from occatrace.store.macros import prepare
 from occatrace.store.made import Made, read_made, write_made
 
@@ -109,6 +109,7 @@ class Store:
     _temporary: Path
     _moment: Moment | None = None  # of a run that goes on
     _calls: tuple[str, ...] | None = None
+    _calls_folder: Path | None = None
     _shut: bool = False
     # What was computed of the run and is wanted again, by its name.
     kept: dict[str, Any] = field(default_factory=dict)
@@ -198,6 +199,7 @@ class Store:
                 with nullcontext() if own else _locked(self.run):
                     if not folder.is_dir():
                         self._write_calls(folder)
+            self._calls_folder = folder
             self._calls = tuple(sorted(p.name for p in folder.iterdir() if p.is_dir()))
             if (folder / _SINCE).exists():
                 since = (folder / _SINCE).read_text(encoding="utf-8")
@@ -206,11 +208,12 @@ class Store:
                     f"--stream: there are single calls from {since} on, those before are deleted",
                 ]
             common = ", ".join(c.name for c in CALLS.columns)
+            differ = _clocks_differ(self.con)
             parts = []
             for name in self._calls:
                 api, _, function = name.partition(".")
                 files = sql_text(str(folder / name / "*.parquet"))
-                rows = _aligned(CALLS, f"read_parquet({files})", self.con)
+                rows = _aligned(CALLS, f"read_parquet({files})", differ)
                 self.con.execute(f"CREATE OR REPLACE VIEW {sql_name(name)} AS {rows}")
                 shown = self.model.tally_function(f"{api}:{function}")[1]
                 parts.append(
@@ -219,6 +222,14 @@ class Store:
             empty = f"SELECT NULL::VARCHAR AS api, NULL::VARCHAR AS function, {_nulls(CALLS.columns)} WHERE false"
             self.con.execute(f"CREATE OR REPLACE VIEW calls AS {' UNION ALL '.join(parts or [empty])}")
         return self._calls
+
+    def call_files(self) -> call_files.CallFiles:
+        """Which files have the single calls of which time."""
+        self.functions()
+        # Moments on the clock of another host are not those in the files.
+        if self._calls_folder is None or _clocks_differ(self.con):
+            return call_files.CallFiles()
+        return call_files.find(self.con, self._calls_folder)
 
     @property
     def calls_lacking(self) -> str | None:
@@ -653,7 +664,7 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
         for table in TABLES:
             file = path / f"{table.name}.parquet"
             if file.exists() and any(c.name == "process" for c in table.columns):
-                rows = _aligned(table, f"({_columns_of(con, table, file)})", con)
+                rows = _aligned(table, f"({_columns_of(con, table, file)})", True)
                 con.execute(f"CREATE OR REPLACE VIEW {table.name} AS {rows}")
     problems = list(made.problems)
     if older:
@@ -710,10 +721,13 @@ def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path, there:
     return f"SELECT {', '.join(columns)} FROM {source}"
 
 
-def _aligned(table: Table, source: str, con: duckdb.DuckDBPyConnection) -> str:
+def _clocks_differ(con: duckdb.DuckDBPyConnection) -> bool:
+    return bool(con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'process_clocks'").fetchall())
+
+
+def _aligned(table: Table, source: str, differ: bool) -> str:
     """Rows with their moments on the clock of the first host, where the run has several that differ."""
     moments = [column for column in table.columns if column.name in MOMENTS]
-    differ = con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'process_clocks'").fetchall()
     if not moments or not differ:
         return f"SELECT * FROM {source}"
     shifted = ", ".join(

@@ -16,6 +16,7 @@ from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range
 from occatrace.errors import StoreError
+from occatrace.store.call_files import CallFiles
 from occatrace.store.tables import Store
 
 DEVICE = "device"  # in Options.apis: the work on devices
@@ -40,6 +41,7 @@ FAILED = "✗ "  # before the names of calls and work that failed
 
 _SLACK_NS = 1_000_000  # by which a device's time of an enqueue may be off
 _WHOLE = Range()
+_NO_FILES = CallFiles()
 
 
 @dataclass(frozen=True)
@@ -283,10 +285,15 @@ class Source:
     calls: bool = False  # these two are also the track and what orders slices that are equal otherwise
     longest: int = 0
     chosen: bool = False  # its rows are those that are wanted
+    views: Sequence[str] = ()  # of single calls, each read as `FROM view c`
+    files: CallFiles = _NO_FILES  # of these
 
     def rows(self, named: bool, begin: int | None = None, end: int | None = None) -> str:
         """SQL of all rows, or of those that begin at `begin` or later and before `end`."""
         sql = self.sql if named or not self.bare else self.bare
+        if begin is not None or end is not None:
+            for view in self.views:
+                sql = sql.replace(_from(view), f"FROM {self.files.rows(view, begin, end)} c")
         bounds = [
             f"least(r.start_ns, r.end_ns) {sign} {at}" for sign, at in ((">=", begin), ("<", end)) if at is not None
         ]
@@ -295,6 +302,11 @@ class Source:
         enqueued = [f"a.queued_ns {sign} {at}" for sign, at in ((">=", since), ("<", until)) if at is not None]
         queued = f"(a.queued_ns = 0 OR {' AND '.join(enqueued)})" if enqueued else "true"
         return sql.replace("$r", " AND ".join(bounds) or "true").replace("$q", queued)
+
+
+def _from(view: str) -> str:
+    """SQL: all calls of a function."""
+    return f"FROM {sql_name(view)} c"
 
 
 def coded(column: str) -> str:
@@ -316,6 +328,12 @@ _TEXTS_OF_WORK = (
 _COMMON = "c.process, c.thread, c.seq, c.start_ns, c.end_ns, c.failed, c.error, nullif(c.bytes, 0) AS bytes, c.caller"
 
 
+# Where calls were made. A join of each call with them would take as long as reading it: its column CALLER is read, and becomes
+# `called_from` afterwards.
+CALLER = "caller"
+SITES = 'SELECT process, address, line_place(file, line, module, "offset") AS called_from FROM call_sites'
+
+
 class Sources:
     """The sources of a run, with the temporary tables that they read."""
 
@@ -328,12 +346,6 @@ class Sources:
         self._con.execute("CREATE OR REPLACE TEMP TABLE damages (text VARCHAR)")
         self._name(names)
         self._size()
-# Where calls were made. A join of each call with them would take as long as reading it: its column CALLER is read, and becomes
-# `called_from` afterwards.
-CALLER = "caller"
-SITES = 'SELECT process, address, line_place(file, line, module, "offset") AS called_from FROM call_sites'
-
-
         functions = store.functions()
         for problem in filter(None, (store.partial, *store.problems)):
             self._con.execute("INSERT INTO damages VALUES (?)", [problem])
@@ -368,7 +380,9 @@ SITES = 'SELECT process, address, line_place(file, line, module, "offset") AS ca
         plain, launches = ([f for f in others if (f in launching) == wanted] for wanted in (False, True))
         out = [self._plain_calls(plain, partners)] if plain else []
         out += [self._launches(launches, partners)] if launches else []
-        return out + ([self._named_calls(of_names)] if of_names else [])
+        out += [self._named_calls(of_names)] if of_names else []
+        files = self._store.call_files()
+        return [replace(source, files=files) for source in out]
 
     def _launching(self) -> set[str]:
         """Views of the functions that launched kernels."""
@@ -399,7 +413,7 @@ SITES = 'SELECT process, address, line_place(file, line, module, "offset") AS ca
             "SELECT unnest([name, mode]) FROM builds UNION ALL SELECT unnest(['hit', 'miss'])",
         ]
         rows = " UNION ALL ".join(
-            f"SELECT {sql_text(api)} AS api, {sql_text(shown)} AS function, {_COMMON} FROM {sql_name(view)} c"
+            f"SELECT {sql_text(api)} AS api, {sql_text(shown)} AS function, {_COMMON} {_from(view)}"
             for view, api, shown in self._titles(functions)
         )
         columns = _of(
@@ -407,7 +421,7 @@ SITES = 'SELECT process, address, line_place(file, line, module, "offset") AS ca
             *("inner_ns", "launched", "cache", "compiler"),
         )
         bare = f"SELECT {THREAD} AS kind, c.thread AS track, c.api AS category, c.* FROM ({rows}) c"
-        return self._with_failures(f"WITH c AS ({rows}) {_NAMED_CALLS}", bare, columns, texts)
+        return self._with_failures(f"WITH c AS ({rows}) {_NAMED_CALLS}", bare, columns, texts, functions)
 
     def _plain_calls(self, functions: Sequence[str], partners: Collection[str]) -> Source:
         """Calls of which the function says all: their names are constants, which cost nothing."""
@@ -421,18 +435,20 @@ SITES = 'SELECT process, address, line_place(file, line, module, "offset") AS ca
                 f"SELECT {THREAD} AS kind, c.thread AS track, c.seq AS number, {sql_text(api)} AS category, {_COMMON},"
                 f" CASE WHEN c.failed THEN {failed} ELSE {name} END AS name"
             )
-            bare.append(f"{common} FROM {sql_name(view)} c")
+            bare.append(f"{common} {_from(view)}")
             rows.append(
                 f"{common}, CASE WHEN c.failed THEN {coded(failed)} ELSE {coded(name)} END AS name_code,"
-                f" {coded(sql_text(api))} AS category_code, {partner} AS partner FROM {sql_name(view)} c"
+                f" {coded(sql_text(api))} AS category_code, {partner} AS partner {_from(view)}"
             )
         columns = {"name": "s.name_code", "category": "s.category_code"}
         if not {*functions}.isdisjoint(partners):
             columns |= _of("partner")
         union = " UNION ALL ".join
-        return self._with_failures(union(rows), union(bare), columns, self._texts_of(functions))
+        return self._with_failures(union(rows), union(bare), columns, self._texts_of(functions), functions)
 
-    def _with_failures(self, sql: str, bare: str, columns: dict[str, str], texts: list[str]) -> Source:
+    def _with_failures(
+        self, sql: str, bare: str, columns: dict[str, str], texts: list[str], views: Sequence[str]
+    ) -> Source:
         """What all calls have."""
         columns |= _of("bytes")
         if self._some("call_stats WHERE failed > 0"):
@@ -451,7 +467,7 @@ SITES = 'SELECT process, address, line_place(file, line, module, "offset") AS ca
             sql = f"SELECT c.*, w.call_path FROM ({sql}) c LEFT JOIN ({paths}) w ON w.thread = c.track AND w.seq = c.number"
             texts.append("SELECT text FROM path_texts")
             columns |= _of("call_path")
-        return Source(THREAD, sql, columns, bare, texts, tied=True, calls=True)
+        return Source(THREAD, sql, columns, bare, texts, tied=True, calls=True, views=views)
 
     def _titles(self, functions: Sequence[str]) -> list[tuple[str, str, str]]:
         """View, API and shown name of each function."""
