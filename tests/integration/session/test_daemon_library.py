@@ -50,6 +50,12 @@ def test_buffers_are_allocated(tmp_path: Path, name: str) -> None:
     assert (tmp_path / "buffer").read_bytes() == bytes(size)
 
 
+def test_pages_of_buffers_are_mapped_when_they_are_read(tmp_path: Path) -> None:
+    """Not all of them at once; other mappings are as they are asked for."""
+    said = run(tmp_path, "lttng-consumerd", "map", tmp_path / "buffer").splitlines()
+    assert said == ["shared 0", "private 1024"]
+
+
 def test_text_is_printed_as_by_libc(tmp_path: Path) -> None:
     """Without a call of libc's where there is nothing to format."""
     assert run(tmp_path, "lttng-sessiond", "print", tmp_path / "unused").split("|") == [

@@ -2,6 +2,7 @@
  * which of them it is taken for.
  *   daemon_writes tokens FILE    text in short writes; prints the size of FILE before and after a message is sent
  *   daemon_writes zeros FILE     a file of 1 MiB and 100 bytes filled with zeros by pages; prints its blocks
+ *   daemon_writes map FILE       maps 1 MiB of it with all its pages; prints the pages that are mapped, and reads one
  *   daemon_writes print FILE     texts through vasprintf, and whose function that is */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -64,6 +66,32 @@ static void zeros(int fd) {
   close(fd);
 }
 
+static long mapped_kib(const void *address) {
+  char line[256];
+  unsigned long start = 0, kib = 0, begin;
+  FILE *maps = fopen("/proc/self/smaps", "r");
+  if (!maps) abort();
+  while (fgets(line, sizeof line, maps)) {
+    if (sscanf(line, "%lx-", &begin) == 1 && strchr(line, '-')) start = begin;
+    if (start == (unsigned long)address && sscanf(line, "Rss: %lu kB", &kib) == 1) break;
+  }
+  fclose(maps);
+  return (long)kib;
+}
+
+static void map(int fd) {
+  enum { SIZE = 1 << 20 };
+  if (posix_fallocate(fd, 0, SIZE) != 0 || pwrite(fd, "x", 1, SIZE - 1) != 1) abort();
+  for (int shared = 1; shared >= 0; shared--) {
+    const int flags = (shared ? MAP_SHARED : MAP_PRIVATE) | MAP_POPULATE;
+    char *pages = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (pages == MAP_FAILED) abort();
+    printf("%s %ld\n", shared ? "shared" : "private", mapped_kib(pages));
+    if (pages[SIZE - 1] != 'x') abort();
+    munmap(pages, SIZE);
+  }
+}
+
 static void print(const char *format, ...) {
   char *text;
   va_list args;
@@ -115,6 +143,7 @@ int main(int argc, char **argv) {
   if (fd < 0) return 1;
   if (strcmp(argv[1], "tokens") == 0) tokens(fd);
   if (strcmp(argv[1], "zeros") == 0) zeros(fd);
+  if (strcmp(argv[1], "map") == 0) map(fd);
   if (strcmp(argv[1], "print") == 0) texts();
   if (strcmp(argv[1], "pauses") == 0) pauses();
   if (strcmp(argv[1], "timers") == 0) timers();
