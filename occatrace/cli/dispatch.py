@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import sys
@@ -118,6 +119,7 @@ def _subcommand(name: str, words: list[str]) -> int:
         ending.watch()
     if name in SHOWING:
         bar.use()
+    gc.enable()  # off since occatrace/entry.py
     status = module.run(args)
     return int(status or 0)
 

@@ -184,7 +184,7 @@ class Node:
         if self.session and not self.args.quiet:
             from occatrace.cli.recording import start_loading
 
-            start_loading(self.args.choosing.plan)
+            start_loading(self.args.choosing.plan, self.session.wait_started)
         if self.session and self.args.choosing.sampling:
             from occatrace.cli.recording import start_sampling
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -25,11 +28,28 @@ MEANT = {
 }
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """argparse makes one for each option, and loads shutil for the width of the terminal."""
+
+    def __init__(self, prog: str, **more: Any) -> None:
+        super().__init__(prog, **{"width": _columns() - 2, **more})
+
+
+def _columns() -> int:
+    """As shutil.get_terminal_size has it."""
+    with contextlib.suppress(KeyError, ValueError):
+        if (asked := int(os.environ["COLUMNS"])) > 0:
+            return asked
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    return 80
+
+
 class Parser(argparse.ArgumentParser):
     """Options in full only; a wrong one gives one line, with the option that is spelled most like it."""
 
     def __init__(self, **more: Any) -> None:
-        more.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        more.setdefault("formatter_class", _Help)
         super().__init__(allow_abbrev=False, **more)
 
     def error(self, message: str) -> NoReturn:

@@ -60,19 +60,21 @@ def describe(outcome: Outcome) -> runs.SessionFacts:
     return out
 
 
-def start_loading(plan: Plan) -> None:
+def start_loading(plan: Plan, ready: Callable[[], object] = lambda: None) -> None:
     """Import the modules of the analysis while the program runs: that takes a sixth of a second. The interpreter waits for
     this thread before it ends (no daemon thread): native modules that are still being initialized then crash it.
+    `ready` returns when the session has started: the program's first call waits for that, and not for imports.
 
     Not where recording goes by the clock: imports hold the interpreter, and its turns would be late by 0.1 s and more."""
     if plan.timed:
         return
     with contextlib.suppress(RuntimeError):  # no more threads are allowed (ulimit -u, control groups)
-        threading.Thread(target=_load_analysis, name="load").start()
+        threading.Thread(target=_load_analysis, args=(ready,), name="load").start()
 
 
-def _load_analysis() -> None:
+def _load_analysis(ready: Callable[[], object]) -> None:
     """Import what the analysis needs; whatever fails here fails again, with a message, when it is used."""
+    ready()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra here: no thread per core
     gc.disable()  # a tenth faster
     try:
@@ -81,11 +83,13 @@ def _load_analysis() -> None:
         import occatrace._native
         import occatrace.cli.report
         import occatrace.ingest
+        import occatrace.lttng.recovery
         import occatrace.render.text
-        import occatrace.reports
-        import occatrace.store.losses
-        import occatrace.store.tables  # noqa: F401
-        from occatrace.core.duck import duckdb  # noqa: F401
+        import occatrace.reports.overview
+        import occatrace.store.losses  # noqa: F401
+        from occatrace.store import tables
+
+        tables.connect_ahead()
     except Exception:
         pass
     finally:

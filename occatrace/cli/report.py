@@ -198,10 +198,11 @@ def _source_reader(facts: Mapping[str, Any]) -> Callable[[str], tuple[Sequence[s
 def _can_stream(names: Sequence[str], fmt: str, chosen: choice.Choice) -> bool:
     """Whether there is a report of single events, whose rows are written as they come."""
     from occatrace import reports
-    from occatrace.render import stream
 
     if chosen.by is not None or not any(map(reports.is_endless, names)):
         return False
+    from occatrace.render import stream
+
     return len(names) == 1 or (chosen.sort is None and fmt in stream.EACH)
 
 

@@ -8,7 +8,6 @@ import contextlib
 import io
 import os
 import pwd
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from occatrace import __version__
 from occatrace.cli import bar, choice, ending, options, program
 from occatrace.cli.messages import UsageError, complain, words_of
 from occatrace.cli.recording import describe, not_measured, note_in, start_loading, start_sampling
-from occatrace.core import disk, halfway
+from occatrace.core import disk, files, halfway
 from occatrace.core.checked import message
 from occatrace.errors import RunError
 from occatrace.record import keeper
@@ -192,7 +191,7 @@ class Recording:
         if self.session and self.args.choosing.sampling:
             self.sampler = start_sampling(self.run, self.run.info.host, self.args, self.session, lambda: [pid])
         if self.session and not self.args.quiet:
-            start_loading(self.args.choosing.plan)
+            start_loading(self.args.choosing.plan, self.session.wait_started)
         self.status = program.wait(pid)
         guard.restore()
         ending.watch()
@@ -332,11 +331,11 @@ class Recording:
         if self.args.keep == "none":
             self._discard()
         elif self.args.keep == "tables" and self.run.tables.exists():
-            shutil.rmtree(self.run.trace, ignore_errors=True)
-            shutil.rmtree(self.run.path / "samples", ignore_errors=True)
+            files.remove_tree(self.run.trace)
+            files.remove_tree(self.run.path / "samples")
 
     def _discard(self) -> None:
-        shutil.rmtree(self.run.path, ignore_errors=True)
+        files.remove_tree(self.run.path)
 
 
 def new_info(args: argparse.Namespace, run_id: str, **facts: Any) -> runs.RunInfo:

@@ -23,6 +23,13 @@ _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
+def remove_tree(path: Path) -> None:
+    """Remove a folder with all that is in it, as far as that goes."""
+    import shutil  # with bz2 and lzma: a run that is only recorded needs none of them
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
 class ForeignError(PermissionError):
     """Something belongs to another user, or others may change it. `strerror` says so."""
 

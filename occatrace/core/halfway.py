@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from occatrace.core import files
 from occatrace.core.scratch import prefix
 
 _ATTEMPTS = 50  # other threads may still make files in a folder that is being removed
@@ -34,7 +34,7 @@ def remove_path(path: Path) -> None:
     """Remove it, if it is there."""
     with contextlib.suppress(OSError):
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+            files.remove_tree(path)
         else:
             path.unlink(missing_ok=True)
     keep_path(path)
@@ -85,7 +85,7 @@ def undo() -> None:
     for path in reversed(_paths):
         for _ in range(_ATTEMPTS):
             if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
+                files.remove_tree(path)
             else:
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)

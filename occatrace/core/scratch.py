@@ -4,8 +4,9 @@ killed."""
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
+
+from occatrace.core import files
 
 _HERE = f".scratch-{os.uname().nodename}-"
 PLACES = ("", "nodes", "trace")  # of a run, where there may be some
@@ -22,4 +23,4 @@ def clear(run: Path) -> None:
         for left in (run / place).glob(f"{_HERE}*-*"):
             pid = left.name.removeprefix(_HERE).partition("-")[0]
             if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-                shutil.rmtree(left, ignore_errors=True)
+                files.remove_tree(left)

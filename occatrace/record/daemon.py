@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -58,10 +57,10 @@ def sweep(base: Path) -> None:
             OSError, RunError
         ):  # the run may be removed meanwhile: no matter of the run that starts
             recovery.rescue(Path(os.readlink(folder / RUN_LINK)).resolve())
-        shutil.rmtree(folder, ignore_errors=True)
+        files.remove_tree(folder)
         buffers = Path("/dev/shm", folder.name.rpartition("-")[0])
         if files.is_private(buffers):
-            shutil.rmtree(buffers, ignore_errors=True)
+            files.remove_tree(buffers)
 
 
 def deserted(base: Path, prefix: str, rest: str, socket_name: str, age_s: float) -> Iterator[Path]:
@@ -253,6 +252,6 @@ class Daemon:
             self._keeper.wait(0.5 if self.shared else END_TIMEOUT_S)
             self._keeper = None
         else:
-            shutil.rmtree(self.home, ignore_errors=True)
+            files.remove_tree(self.home)
             if self.shm:
-                shutil.rmtree(self.shm, ignore_errors=True)
+                files.remove_tree(self.shm)

@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import socket
 import time
 from collections.abc import Mapping
@@ -151,7 +150,7 @@ def clear_desk(folder: Path) -> None:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            shutil.rmtree(folder, ignore_errors=True)
+            files.remove_tree(folder)
         finally:
             os.close(lock)
 
@@ -166,7 +165,7 @@ def clear_lost_desk(folder: Path) -> bool:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 there = (folder / "lock").exists()
-                shutil.rmtree(folder, ignore_errors=True)
+                files.remove_tree(folder)
                 return there
             finally:
                 os.close(lock)
@@ -179,7 +178,7 @@ def sweep() -> None:
 
     for base in set(files.shared_places()):
         for folder in deserted(base, f"{PREFIX}-{os.getuid()}-", "[0-9a-f]{12}-[0-9a-f]{6}", "node", STALE_AFTER_S):
-            shutil.rmtree(folder, ignore_errors=True)
+            files.remove_tree(folder)
 
 
 # ---- between nodes ----

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import socket
 import threading
 import time
@@ -28,7 +27,6 @@ from occatrace.record.filters import Choosing
 from occatrace.run import install, limits
 from occatrace.run.control import VARIABLE as SWITCH_VARIABLE
 from occatrace.run.control import Switch
-from occatrace.run.liveness import is_running
 
 if TYPE_CHECKING:
     from occatrace.record.rotation import Rotation
@@ -208,7 +206,8 @@ class Session:
     def start(self) -> None:
         """Start the daemon and the thread that does the rest. Raises DaemonError when there is no tracing to be had."""
         limits.check(possible_cpus())
-        free = shutil.disk_usage(self._shm_base).free
+        room = os.statvfs(self._shm_base)
+        free = room.f_bavail * room.f_frsize
         self.outcome.buffers = plan_buffers(possible_cpus(), free, self._shm_base, limits.address_space())
         limits.check_files(self.outcome.buffers.size * self.outcome.buffers.count)
         if self.outcome.buffers.note:
@@ -316,6 +315,8 @@ class Session:
     def _note_survivors(self) -> None:
         if not self.outcome.processes:
             return
+        from occatrace.run.liveness import is_running
+
         alive = sorted({p.pid for p in self.outcome.processes if is_running(p.pid)} | forked(self.run_id, self.shm))
         if alive:
             pids = ", ".join(map(str, alive[:8])) + (" …" if len(alive) > 8 else "")
@@ -412,6 +413,7 @@ class Session:
             self.outcome.problem = f"{type(error).__name__}: {error}"
             self._settled.set()
         finally:
+            self._settled.set()  # whoever waits for a start that does not come any more
             for client, _ in self._waiting:
                 client.close()
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from textwrap import wrap
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.text import Text
 
 from occatrace.core.apis import api_titles
 from occatrace.core.checked import printable
@@ -59,55 +58,78 @@ def cell(value: Any, column: Column) -> str:
     return printable(str(value))
 
 
-class _Console(Console):
-    """Of a reader that has gone the caller hears; rich itself would end the program with a status of its own."""
+class _Console(Protocol):
+    """What tables are printed to."""
 
-    def on_broken_pipe(self) -> None:
-        """While a BrokenPipeError is handled."""
-        raise BrokenPipeError
+    file: TextIO
+
+    def line(self, text: str = "", style: str = "", end: str = "\n", wrap: bool = False) -> None:
+        """Print a text; `wrap`: at words, where it is wider than a terminal."""
+
+
+@dataclass
+class _Plain:
+    """A pipe or a file: no styles, nothing is wrapped."""
+
+    file: TextIO
+
+    def line(self, text: str = "", style: str = "", end: str = "\n", wrap: bool = False) -> None:
+        """As it is."""
+        self.file.write(text + end)
+
+
+def _console(out: TextIO) -> _Console:
+    # rich takes 20 ms to load. Where it would add colours to a pipe, somebody has asked for them.
+    if not out.isatty() and not any(os.environ.get(name) for name in ("FORCE_COLOR", "TTY_COMPATIBLE")):
+        return _Plain(out)
+    from occatrace.render.terminal import Terminal
+
+    return Terminal(out, None if out.isatty() else _PIPE_WIDTH)
 
 
 def render(document: Document, out: TextIO) -> None:
     """Write the document."""
     terminal = out.isatty()
-    console = _Console(
-        file=out,
-        width=None if terminal else _PIPE_WIDTH,
-        highlight=False,
-        emoji=False,
-        markup=False,
-        force_jupyter=False,  # in a notebook it would show what is only to be text
-    )
+    console = _console(out)
     for line in document.losses.lines():
-        console.print(Text(f"! {printable(line)}", style="bold red"), soft_wrap=not terminal)
-    width = console.width if terminal else None
+        console.line(f"! {printable(line)}", "bold red", wrap=terminal)
+    width = _width(out)
     least = _run_ns(document) * _BRIEF_TABLE / 100 if document.brief else 0.0
     for report in document.reports:
         if report.name == OVERVIEW:
-            console.print()
+            console.line()
             _print_overview(console, report, width)
             continue
         # A summary shows an API that took next to nothing of the run in one line, after the others.
         parts = [(title, rows, _in_one_line(report, rows, least)) for title, rows in sections(report)]
         for number, (title, rows, _) in enumerate(part for part in parts if part[2] is None):
-            console.print()
+            console.line()
             shown = replace(report, notes=()) if number else report
             kept, more = _that_matter(report, rows) if document.brief else (rows, 0)
             _print_table(console, shown, title, kept, width, document.brief)
             if more:
-                console.print(Text(f"  {more:,} more: --all", style="dim"))
+                console.line(f"  {more:,} more: --all", style="dim", wrap=True)
         if folded := [(title, line) for title, _, line in parts if line is not None]:
-            console.print()
+            console.line()
             for title, line in folded:
-                console.print(Text(f"{title} ({report.name})", style="bold"), end="")
-                console.print(Text(f"  {line}: --all"), soft_wrap=True)
+                console.line(f"{title} ({report.name})", style="bold", end="", wrap=True)
+                console.line(f"  {line}: --all")
+
+
+def _width(out: TextIO) -> int | None:
+    """Columns of a terminal."""
+    if not out.isatty():
+        return None
+    from occatrace.render.terminal import Terminal
+
+    return Terminal(out).width
 
 
 def render_stream(document: Document, following: Iterator[Sequence[tuple[Any, ...]]], out: TextIO) -> None:
     """Write the result of a query of which more rows follow. Columns are as wide as the first rows want them; of what is
     wider, text is cut on a terminal, and nothing else."""
     (report,) = document.reports
-    width = _Console(file=out).width if out.isatty() else None
+    width = _width(out)
     cells = {c.name: [cell(row[at], c) for row in report.rows] for at, c in enumerate(report.columns)}
     columns, left_out, _ = _fit(report.columns, cells, width)
     widths = _widths(columns, cells, width)
@@ -206,7 +228,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _print_table(
-    console: Console,
+    console: _Console,
     report: Report,
     title: str,
     rows: Sequence[tuple[Any, ...]],
@@ -236,15 +258,15 @@ def _print_table(
     head = f"{title} ({definition.name})"
     share = f"  % is {definition.share}" if definition.share else ""
     apart = "\n" if width is not None and cell_len(head + share) > width else ""
-    console.print(Text(printable(head), style="bold"), end="")
-    console.print(Text(apart + share))
+    console.line(printable(head), style="bold", end="", wrap=True)
+    console.line(apart + share, wrap=True)
     for note in report.notes:
-        console.print(Text(f"  {printable(note)}", style="italic"), soft_wrap=width is None)
+        console.line(f"  {printable(note)}", style="italic", wrap=width is not None)
     if not rows:
-        console.print(Text(f"  {definition.empty or 'nothing recorded'}", style="dim"), soft_wrap=True)
+        console.line(f"  {definition.empty or 'nothing recorded'}", style="dim")
         return
     widths = _widths(columns, cells, width)
-    console.print(Text(_line(columns, widths, {c.name: c.title for c in columns}), style="dim"), soft_wrap=True)
+    console.line(_line(columns, widths, {c.name: c.title for c in columns}), style="dim")
     lines = [
         line
         for row in range(len(rows))
@@ -253,17 +275,17 @@ def _print_table(
     failed = [row for row, value in enumerate(cells.get("failed", ())) if value not in ("0", "-")]
     if width is not None and failed:
         for row, line in enumerate(lines):
-            console.print(Text(line, style="red" if row in failed else ""), soft_wrap=True)
+            console.line(line, style="red" if row in failed else "")
     else:
         # Rows without a style go out as they are: a hundred of them cost nothing.
         console.file.write("\n".join(lines) + "\n")
     if folder and any(c.unit == "source" for c in columns):
-        console.print(Text(f"  sources are in {printable(folder)}", style="dim"), soft_wrap=True)
+        console.line(f"  sources are in {printable(folder)}", style="dim")
     if alike:
         same = (f"{c.title} {cells[c.name][0]}" for c in alike)
-        console.print(Text(f"  (in all rows: {', '.join(same)})", style="dim"))
+        console.line(f"  (in all rows: {', '.join(same)})", style="dim", wrap=True)
     if left_out:
-        console.print(Text(f"  (no room for: {', '.join(c.title for c in left_out)})", style="dim"))
+        console.line(f"  (no room for: {', '.join(c.title for c in left_out)})", style="dim", wrap=True)
 
 
 def _shorten_sources(columns: Sequence[Column], cells: dict[str, list[str]]) -> str:
@@ -280,7 +302,7 @@ def _shorten_sources(columns: Sequence[Column], cells: dict[str, list[str]]) -> 
     return common
 
 
-def _print_overview(console: Console, report: Report, width: int | None) -> None:
+def _print_overview(console: _Console, report: Report, width: int | None) -> None:
     """The overview as one block of at most twelve lines."""
     names = [column.name for column in report.columns]
     by_kind: dict[str, list[dict[str, Any]]] = {}
@@ -316,10 +338,10 @@ def _print_overview(console: Console, report: Report, width: int | None) -> None
         rank = f"rank {row['worst_rank']}" if row["worst_rank"] is not None and row["worst"] is None else ""
         at = ", ".join(filter(None, (rank, posixpath.basename(row["source"]))))
         sentences.append(f"  {row['name']}{f' ({at})' if at else ''}: {row['advice']}")
-    console.print(Text(head, style="bold"), end="")
-    console.print(Text(f"{run}{', mean of the ranks' if ranks else ''}"), soft_wrap=True)
+    console.line(head, style="bold", end="", wrap=True)
+    console.line(f"{run}{', mean of the ranks' if ranks else ''}")
     for note in report.notes:
-        console.print(Text(f"  {printable(note)}", style="italic"), soft_wrap=width is None)
+        console.line(f"  {printable(note)}", style="italic", wrap=width is not None)
     for line in map(printable, lines):
         cut = line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
         console.file.write(cut.rstrip() + "\n")

@@ -20,6 +20,7 @@ from occatrace.reports.head import Column as Column
 from occatrace.reports.head import Definition as Definition
 from occatrace.reports.head import Drawing as Drawing
 from occatrace.reports.head import built_in as built_in
+from occatrace.reports.head import names, of_file
 from occatrace.reports.head import parse as parse
 from occatrace.reports.scope import KEYS, Scoped, can_split, tables_of
 from occatrace.store import memory
@@ -112,8 +113,8 @@ def definitions() -> Mapping[str, Definition]:
 
 def definition(name: str) -> Definition:
     """One report."""
-    if name in built_in():
-        return built_in()[name]
+    if name in names():
+        return of_file(name)
     from occatrace.reports import recipes
 
     try:

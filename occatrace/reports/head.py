@@ -128,5 +128,16 @@ def parse(name: str, text: str) -> Definition:
 @cache
 def built_in() -> Mapping[str, Definition]:
     """Our reports by name."""
-    files = sorted(f for f in _FOLDER.glob("*.sql") if not f.name.startswith("_"))
-    return {f.stem: parse(f.stem, f.read_text(encoding="utf-8")) for f in files}
+    return {name: of_file(name) for name in sorted(names())}
+
+
+@cache
+def names() -> frozenset[str]:
+    """The names of our reports, without reading them: a summary is a few of them."""
+    return frozenset(f.stem for f in _FOLDER.glob("*.sql") if not f.name.startswith("_"))
+
+
+@cache
+def of_file(name: str) -> Definition:
+    """One of our reports."""
+    return parse(name, (_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))

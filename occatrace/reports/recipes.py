@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from occatrace.errors import RunError
-from occatrace.reports.head import Definition, built_in, parse
+from occatrace.reports.head import Definition, names, parse
 
 VARIABLE = "OCCATRACE_REPORTS"
 GROUP = "occatrace.reports"
@@ -57,7 +57,7 @@ def _read(setting: str, home: str) -> tuple[dict[str, Definition], dict[str, str
             if name.startswith("_"):
                 continue
             try:
-                if name in built_in() or name in there:
+                if name in names() or name in there:
                     raise ValueError("there is a report of this name already: rename the file")
                 there[name] = _definition(file)
             except (ValueError, KeyError, SyntaxError, OSError) as error:

@@ -9,11 +9,9 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -134,6 +132,8 @@ def now() -> str:
 
 def moment(text: str) -> float | None:
     """A moment of run.json by the wall clock; None: it is not there."""
+    from datetime import datetime
+
     with contextlib.suppress(ValueError):
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
     return None
@@ -200,7 +200,7 @@ def create(path: Path, info: RunInfo, *, force: bool = False) -> Run:
         _write(run)
     except OSError as error:
         if made:
-            shutil.rmtree(path, ignore_errors=True)
+            files.remove_tree(path)
         raise RunError(f"cannot write to {path}: {error.strerror or error}; choose another folder by -o") from None
     return run
 
@@ -229,6 +229,8 @@ def _make_room(path: Path, force: bool) -> bool:
     """Whether there is an empty folder. An older run is removed where `force` says so; anything else is refused."""
     if check_room(path, force):
         return os.path.lexists(path)
+    import shutil
+
     try:
         shutil.rmtree(path)
     except OSError as error:

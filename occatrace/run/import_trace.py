@@ -4,7 +4,6 @@ them, beside the trace, or in the cache where one may not write there."""
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -46,6 +45,8 @@ def import_trace(folder: Path) -> runs.Run | None:
             return run
         if len(run.info.id) != len(stamp):  # no import
             return None
+        import shutil  # a run that is only recorded needs none
+
         shutil.rmtree(path)
     except RunError:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -20,9 +21,14 @@ def views() -> Mapping[str, str]:
     return dict(re.findall(r"CREATE OR REPLACE TEMP VIEW (\w+) AS\s+(.*?);\n", text + "\n", re.DOTALL))
 
 
+_with_macros: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+
+
 def macros(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the macros of the reports."""
-    con.execute((_FOLDER / "_macros.sql").read_text(encoding="utf-8"))
+    """Make the macros of the reports, if they are not there yet."""
+    if con not in _with_macros:
+        con.execute((_FOLDER / "_macros.sql").read_text(encoding="utf-8"))
+        _with_macros.add(con)
 
 
 def prepare(con: duckdb.DuckDBPyConnection) -> None:

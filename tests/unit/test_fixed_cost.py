@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from occatrace.core import events, model
+from occatrace.core.duck import duckdb
 from occatrace.ingest.gathered.gathered import apis_with_handles
-from occatrace.reports import SUMMARY, WITHOUT_OCCA, definitions, make
-from occatrace.store.tables import SMALL, open_store
+from occatrace.reports import OVERVIEW, SUMMARY, WITHOUT_OCCA, definitions, make
+from occatrace.store.tables import SMALL, connect, connect_ahead, open_store
 from tests.support.fake import MODEL, FakeTrace, demo_trace, fake_device, fake_work, run_folder
 
 # Runs occa_prof's command line and prints which modules it has loaded, which commands LTTng was given, and which files of
@@ -39,8 +40,10 @@ print(json.dumps({"status": status, "modules": sorted(sys.modules), "enabled": e
 """
 # Of the analysis, of extras, of other commands: a run that is only recorded needs none of them.
 ANALYSIS = {"_duckdb", "duckdb", "numpy", "occatrace._native", "occatrace.core.model", "occatrace.store.tables", "rich"}
-# Of the standard library, with OpenSSL and `random`.
-SLOW = {"_hashlib", "tempfile"}
+# Of the standard library, with OpenSSL, `random`, bz2 and lzma.
+SLOW = {"_hashlib", "bz2", "lzma", "shutil", "tempfile"}
+# Of the analysis: a summary of a small run that goes to a pipe needs none of them.
+RARE = {"csv", "decimal", "numpy.ma", "occatrace.render.csv", "rich.console"}
 NEVER = {"altair", "asyncio", "distributed", "jinja2", "pandas", "pyarrow", "vl_convert", "yaml"}
 
 
@@ -78,7 +81,10 @@ def test_summary(tmp_path: Path) -> None:
         assert "occatrace.reports" in seen["modules"]
         # The extension alone: the Python part of its package takes three times as long to load.
         assert "_duckdb" not in seen["modules"] or "duckdb" not in seen["modules"]
-        assert not NEVER & set(seen["modules"])
+        assert not (NEVER | RARE) & set(seen["modules"])
+        # Of the reports only those of the summary, here with Python's.
+        shown = {f"reports/{name}.sql" for name in (*SUMMARY, WITHOUT_OCCA, OVERVIEW, "python_sum", "_sums")}
+        assert {name for name in seen["read"] if name.startswith("reports/") and name.endswith(".sql")} <= shown
         assert not [name for name in seen["read"] if name.startswith("libraries/")]
     assert again["read"].count("_model.json") == 1  # its first line
     assert not {"numpy", "occatrace.ingest", "occatrace.store.merge", "occatrace.reports.partial"} & set(
@@ -135,6 +141,19 @@ def test_kinds_of_memory_operations_are_found_once(tmp_path: Path) -> None:
     with open_store(run_folder(tmp_path / "none"), model=MODEL, open_trace=trace.open) as store:
         assert "activities" in store.filled and not store.memory_groups
         assert not make(store, "gpu_mem_time_sum").rows and not make(store, "gpu_mem_size_sum").rows
+
+
+def test_a_connection_made_ahead_is_the_next_one(tmp_path: Path) -> None:
+    """While the program still runs; it has the macros, and is set as any other."""
+    connect_ahead()
+    with connect(tmp_path, small=True) as con:
+        assert con.execute("SELECT share(1, 4)").fetchone() == (25.0,)
+        settings = "SELECT current_setting('threads'), current_setting('temp_directory')"
+        assert con.execute(settings).fetchone() == (1, str(tmp_path))
+    with connect(tmp_path) as con:
+        assert con.execute(settings).fetchone() == (len(os.sched_getaffinity(0)), str(tmp_path))
+        with pytest.raises(duckdb.Error):
+            con.execute("SELECT share(1, 4)")
 
 
 def test_few_rows_need_no_threads(tmp_path: Path) -> None:
