@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from occatrace import _native
 from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.store import captures
 from occatrace.store.windows import between, windows
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from occatrace import _native
     from occatrace.core.duck import duckdb
 
     Ints = npt.NDArray[np.int64]
@@ -23,6 +23,7 @@ TRANSFER, RANKS, DEVICE = "MPI transfer", "waiting for other ranks", "waiting fo
 PYTHON, START = "Python", "before the first traced call"
 UNRECORDED = "not recorded"
 WINDOW_ROWS = 1 << 20  # spans that are read at a time
+FEW = 8192  # spans that take less time in Python than numpy takes to load
 _COPIED = f"({', '.join(repr(kind) for kind in MEMORY_KINDS)})"
 _ON_HOST = f"({', '.join(repr(mode) for mode in HOST_MODES)})"
 
@@ -75,6 +76,11 @@ def times(
 ) -> dict[int, dict[int, int]]:
     """By process, how long which names have an open span: the names as bits (1: the first of `names`), and ns. `spans`: names with
     queries of process, start and end; a name may have several."""
+    few = con.execute(f"SELECT * FROM ({_every(spans, names)}) LIMIT {FEW + 1}").fetchall()
+    if len(few) <= FEW:
+        return times_of(few)
+    from occatrace import _native
+
     sweep = _native.Sweep()
     for _ in _swept(con, spans, names, sweep):
         pass
@@ -84,14 +90,46 @@ def times(
     return out
 
 
+def times_of(spans: Sequence[tuple[int, int, int, int]]) -> dict[int, dict[int, int]]:
+    """The times of a few spans (process, number of the name, start, end), as `times` has them."""
+    marks = sorted(mark for process, name, s, e in spans for mark in ((process, s, name, 1), (process, e, name, -1)))
+    out: dict[int, dict[int, int]] = {}
+    own: dict[int, int] = {}
+    open_spans: dict[int, int] = {}
+    bits, before, last = 0, 0, -1
+    for process, t, name, step in marks:
+        if process != last:
+            bits, before, last = 0, t, process
+            own = out.setdefault(process, {})
+            open_spans = {}
+        if t > before:
+            own[bits] = own.get(bits, 0) + t - before
+            before = t
+        open_spans[name] = count = open_spans.get(name, 0) + step
+        bits = bits | 1 << name if count else bits & ~(1 << name)
+    return out
+
+
 def pieces(
     con: duckdb.DuckDBPyConnection, spans: Sequence[tuple[str, str]], names: Sequence[str]
 ) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     """The single times of which `times` has the sums, cut at each start and end, some at a time, those of a process in order:
     process, names as bits, start and end (ns)."""
+    from occatrace import _native
+
     sweep = _native.Sweep(pieces=True)
     for _ in _swept(con, spans, names, sweep):
         yield sweep.take_pieces()
+
+
+def _every(spans: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
+    """A query of all spans: process, number of the name, start and end."""
+    place = {name: number for number, name in enumerate(names)}
+    return " UNION ALL ".join(
+        f"SELECT process::UINTEGER AS process, {place[name]}::UINTEGER AS kind, s::BIGINT AS s, e::BIGINT AS e"
+        f" FROM ({sql}) t(process, s, e) WHERE s < e"
+        for name, sql in spans
+    )
 
 
 def _swept(
@@ -101,12 +139,7 @@ def _swept(
     DuckDB took minutes of processor time."""
     import numpy as np  # takes 40 ms to load
 
-    place = {name: number for number, name in enumerate(names)}
-    every = " UNION ALL ".join(
-        f"SELECT process::UINTEGER AS process, {place[name]}::UINTEGER AS kind, s::BIGINT AS s, e::BIGINT AS e"
-        f" FROM ({sql}) t(process, s, e) WHERE s < e"
-        for name, sql in spans
-    )
+    every = _every(spans, names)
 
     def read(sql: str) -> list[Any]:
         columns = con.execute(sql).fetchnumpy()

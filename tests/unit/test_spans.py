@@ -89,6 +89,8 @@ def test_windows_of_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = spans.times(con, found, names)
     expected = counted(columns)
     assert {(p, k): ns for p, own in whole.items() for k, ns in own.items()} == expected
+    monkeypatch.setattr(spans, "FEW", 499)  # natively
+    assert spans.times(con, found, names) == whole
     monkeypatch.setattr(spans, "WINDOW_ROWS", 40)
     assert spans.times(con, found, names) == whole
     several = list(spans.pieces(con, found, names))
