@@ -166,6 +166,33 @@ def test_simulated_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fan: i
             ).fetchall() != [(0,)]
 
 
+def test_a_simulated_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with tables of 40 ranks: every rank is a copy, with processes, threads and kernels of its own."""
+    counts = "SELECT count(*), count(DISTINCT process), count(DISTINCT thread), sum(calls)::BIGINT FROM call_stats"
+    kernels = "SELECT name, count(*), count(DISTINCT kernel) FROM kernel_runs JOIN kernels USING (kernel) GROUP BY 1 ORDER BY 1"
+    with job(tmp_path / "job", list(range(4)), 4) as store:
+        few = store.con.execute(counts).fetchall()[0]
+        few_kernels = store.con.execute(kernels).fetchall()
+    run = tmp_path / "job" / "run"
+    (run / "run.json").write_text(json.dumps({"schema": 1, "program": ["a.out"]}))
+    tool = simulate_ranks()
+    monkeypatch.setattr(tool, "open_store", lambda run: open_store(run, model=MODEL))
+    tool.simulate_run(40, run, tmp_path / "many", per_node=16)
+    with open_store(tmp_path / "many", model=MODEL) as store:
+        assert store.con.execute(counts).fetchall()[0] == tuple(10 * number for number in few)
+        assert store.con.execute(kernels).fetchall() == [(name, 10 * n, 10 * own) for name, n, own in few_kernels]
+        ranks = "SELECT rank, size, host FROM processes ORDER BY rank"
+        assert store.con.execute(ranks).fetchall() == [(rank, 40, f"node{rank // 16:06}") for rank in range(40)]
+        partial.make(store.con)
+        parts = partial.columns(store.con)
+        expected = reports.make(store, "rank_balance").rows
+    with duckdb.connect() as con:
+        partial.load(con, [parts])
+        same(list(partial.report(con, "rank_balance", 40).rows), list(expected))
+    with pytest.raises(SystemExit, match="has 4 ranks"):
+        tool.simulate_run(41, run, tmp_path / "odd")
+
+
 def test_the_report_of_very_many_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the last node prints: from the nodes' partial summaries, without their tables."""
     with job(tmp_path / "job", list(range(4)), 4):
