@@ -23,7 +23,7 @@ cd /tmp
 for tool in WITHOUT; do ! command -v $tool || exit 1; done
 OCCA=COMMAND
 $OCCA doctor > doctor.txt || { cat doctor.txt; exit 1; }
-grep -q 'lttng-sessiond: .* of the wheel' doctor.txt
+grep -q 'lttng-sessiond: .*LTTNG' doctor.txt || { cat doctor.txt; exit 1; }
 $OCCA -o run -l /mnt/home/self-test ranges > /dev/null 2> report.txt || { cat report.txt; exit 1; }
 grep -q inner report.txt || { cat doctor.txt report.txt; exit 1; }
 test -s run/timeline.pftrace
@@ -54,10 +54,15 @@ sys.exit(0 if truth == found > 0 else f"the demo made {truth} kernel calls, the 
 COMPILERS = ("gcc", "cc")
 
 
-def script(command: str, python: str, without: Sequence[str] = COMPILERS) -> str:
-    """The script of a trial of an occa_prof with its Python, in which these programs and those of LTTng are not there."""
-    absent = " ".join((*without, "lttng-sessiond", "lttng-crash", "babeltrace2"))
-    return TRIAL.replace("WITHOUT", absent).replace("COMMAND", command).replace("PYTHON", python)
+OF_THE_WHEEL = " of the wheel"
+
+
+def script(command: str, python: str, without: Sequence[str] = COMPILERS, lttng: str = OF_THE_WHEEL) -> str:
+    """The script of a trial of an occa_prof with its Python, in which these programs are not there, nor those of LTTng where
+    the wheel's are expected. `lttng`: what `occa_prof doctor` says of the daemon."""
+    tools = ("lttng-sessiond", "lttng-crash") if lttng == OF_THE_WHEEL else ()
+    filled = TRIAL.replace("WITHOUT", " ".join((*without, *tools, "babeltrace2"))).replace("LTTNG", lttng)
+    return filled.replace("COMMAND", command).replace("PYTHON", python)
 
 
 def newest(pattern: str) -> Path:
@@ -142,12 +147,14 @@ def check(release: str, wanted: Sequence[str] | None, mirror: str | None, tarbal
             profile(root, home, f"Python {short}", f"{place}/occa_prof", f"{place}/python")
 
 
-def profile(root: Path, home: Path, what: str, command: str, python: str) -> None:
-    """Profile programs with an installed occa_prof, and say how it went.
+def profile(root: Path, home: Path, what: str, command: str, python: str, lttng: str = OF_THE_WHEEL) -> None:
+    """Profile programs with an installed occa_prof, and say how it went. `lttng`: what the doctor says of the daemon.
 
     Raises SystemExit where something is not as it should be."""
     for writable in (True, False):
-        told = in_root(root, home, writable=writable, network=False, script=script(command, python)).strip()
+        told = in_root(
+            root, home, writable=writable, network=False, script=script(command, python, lttng=lttng)
+        ).strip()
         kind = "writable" if writable else "read-only"
         print(
             f"{root.name}, {what}: recorded, reported, timeline written{told and '; ' + told};"
