@@ -235,8 +235,8 @@ static void announce_process(struct occatrace_thread *self) {
     for (size_t i = 0; i + 1 < length; i++)
       if (cmdline[i] == '\0') cmdline[i] = ' ';
   }
-  const char *host_of_test = getenv("OCCATRACE_TEST_HOST");
-  if (host_of_test != NULL && *host_of_test != '\0') snprintf(host, sizeof host, "%s", host_of_test);
+  const char *node_name = getenv("OCCATRACE_HOST");
+  if (node_name != NULL && *node_name != '\0') snprintf(host, sizeof host, "%s", node_name);
   struct occatrace_place place;
   occatrace_find_place(&place);
   const char *run = getenv("OCCATRACE_RUN");

@@ -122,7 +122,7 @@ class Node:
         self.key = key
         self.launcher = launcher
         self.host = host_name()
-        if os.environ.get("OCCATRACE_TEST_HOST"):  # then the launcher's count of the node is not right
+        if os.environ.get("OCCATRACE_HOST"):  # the launcher counts the ranks of machines, not of these nodes
             place = replace(place, local_size=None)
         self.place = place
         self.patience = job.patience()

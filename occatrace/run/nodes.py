@@ -14,8 +14,8 @@ from occatrace.run import folder as runs
 
 
 def host_name() -> str:
-    """This node. Tests have several of them on one machine."""
-    return os.environ.get("OCCATRACE_TEST_HOST") or os.uname().nodename
+    """The name of this node: that of OCCATRACE_HOST, where nodes have one host name (containers), else the machine's."""
+    return os.environ.get("OCCATRACE_HOST") or os.uname().nodename
 
 
 @dataclass

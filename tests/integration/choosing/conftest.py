@@ -26,7 +26,7 @@ WORKS = ("opencl", "OpenCL")  # of which there is device work
 LAUNCHES = {("OpenCL", "scaleTwice"): 2}  # of one call
 KERNELS = ("scaleTwice", "addVectors", "spin")
 NODE_NAMES = ("node0", "node1")
-NODES = 'export OCCATRACE_TEST_HOST=node$((PMI_RANK / 2)); exec "$@"'
+NODES = 'export OCCATRACE_HOST=node$((PMI_RANK / 2)); exec "$@"'
 QUEUES = {("main", 0): 0, ("main", 1): 1, ("worker-1", 0): 2}
 
 

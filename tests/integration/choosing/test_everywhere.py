@@ -146,7 +146,7 @@ def recorded_steps(grid: Grid) -> Mapping[int, Mapping[int, int]]:
 def command(steps: Steps, what: str, turns: int) -> tuple[Mapping[int, int], Mapping[int, int]]:
     """Turn the switch from a shell on the first node; the steps that were done before, and after all have heard of it."""
     before = steps.now
-    done = execute([*OCCA_PROF, what, steps.folder / "run"], OCCATRACE_TEST_HOST=NODE_NAMES[0])
+    done = execute([*OCCA_PROF, what, steps.folder / "run"], OCCATRACE_HOST=NODE_NAMES[0])
     assert done.returncode == 0 and "on node1" in done.stderr, done.stderr
     steps.turns(turns)
     after = steps.now
@@ -157,7 +157,7 @@ def command(steps: Steps, what: str, turns: int) -> tuple[Mapping[int, int], Map
 def test_commands_reach_all_ranks_on_all_nodes(grids: Grids, tmp_path: Path) -> None:
     with grids.going_on(tmp_path, "--start-paused") as steps:
         turned = [command(steps, what, i + 1) for i, what in enumerate(("resume", "pause", "start", "stop"))]
-        refused = execute([*OCCA_PROF, "resume", steps.folder / "run"], OCCATRACE_TEST_HOST=NODE_NAMES[0])
+        refused = execute([*OCCA_PROF, "resume", steps.folder / "run"], OCCATRACE_HOST=NODE_NAMES[0])
         assert refused.returncode == 2 and "was ended" in refused.stderr
     grid = grids.ended(tmp_path)
     found = recorded_steps(grid)

@@ -21,7 +21,7 @@ CACHE = Path(
     os.environ.get("OCCATRACE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "occatrace"
 )
 MESSAGES = 320  # in each direction between ranks and their partners, all together
-# Debian's 4.0.2 can hang in MPI_Finalize: UCX closes connections whose other side waits for PMI already.
+# With Debian's 4.0.2, 64 ranks in such nodes hung in MPI_Finalize (two of two runs, stacks in PMI and UCX); not tried natively.
 COMPILER, LAUNCHER = (CACHE / "mpi" / "mpich-4.3.2" / "bin" / name for name in ("mpicc", "mpirun"))
 
 

@@ -26,7 +26,7 @@ END = "the run is in"
 # Two ranks on each node, the second node's clock as SHIFT says.
 NODE = """
 rank=${OMPI_COMM_WORLD_RANK-$PMI_RANK}
-export OCCATRACE_TEST_HOST=node$((rank / 2))
+export OCCATRACE_HOST=node$((rank / 2))
 [ $rank -lt 2 ] || [ -z "$SHIFT" ] || export SHIFT_NS=$SHIFT LD_PRELOAD=$SHIFT_LIBRARY
 exec "$@"
 """
@@ -176,7 +176,7 @@ def test_a_node_that_is_cut_off(mpi_programs: Path, job_folder: Path, people: di
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environ = (process / "environ").read_bytes()
-            if b"OCCATRACE_TEST_HOST=node1" in environ and str(job.folder).encode() in environ:
+            if b"OCCATRACE_HOST=node1" in environ and str(job.folder).encode() in environ:
                 os.kill(int(process.name), signal.SIGKILL)
         except OSError:
             continue
