@@ -142,7 +142,8 @@ class _States:
             if until > calls["s"][call] and until > latest.get(call, (0, 0, ""))[0]:
                 latest[call] = (until, other, name)
 
-        for name, (others, own) in ((SENDER, calls["sent"]), (RECEIVER, calls["posted"])):
+        for name, what in ((SENDER, "sent"), (SENDER, "probed"), (RECEIVER, "posted")):
+            others, own = calls[what]
             late = np.flatnonzero(calls["s"][others] > calls["s"][own])
             for other, call in zip(others[late].tolist(), own[late].tolist(), strict=True):
                 waits(call, other, name)

@@ -232,6 +232,32 @@ def test_waits_for_what_was_posted_before(tmp_path: Path) -> None:
     assert [(row["name"], row["function"], row["total_ns"]) for row in found] == [("late sender", "MPI_Wait", 280)]
 
 
+def test_a_probe_waits_for_the_message_of_the_next_receive(tmp_path: Path) -> None:
+    """mpi4py receives objects so. Two messages; another one with another tag was found before and is received in between."""
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+    values = {"partner": 1, "tag": 5}
+    mpi(zero, "MPI_Probe", AT + 20, AT + 30, partner=1, tag=6, waiting=8)
+    mpi(zero, "MPI_Mprobe", AT + 100, AT + 450, waiting=8, **values)
+    mpi(zero, "MPI_Recv", AT + 451, AT + 452, partner=1, tag=6, bytes=8, count=1)
+    mpi(zero, "MPI_Mrecv", AT + 460, AT + 470, bytes=8, count=1, **values)
+    mpi(zero, "MPI_Mprobe", AT + 500, AT + 650, waiting=8, **values)
+    mpi(zero, "MPI_Mrecv", AT + 660, AT + 670, bytes=8, count=1, **values)
+    mpi(one, "MPI_Send", AT + 10, AT + 11, partner=0, tag=6, bytes=8, count=1)
+    mpi(one, "MPI_Send", AT + 400, AT + 420, partner=0, tag=5, bytes=8, count=1)
+    mpi(one, "MPI_Send", AT + 600, AT + 620, partner=0, tag=5, bytes=8, count=1)
+    for t in (zero, one):
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = rows_of(store, "wait_states")
+        path = rows_of(store, "critical_path_sum")
+    assert [(row["name"], row["function"], row["total_ns"], row["times"]) for row in found] == [
+        ("late sender", "MPI_Mprobe", 400, 2)
+    ]
+    # Rank 0 waits until the second message is sent; what it does before is not on the path.
+    assert sum(row["time_ns"] for row in path if row["rank"] == 1) == 600
+
+
 def test_waits_for_other_ranks(tmp_path: Path) -> None:
     with opened(tmp_path, four_ways()) as store:
         found = rows_of(store, "wait_states")

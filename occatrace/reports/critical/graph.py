@@ -8,6 +8,7 @@ give the times of another run. docs/critical-path.md tells the kinds of edges an
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -244,7 +245,12 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
     """Two nodes at each call of MPI; messages and collectives lead from the start of one to the end of another."""
     names = [name for name in calls_of if name.startswith("mpi.")]
     none = np.empty(0, np.int64)
-    matched = {"sent": (none, none), "received": none, "posted": (none, none), "meetings": [], "unmatched": 0}
+    matched = {
+        "received": none,
+        "meetings": [],
+        "unmatched": 0,
+        **dict.fromkeys(("sent", "probed", "posted"), (none, none)),
+    }
     nothing = {"nodes": none, "calls": {"function": [], "f": none, **matched}}
     if not names:
         return nothing
@@ -273,13 +279,14 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
         WHERE m.state = 'complete' AND m.kind IN ('send', 'receive', 'collective') ORDER BY m.start_ns, m.seq"""
     ).fetchall()
     by_thread = _by_thread(calls)
-    _messages(b, rows, rank_of, place, by_thread, enter, leave, calls)
+    _messages(b, rows, rank_of, place, by_thread, _probes(store, names, zero), enter, leave, calls)
     _collectives(b, rows, rank_of, place, enter, leave, calls)
     return {"nodes": np.concatenate([enter, leave]), "enter": enter, "leave": leave, "calls": calls}
 
 
 def of_mpi(store: Store) -> dict[str, Any]:
-    """The calls of MPI alone: which sent to which (`sent`) and when that was received, and who met in collectives (`meetings`)."""
+    """The calls of MPI alone: which sent to which (`sent`) and when that was received, which probe waited for what was sent
+    (`probed`), and who met in collectives (`meetings`)."""
     calls: dict[str, Any] = _mpi(store, _Builder(), 0, store.functions())["calls"]
     return calls
 
@@ -293,9 +300,25 @@ def _by_thread(calls: dict[str, Any]) -> dict[int, tuple[Ints, int]]:
     }
 
 
+# By thread, partner and tag: end and number of each blocking probe, in the order of time.
+_Probes = dict[tuple[int, int, int], list[tuple[int, int]]]
+
+
+def _probes(store: Store, names: list[str], zero: int) -> _Probes:
+    """Probes wait for the message that the next receive of the thread takes (mpi4py receives objects in this way)."""
+    out: _Probes = {}
+    for name in (f"mpi.MPI_{name}" for name in ("Probe", "Mprobe") if f"mpi.MPI_{name}" in names):
+        sql = (
+            f"SELECT thread, args.partner, args.tag, end_ns::BIGINT - {zero}, seq FROM {sql_name(name)} ORDER BY end_ns"
+        )
+        for thread, partner, tag, end, seq in store.con.execute(sql).fetchall():
+            out.setdefault((thread, partner, tag), []).append((end, seq))
+    return {key: sorted(ends) for key, ends in out.items()}
+
+
 def _messages(
     b: _Builder, rows: list[Any], rank_of: dict[int, int], place: dict[tuple[int, int], int],
-    by_thread: dict[int, tuple[Ints, int]], enter: Ints, leave: Ints, calls: dict[str, Any],
+    by_thread: dict[int, tuple[Ints, int]], probes: _Probes, enter: Ints, leave: Ints, calls: dict[str, Any],
 ) -> None:  # fmt: skip
     """MPI keeps the order of messages between two ranks: the first sent is the first received."""
     sent: dict[Any, list[Any]] = {}
@@ -321,7 +344,13 @@ def _messages(
         late = _COMPLETED_NS if calls["function"][calls["f"][first + at]].startswith(_COMPLETING) else 0
         return first + at if calls["e"][first + at] + late >= row[9] else None
 
-    sent_by, got_by, got_at, posted_by, done_by = [], [], [], [], []
+    def probed(row: Any) -> int | None:
+        """The probe that found the message: the last one of its kind before it is received."""
+        ends = probes.get((row[1], row[5], row[6]), [])
+        at = bisect.bisect_right(ends, (row[8], 1 << 32)) - 1
+        return place.get((row[1], ends.pop(at)[1])) if at >= 0 else None
+
+    sent_by, got_by, got_at, posted_by, done_by, found_by, sent_for = [], [], [], [], [], [], []
     calls["unmatched"] = 0
     for key, ours in sent.items():
         theirs = received.get(key, [])
@@ -334,15 +363,20 @@ def _messages(
                 sent_by.append(begun)
                 got_by.append(got)
                 got_at.append(receive[9])
+            if probes and begun is not None and (probe := probed(receive)) is not None:
+                sent_for.append(begun)
+                found_by.append(probe)
             posted, done = place.get((receive[1], receive[2])), completed(send)
             if posted is not None and done is not None and (send[7] or 0) > _EAGER_BYTES:
                 posted_by.append(posted)
                 done_by.append(done)
-    # By call: who sent and in which call it was received, and when; who was ready to receive, and in which call the send was over.
+    # By call: who sent and in which call it was received, and when; which probe found it; who was ready to receive, and in which
+    # call the send was over.
     calls["received"] = np.array(got_at, np.int64)
     calls["sent"] = np.array(sent_by, np.int64), np.array(got_by, np.int64)
     calls["posted"] = np.array(posted_by, np.int64), np.array(done_by, np.int64)
-    for first, last in (calls["sent"], calls["posted"]):
+    calls["probed"] = np.array(sent_for, np.int64), np.array(found_by, np.int64)
+    for first, last in (calls["sent"], calls["probed"], calls["posted"]):
         b.link(MESSAGE, enter[first], leave[last], last)
 
 
