@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 _IDLE, _PYTHON = "idle device", "Python while the device is idle"
 _WAITING = "waiting"
 # A launching call may take longer than its kernel where nothing is to gain, as the queue is full or the processor is shared; each
-# rank may be the last one now and then. Of these signs a fix is predicted to gain at least so many percent of the run.
-_DOUBTFUL, _WORTH = frozenset(("short kernels", "late rank")), 1.0
+# rank may be the last one now and then; a first call that blocks may have waited for the device. Of these signs a fix is predicted
+# to gain at least so many percent of the run.
+_DOUBTFUL, _WORTH = frozenset(("short kernels", "late rank", "slow first call")), 1.0
 _COPIES = frozenset(("pageable copies", "small copies", "copies of unchanged data"))
 
 

@@ -155,15 +155,16 @@ tiny AS (
 
 copying AS (SELECT kind, count(*) AS copies, greatest(sum(span(start_ns, end_ns)), 1) AS ns FROM activities GROUP BY kind),
 
--- Of calls that are made again and again; what builds or sets up is slow by nature, and has a rule of its own.
+-- Of calls that are made again and again; what builds or sets up is slow by nature, and has a rule of its own. The first call of
+-- MPI waits for ranks that came late.
 timed AS (
-    SELECT 'call of ' || function AS name, start_ns, span(start_ns, end_ns) AS ns FROM calls
-    WHERE function NOT IN (SELECT function FROM builds) AND (function NOT LIKE 'occa::kernel::run')
+    SELECT 'call of ' || function AS name, function, start_ns, span(start_ns, end_ns) AS ns FROM calls
+    WHERE function NOT IN (SELECT function FROM builds) AND (function NOT LIKE 'occa::kernel::run') AND api != 'mpi'
     UNION ALL
-    SELECT 'call of kernel ' || k.name || ' [' || k.mode || ']', r.start_ns, span(r.start_ns, r.end_ns) FROM kernel_runs r JOIN kernels k USING (kernel)
+    SELECT 'call of kernel ' || k.name || ' [' || k.mode || ']', NULL, r.start_ns, span(r.start_ns, r.end_ns) FROM kernel_runs r JOIN kernels k USING (kernel)
 ),
-firsts AS (SELECT name, count(*) AS n, min(start_ns) AS begins, arg_min(ns, start_ns) AS first, sum(ns) AS total FROM timed GROUP BY name HAVING count(*) >= 10),
-penalties AS (SELECT name, n, first, (total - first) / (n - 1) AS others FROM firsts),
+firsts AS (SELECT name, any_value(function) AS function, count(*) AS n, min(start_ns) AS begins, arg_min(ns, start_ns) AS first, sum(ns) AS total FROM timed GROUP BY name HAVING count(*) >= 10),
+penalties AS (SELECT name, function, n, first, total, (total - first) / (n - 1) AS others FROM firsts),
 
 lost AS (
     SELECT function, lost, count(*) AS n, string_agg(DISTINCT error, ', ') AS errors FROM failures WHERE lost IS NOT NULL GROUP BY ALL
@@ -229,7 +230,8 @@ signs AS (
     UNION ALL
     SELECT first - others AS ns, 'slow first call',
            format('the first {} took {}, the {:,} others {} on average', penalties.name, time_text(first), n - 1, time_text(others)),
-           'call it once before the timed part', NULL, [] FROM penalties, run
+           'call it once before the timed part', NULL,
+           CASE WHEN function IS NULL THEN [] ELSE [format('call:{}*{}', function, 1 - (first - others) / total)] END FROM penalties, run
     WHERE first > 10 * others AND first - others > 1_000_000 AND first - others > 0.05 * run.length_ns
     UNION ALL
     SELECT 0, 'lost to a failed call',

@@ -37,6 +37,11 @@ _OFTEN = 20  # times, from which something is done again and again
 _SHORT_REGION_NS = 20_000
 # A message of less than this takes as long as an empty one.
 _SMALL_MESSAGE = 1024
+# Lines of the program for rows `m` of mpi_messages.
+_WITH_LINE = """LEFT JOIN (
+    SELECT k.thread, k.seq, line_place(s.file, s.line, s.module, s."offset") AS source
+    FROM calls k JOIN call_sites s ON s.process = k.process AND s.address = k.caller WHERE k.api = 'mpi'
+) c ON c.thread = m.thread AND c.seq = m.seq"""
 # One core stores at most 64 bytes in a cycle, at about 4 GHz: data of n bytes cannot be made anew in less than n / 256 ns.
 _WRITTEN_BYTES_PER_NS = 256.0
 
@@ -63,13 +68,15 @@ def of_graph(store: Store, run: critical.Run, states: Sequence[tuple[Any, ...]])
     length = float(run.graph.time[run.graph.end])
     if length <= 0:
         return []
-    turns = _turns(store, states, length)
+    collectives = list(_collectives(store, states, length))
+    turns = [] if collectives else _turns(store, states, length)
     return [
         *turns,
         *(() if turns else _late_ranks(states, store.ranks, length)),
         *_queues(states, length),
         *_python(store, run, length),
         *_messages(store, length),
+        *collectives,
         *_teams(store, length),
         *_unchanged(store, run, length),
     ]
@@ -110,7 +117,8 @@ def _late_ranks(states: Sequence[tuple[Any, ...]], ranks: int, length: float) ->
 
 
 def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> list[Sign]:
-    """Ranks of which each waits for one that waits itself. All of them wait for most of the time between MPI_Init and MPI_Finalize."""
+    """Ranks of which each waits for one that waits itself: for half of the time between MPI_Init and MPI_Finalize in the mean, so
+    that every second rank works at a time at most, and none for much less."""
     waited: Counter[int] = Counter()
     behind: Counter[str] = Counter()  # by call, what was waited for ranks that waited themselves
     for row in states:
@@ -121,8 +129,9 @@ def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> li
     sql = "SELECT m.rank, span(m.start_ns, coalesce(m.end_ns, p.end_ns))::DOUBLE FROM mpi_ranks m JOIN processes p USING (process)"
     spans = dict(store.con.execute(sql).fetchall())
     whole = sum(waited.values())
-    # Half of the time of the rank that waits least: at most every second rank works at a time.
-    if len(spans) < 2 or any(2 * waited[rank] < ns for rank, ns in spans.items()) or 2 * sum(behind.values()) < whole:
+    if len(spans) < 2 or 2 * whole < sum(spans.values()) or 2 * sum(behind.values()) < whole:
+        return []
+    if any(3 * waited[rank] < ns for rank, ns in spans.items()):
         return []
     mean = whole / len(spans)
     evidence = (
@@ -140,13 +149,17 @@ def _messages(store: Store, length: float) -> Iterator[Sign]:
         return
     rows = store.con.execute(
         f"""
-        SELECT coalesce(r.rank, p.rank) AS rank, m.function, count(*), avg(m.bytes),
-               sum(span(m.start_ns, m.end_ns))::DOUBLE, mode(m.partner)
-        FROM mpi_messages m JOIN processes p USING (process) LEFT JOIN mpi_ranks r USING (process)
-        WHERE m.kind = 'send' AND m.state = 'complete' AND m.bytes < {_SMALL_MESSAGE} AND m.function IS NOT NULL
-        GROUP BY ALL HAVING count(*) >= 1000 ORDER BY 5 DESC, 1"""
+        SELECT rank, function, sum(n)::BIGINT, sum(bytes) / sum(n), sum(ns)::DOUBLE AS whole, arg_max(partner, n),
+               coalesce(main_line(source, ns), '')
+        FROM (
+            SELECT coalesce(r.rank, p.rank) AS rank, m.function, c.source, count(*) AS n, sum(m.bytes)::DOUBLE AS bytes,
+                   mode(m.partner) AS partner, sum(span(m.start_ns, m.end_ns)) AS ns
+            FROM mpi_messages m JOIN processes p USING (process) LEFT JOIN mpi_ranks r USING (process) {_WITH_LINE}
+            WHERE m.kind = 'send' AND m.state = 'complete' AND m.bytes < {_SMALL_MESSAGE} AND m.function IS NOT NULL
+            GROUP BY ALL
+        ) GROUP BY rank, function HAVING sum(n) >= 1000 ORDER BY whole DESC, 1"""
     ).fetchall()
-    for rank, function, count, mean, ns, partner in rows:
+    for rank, function, count, mean, ns, partner, caller in rows:
         if ns < _LEAST * length or rank is None:
             continue
         evidence = (
@@ -154,8 +167,39 @@ def _messages(store: Store, length: float) -> Iterator[Sign]:
             f" ({100 * ns / length:.0f} % of the run), most of them to rank {partner}"
         )
         yield Sign(
-            100.0 * ns / length, "small messages", evidence, "gather them into fewer, larger messages", rank=rank
+            100.0 * ns / length, "small messages", evidence, "gather them into fewer, larger messages", (), caller, rank
         )
+
+
+def _collectives(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> Iterator[Sign]:
+    """Many collectives with little data, without what ranks wait in them for one that comes late: what is left is their number."""
+    if "mpi_messages" not in store.filled:
+        return
+    waited: Counter[str] = Counter()
+    for row in states:
+        if row[4] in _OTHER_RANKS:
+            waited[row[7]] += row[1]
+    rows = store.con.execute(
+        f"""
+        SELECT function, sum(n)::BIGINT, max(ranks), sum(bytes) / sum(n), sum(ns)::DOUBLE AS whole, coalesce(main_line(source, ns), '')
+        FROM (
+            SELECT m.function, c.source, count(*) AS n, count(DISTINCT m.process) AS ranks, sum(m.bytes)::DOUBLE AS bytes,
+                   sum(span(m.start_ns, m.end_ns)) AS ns
+            FROM mpi_messages m {_WITH_LINE}
+            WHERE m.kind = 'collective' AND m.state = 'complete' AND m.bytes < {_SMALL_MESSAGE} AND m.function IS NOT NULL
+            GROUP BY ALL
+        ) GROUP BY function HAVING sum(n) >= 1000 * max(ranks) ORDER BY whole DESC, 1"""
+    ).fetchall()
+    for function, count, ranks, mean, whole, caller in rows:
+        ns = (whole - waited[function]) / ranks
+        if ns < _LEAST * length:
+            continue
+        evidence = (
+            f"each of {ranks:,} ranks was in {count / ranks:,.0f} {function} with {mean:,.0f} bytes on average, for {duration(ns)}"
+            f" ({100 * ns / length:.0f} % of the run) without waits for ranks that came late"
+        )
+        words = "join several of them into one, do them less often, or compute meanwhile (nonblocking collectives)"
+        yield Sign(100.0 * ns / length, "small collectives", evidence, words, caller=caller)
 
 
 # ---- queues, Python ----

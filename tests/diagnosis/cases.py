@@ -45,7 +45,7 @@ ALLOCATION, SMALL, PAGEABLE, QUEUE = (
     "pageable copies",
     "work that waits for another queue",
 )
-LATE, TURNS, MESSAGES = "late rank", "ranks take turns", "small messages"
+LATE, TURNS, MESSAGES, SUMS = "late rank", "ranks take turns", "small messages", "small collectives"
 UNEVEN, LOCK, REGIONS, MANY = "uneven team", "threads wait for a lock", "short regions", "more threads than processors"
 PYTHON, IDLE, LOST = "Python while the device is idle", "idle device", "lost to a failed call"
 LINES = ("--python", "lines")
@@ -78,7 +78,9 @@ CASES = [
     Case("ranks.c", "root_computes", (LATE,), ("rank 0", "MPI_Bcast")),
     Case("ranks.c", "pipeline", (TURNS,), ("a rank that waited itself",)),
     Case("ranks.c", "late_for_posted", (LATE,), ("rank 3", "MPI_Wait")),
+    Case("ranks.c", "late_for_probe", (LATE,), ("rank 2", "MPI_Mprobe")),
     Case("ranks.c", "small_messages", (MESSAGES,), ("rank 0",)),
+    Case("ranks.c", "small_sums", (SUMS,), ("MPI_Allreduce",)),
     Case("team.c", "imbalance", (UNEVEN,), ("line",)),
     Case("team.c", "triangle", (UNEVEN,), ("line",)),
     Case("team.c", "lock", (LOCK,), ("line",)),

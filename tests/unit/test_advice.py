@@ -264,6 +264,76 @@ def test_a_late_rank(tmp_path: Path) -> None:
     assert [row[at_of["name"]] for row in report.rows] == ["kernel builds", "late rank"]
 
 
+def advice_of(folder: Path, trace: FakeTrace) -> dict[str, dict[str, object]]:
+    with open_store(run_folder(folder), model=MODEL, open_trace=trace.open) as store:
+        report = reports.make(store, "advice")
+    names = [column.name for column in report.columns]
+    return {row[names.index("name")]: dict(zip(names, row, strict=True)) for row in report.rows}
+
+
+@pytest.mark.parametrize(("size", "late", "named"), [(8, 0, True), (4096, 0, False), (8, 190, False)])
+def test_many_collectives_with_little_data(size: int, late: int, named: bool, tmp_path: Path) -> None:
+    """1000 of 200 each in a run of 300,000; what one waits in them for a late rank is not theirs."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(2):
+        t = fake_rank(trace, rank, 2, at, init=10)
+        for step in range(1000):
+            begin = at + 300 * step + 100
+            mpi(t, "MPI_Allreduce", begin + rank * late, begin + 200, bytes=size, root=-1)
+        t.record("exit", at + 301_000, reason=0)
+    rows = advice_of(tmp_path, trace)
+    assert ("small collectives" in rows) == named
+    if named:
+        words = "each of 2 ranks was in 1,000 MPI_Allreduce with 8 bytes on average, for 200.0 µs (66 % of the run)"
+        assert words in str(rows["small collectives"]["evidence"]) and "ranks take turns" not in rows
+
+
+@pytest.mark.parametrize(("own", "named"), [(35, True), (60, False)])
+def test_ranks_take_turns_if_every_second_one_waits(own: int, named: bool, tmp_path: Path) -> None:
+    """Of 100 each of four ranks works for 25 when the one before is done, and the last one for `own` before that: it waits for 40
+    or for 15, the others for 75."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(4):
+        t = fake_rank(trace, rank, 4, at, init=10)
+        for begin in range(at + 100, at + 1100, 100):
+            done = begin + 25 * rank + 24
+            if rank:
+                comes = begin + (own if rank == 3 else 1)
+                mpi(t, "MPI_Recv", comes, begin + 25 * rank, partner=rank - 1, tag=1, bytes=8, count=1)
+            if rank < 3:
+                mpi(t, "MPI_Send", done - 1, done, partner=rank + 1, tag=1, bytes=8, count=1)
+            mpi(t, "MPI_Barrier", done, begin + 100)
+        t.event("occatrace_mpi:rank", at + 1101, rank=rank, size=4, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 1102, at + 1103, ret=0)
+        t.record("exit", at + 1104, reason=0)
+    assert ("ranks take turns" in advice_of(tmp_path, trace)) == named
+
+
+def test_a_first_collective_that_waits_is_not_slow(tmp_path: Path) -> None:
+    """Nor is a first wait for the device: without it nothing would be gained."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(2):
+        t = fake_rank(trace, rank, 2, at, init=10)
+        for step in range(20):
+            begin = at + 1000 + (50 * MS if step else 0) + 1000 * step
+            mpi(
+                t,
+                "MPI_Bcast",
+                begin if step or not rank else begin + 50 * MS,
+                begin + (500 if step else 50 * MS + 10),
+                bytes=8,
+                root=1,
+            )
+        t.record("exit", at + 100 * MS, reason=0)
+    assert "slow first call" not in advice_of(tmp_path, trace)
+    p = Program()
+    for step in range(20):
+        end = p.work(US, 0, 20 * MS if step == 0 else US)
+        p.call("opencl:clFinish", end - p.now, command_queue=1, ret=0)
+    (tmp_path / "device").mkdir()
+    assert "slow first call" not in p.advice(tmp_path / "device")
+
+
 def ranks(late: Sequence[int]) -> FakeTrace:
     """Ranks with ten barriers, to each of which the next one of `late` comes 60 after the others."""
     at, trace = 1_000_000, FakeTrace()

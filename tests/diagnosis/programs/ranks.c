@@ -112,6 +112,24 @@ static void small_messages(int steps) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static void late_for_probe(int steps) { // as mpi4py receives objects: a blocking probe, then the message that it found
+    MPI_Message message;
+    int value = 0;
+    for (int i = 0; i < steps; i++) {
+        rest(rank == 2 ? 60 : 10);
+        if (rank) MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+        for (int other = 1; other < size && !rank; other++) {
+            MPI_Mprobe(other, 1, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+            MPI_Mrecv(&value, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+        }
+    }
+}
+
+static void small_sums(int steps) {
+    double value = 1, sum = 0;
+    for (int i = 0; i < 1000 * steps; i++) MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
 static void clean_even(int steps) {
     for (int i = 0; i < steps; i++) {
         rest(50);
@@ -160,7 +178,8 @@ int main(int argc, char **argv) {
         {"late_at_barrier", late_at_barrier}, {"imbalance", imbalance}, {"late_sender", late_sender}, {"late_root", late_root},
         {"taking_turns", taking_turns}, {"small_messages", small_messages}, {"clean_even", clean_even}, {"clean_sum", clean_sum},
         {"clean_halo", clean_halo}, {"clean_overlap", clean_overlap}, {"master_and_workers", master_and_workers},
-        {"root_computes", root_computes}, {"pipeline", pipeline}, {"late_for_posted", late_for_posted}, {"clean_turns", clean_turns}};
+        {"root_computes", root_computes}, {"pipeline", pipeline}, {"late_for_posted", late_for_posted}, {"clean_turns", clean_turns},
+        {"late_for_probe", late_for_probe}, {"small_sums", small_sums}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
