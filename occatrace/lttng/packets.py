@@ -8,6 +8,7 @@ from pathlib import Path
 
 METADATA = struct.Struct("<I16sIII")  # begin of a packet; the sizes are in bits
 METADATA_MAGIC = 0x75D11D57
+METADATA_HEADER = 37  # bytes; after the sizes come kinds of compression and encryption, of checksum, and the version
 # Begin of a packet of events: magic, identifier, stream, instance, begin, end, bits of content, bits of the packet, number.
 # LTTng-UST's layout since 2.8.
 EVENTS = struct.Struct("<I16sIQQQQQQ")
@@ -15,24 +16,22 @@ EVENTS_MAGIC = 0xC1FC1FC1
 
 
 def metadata_extent(path: Path) -> tuple[int, bool]:
-    """How much text there is in a file of metadata, and whether it is whole: then its last packet is not full."""
+    """How many bytes of text there are in a file of metadata, and whether its last packet is not full: then it was written up to
+    some moment, such as the registration of a process."""
     length, whole = 0, False
     try:
         with path.open("rb") as file:
+            size_of_file = os.fstat(file.fileno()).st_size
             while len(head := file.read(METADATA.size)) == METADATA.size:
                 magic, _, _, content, size = METADATA.unpack(head)
                 if magic != METADATA_MAGIC or size // 8 < METADATA.size:
                     break
-                length, whole = length + content // 8, content < size
-                file.seek(size // 8 - METADATA.size, os.SEEK_CUR)
+                if file.seek(size // 8 - METADATA.size, os.SEEK_CUR) > size_of_file:
+                    return length, False  # the disk was full in the middle of it
+                length, whole = length + content // 8 - METADATA_HEADER, content < size
     except OSError:
         pass
     return length, whole
-
-
-def has_whole_metadata(path: Path) -> bool:
-    """Whether a file of metadata was written to its end."""
-    return metadata_extent(path)[1]
 
 
 def restore_metadata(buffers: Path, trace: Path) -> None:
@@ -41,7 +40,8 @@ def restore_metadata(buffers: Path, trace: Path) -> None:
     for copy in buffers.glob("ust/uid/*/*/metadata"):
         text = copy.read_bytes()
         for target in trace.rglob("/".join(copy.parts[-5:])):
-            if text and not has_whole_metadata(target):
+            # A shorter file lacks the events of which LTTng was told last.
+            if metadata_extent(target)[0] < len(text):
                 temporary = target.with_name(".metadata")
                 temporary.write_bytes(text)
                 temporary.replace(target)

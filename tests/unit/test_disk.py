@@ -11,6 +11,7 @@ import pytest
 
 from occatrace import errors
 from occatrace.core import disk
+from occatrace.lttng.packets import METADATA, METADATA_HEADER, METADATA_MAGIC, restore_metadata
 from occatrace.run import folder as runs
 from occatrace.store import tables
 
@@ -59,3 +60,33 @@ def test_a_reserve_takes_room_and_gives_it_back(tmp_path: Path) -> None:
     assert reserve.is_full(tmp_path / "log")
     reserve.release()
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def packets(text: bytes) -> bytes:
+    """Metadata as LTTng writes it: packets of 4096 bytes with a header of 37."""
+    room = 4096 - METADATA_HEADER
+    out = b""
+    for begin in range(0, len(text), room):
+        part = text[begin : begin + room]
+        head = METADATA.pack(METADATA_MAGIC, bytes(16), 0, 8 * (METADATA_HEADER + len(part)), 8 * 4096)
+        out += (head.ljust(METADATA_HEADER, b"\0") + part).ljust(4096, b"\0")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("written", "restored"),
+    [(packets(b"a" * 9000 + b"b" * 900), False), (packets(b"a" * 9000), True), (packets(b"a" * 9000 + b"b" * 900)[:-9], True),
+     (b"", True)],
+    ids=["all", "up to a registration", "its last packet cut off", "nothing"],
+)  # fmt: skip
+def test_metadata_for_which_there_was_no_room(tmp_path: Path, written: bytes, restored: bool) -> None:
+    """It is written again from the copy beside the buffers, also where what is there looks complete."""
+    copy, target = (tmp_path / name / "ust/uid/0/64-bit/metadata" for name in ("buffers", "trace"))
+    for path in (copy, target):
+        path.parent.mkdir(parents=True)
+    text = b"a" * 9000 + b"b" * 900
+    copy.write_bytes(text)
+    target.write_bytes(written)
+    restore_metadata(tmp_path / "buffers", tmp_path / "trace")
+    assert target.read_bytes() == (text if restored else written)
+    assert [path.name for path in target.parent.iterdir()] == ["metadata"]
