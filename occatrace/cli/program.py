@@ -27,6 +27,10 @@ class ProgramError(Exception):
         self.status = status
 
 
+class NoProcess(ProgramError):
+    """No more processes are allowed."""
+
+
 def find(name: str) -> Path:
     """The file that a shell would run."""
     if "/" in name:
@@ -161,7 +165,8 @@ def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guar
             return start("/bin/sh", ["/bin/sh", os.fspath(path), *words[1:]])
         if error.errno == errno.ENOENT:
             raise ProgramError(f"{path}: its interpreter or loader is missing", NOT_EXECUTABLE) from None
-        raise ProgramError(f"{path}: {error.strerror}", NOT_EXECUTABLE) from None
+        kind = NoProcess if error.errno == errno.EAGAIN else ProgramError
+        raise kind(f"{path}: {error.strerror}", NOT_EXECUTABLE) from None
 
 
 def is_script(path: Path, error: OSError) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TAKES_PROGRAM = True
 FORMATS = ("table", "csv", "tsv", "json", "markdown")
 KEEP = ("all", "tables", "none")
+_NO_MORE = "no more processes or threads are allowed (ulimit -u, or the limit of a control group)"
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -176,12 +177,8 @@ class Recording:
     def go(self, path: Path, guard: program.SignalGuard) -> int:
         """Start, wait, analyse, report."""
         self._start_session()
-        inherited = choice.with_device_time(os.environ, self.args.device_time)
-        environment = self.session.environment(inherited) if self.session else dict(os.environ)
-        if self.session and self.session.switch:
-            self.session.switch.start()
         try:
-            pid = program.spawn(path, self.args.program, environment, guard)
+            pid = self._spawn(path, guard)
         except program.ProgramError as error:
             complain(str(error))
             if self.session:
@@ -198,6 +195,22 @@ class Recording:
         with halfway.undoing(lambda: complain(f"interrupted; the run is kept: {runs.again(self.run.path)}")):
             self._finish(path)
         return self.status
+
+    def _spawn(self, path: Path, guard: program.SignalGuard) -> int:
+        """Start the program; returns its process id."""
+        if self.session is None:
+            return program.spawn(path, self.args.program, os.environ, guard)
+        environment = self.session.environment(choice.with_device_time(os.environ, self.args.device_time))
+        if self.session.switch:
+            self.session.switch.start()
+        try:
+            return program.spawn(path, self.args.program, environment, guard)
+        except program.NoProcess:
+            # LTTng's daemon may be one too many; the program comes first.
+            self.session.close()
+            self.session = None
+            self._no_session(_NO_MORE)
+            return program.spawn(path, self.args.program, os.environ, guard)
 
     def close(self) -> None:
         """Leave nothing behind but the run's folder."""
@@ -234,10 +247,10 @@ class Recording:
             started.start()
         except ImportError as error:
             self._no_session(f"LTTng's control library cannot be loaded ({error})")
-        except (DaemonError, OSError, RuntimeError) as error:  # the last: no more threads are allowed
+        except (DaemonError, OSError, RuntimeError) as error:
             if started:
                 started.close()
-            self._no_session(str(error))
+            self._no_session(_NO_MORE if isinstance(error, RuntimeError) else str(error))
         else:
             self.session = started
 

@@ -231,8 +231,9 @@ class Session:
         self._daemon.start()
         self._daemon.check_folders(run, self.shm)
         self.outcome.daemon = "own" if self._daemon.started_ours else "machine"
-        self._thread = threading.Thread(target=self._run, name="occatrace session", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="occatrace session", daemon=True)
+        thread.start()  # RuntimeError where no more threads are allowed
+        self._thread = thread
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The program's environment: the inherited one and what tracing needs."""
@@ -281,9 +282,13 @@ class Session:
             self._note_survivors()
             # In a thread, because a daemon that hangs would hold us for ever, and the program's status with us.
             stopping = threading.Thread(target=self._stop_session, name="stop", daemon=True)
-            stopping.start()
-            stopping.join(DATA_TIMEOUT_S + ANSWER_TIMEOUT_S)
-            answers = not stopping.is_alive()
+            try:
+                stopping.start()
+            except RuntimeError:  # no more threads are allowed
+                self._stop_session()
+            else:
+                stopping.join(DATA_TIMEOUT_S + ANSWER_TIMEOUT_S)
+                answers = not stopping.is_alive()
         if self._rotation:
             self._rotation.finish()
             self.outcome.notes += self._rotation.notes

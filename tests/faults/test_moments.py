@@ -16,7 +16,7 @@ MOMENTS = {
     "the recording's modules": ("import", "occatrace.record.session"),
     "the run folder": ("os.mkdir", "run"),
     "run.json": ("open", "run.json"),
-    "LTTng's daemon": ("subprocess.Popen", "keeper"),
+    "LTTng's daemon": ("os.posix_spawn", "keeper"),
     "LTTng's library": ("import", "occatrace._session"),
 }
 
