@@ -85,6 +85,11 @@ def source(to: Path) -> Path:
     for packed, where in ((main, to), (second, to / name)):
         subprocess.run(["tar", "-xzf", str(packed), "-C", str(where)], check=True)
     shutil.copytree(ROOT / "packaging" / "debian", to / name / "debian")
+    if address := os.environ.get("DEBEMAIL"):
+        # As for Debian's own tools; the address in the files is a placeholder.
+        maintainer = f"{os.environ.get('DEBFULLNAME') or 'The occatrace authors'} <{address}>"
+        for file in (to / name / "debian" / "control", to / name / "debian" / "changelog"):
+            file.write_text(re.sub(r"The occatrace authors <[^>]*>", lambda _: maintainer, file.read_text()))
     return to / name
 
 
