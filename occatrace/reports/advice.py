@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _IDLE, _PYTHON = "idle device", "Python while the device is idle"
 _WAITING = "waiting"
 # A launching call may take longer than its kernel where nothing is to gain, as the queue is full or the processor is shared; each
-# rank may be the last one now and then; a first call that blocks may have waited for the device. Of these signs a fix is predicted
-# to gain at least so many percent of the run.
-_DOUBTFUL, _WORTH = frozenset(("short kernels", "late rank", "slow first call")), 1.0
+# rank may be the last one now and then; a first call that blocks may have waited for the device, and a call that waits for nothing
+# that is late. Of these signs a fix is predicted to gain at least so many percent of the run.
+_DOUBTFUL, _WORTH = frozenset(("short kernels", "late rank", "slow first call", _WAITING)), 1.0
 _COPIES = frozenset(("pageable copies", "small copies", "copies of unchanged data"))
 
 
@@ -51,10 +51,14 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
         gains = {changes: _gain(run, changes) for changes in {sign.changes for sign in found if sign.changes}}
     found += _of_users(store)
     weighed = [(sign, sign.gain if sign.gain is not None else gains.get(sign.changes)) for sign in found]
+    # A sign that is dropped explains no other.
+    weighed = [
+        (sign, gain) for sign, gain in weighed if not (sign.name in _DOUBTFUL and gain is not None and gain < _WORTH)
+    ]
     made = [
         (gain, sign.share, sign.name, sign.evidence, sign.advice, sign.caller, sign.rank)
         for sign, gain in weighed
-        if not (sign.name in _DOUBTFUL and gain is not None and gain < _WORTH) and not _explained(sign, weighed, store)
+        if not _explained(sign, weighed, store)
     ]
     ordered = sorted(made, key=lambda row: (-(row[1] if row[0] is None else row[0]), row[2], row[3]))
     return [reports.plain(row, entry) for row in ordered]

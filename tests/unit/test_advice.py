@@ -82,14 +82,14 @@ def short_kernels(p: Program, n: int) -> None:
         p.work(10 * US, 0, 2 * US)
 
 
-def waiting(p: Program, every: int) -> None:
-    """40 kernels of 1 ms; after every so many a wait, and 0.2 ms of the host alone."""
+def waiting(p: Program, every: int, pause: int = 200 * US) -> None:
+    """40 kernels of 1 ms; after every so many a wait, and 0.2 ms or another time of the host alone."""
     for number in range(1, 41):
         end = p.work(US, max(p.end_of_work - p.now - US, 0) if hasattr(p, "end_of_work") else 0, MS)
         p.end_of_work = end  # type: ignore[attr-defined]
         if number % every == 0:
             p.call("opencl:clFinish", end + 5 * US - p.now, command_queue=1, ret=0)
-            p.idle(200 * US)
+            p.idle(pause)
 
 
 def test_one_long_pause_is_no_waiting_in_a_loop(tmp_path: Path) -> None:
@@ -99,6 +99,17 @@ def test_one_long_pause_is_no_waiting_in_a_loop(tmp_path: Path) -> None:
         p.call("opencl:clFinish", p.work(US, 0, MS) + 5 * US - p.now, command_queue=1, ret=0)
         p.idle(20 * MS if number == 0 else US)
     assert "waiting" not in p.advice(tmp_path)
+
+
+@pytest.mark.parametrize(("gain", "named"), [(16.0, {"waiting"}), (0.4, {"idle device"})])
+def test_a_wait_without_gain_is_dropped_and_explains_nothing(
+    gain: float, named: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The idle time of a device is said where the wait that would explain it is not."""
+    p = Program()
+    waiting(p, 1, pause=3 * MS)
+    monkeypatch.setattr(advice, "_gain", lambda *_: gain)
+    assert {"waiting", "idle device"} & p.advice(tmp_path).keys() == named
 
 
 def pageable(p: Program, pinned: bool) -> None:
