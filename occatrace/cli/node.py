@@ -9,7 +9,6 @@ import io
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import stat
@@ -498,12 +497,12 @@ class Node:
             for note in notes:
                 self.say(note)
             if self.args.output is None:
-                shutil.rmtree(self.run.path, ignore_errors=True)
+                files.remove_tree(self.run.path)
         if self.args.keep == "none":
-            shutil.rmtree(self.run.path, ignore_errors=True)
+            files.remove_tree(self.run.path)
         elif self.args.keep == "tables" and self.run.tables.exists():
-            shutil.rmtree(self.run.trace, ignore_errors=True)
-            shutil.rmtree(self.run.path / "samples", ignore_errors=True)
+            files.remove_tree(self.run.trace)
+            files.remove_tree(self.run.path / "samples")
 
     def _report(self) -> None:
         assert self.run
@@ -522,7 +521,7 @@ class Node:
 
                 self.run = note_in(self.run, self.say, clocks=read_clocks(self.run.path))
                 for part in (self.run.path / "nodes").glob("*/tables.json"):
-                    shutil.rmtree(part.parent, ignore_errors=True)  # they are in the tables of the run
+                    files.remove_tree(part.parent)  # they are in the tables of the run
             if self.args.timeline:
                 from occatrace.cli import timeline
 

@@ -401,12 +401,11 @@ class Session:
                     if self._closing.is_set() and not self._waiting:
                         return
                     self._create()
-                    self._settled.set()
                 except (DaemonError, _session.Error) as error:
                     # LTTng does not say why its consumer could not make a folder.
                     full = disk.is_used_up(self.output)
                     self.outcome.problem = disk.needs_room(self.output) if full else str(error)
-                    self._settled.set()
+                self._settled.set()
                 for client, who in self._waiting:
                     self._answer(client, who)
                 self._waiting.clear()
@@ -416,7 +415,6 @@ class Session:
                     self._serve(selector, 0)
         except Exception as error:  # this thread's end must not leave a program waiting
             self.outcome.problem = f"{type(error).__name__}: {error}"
-            self._settled.set()
         finally:
             self._settled.set()  # whoever waits for a start that does not come any more
             for client, _ in self._waiting:

@@ -308,9 +308,7 @@ def _probes(store: Store, names: list[str], zero: int) -> _Probes:
     """Probes wait for the message that the next receive of the thread takes (mpi4py receives objects in this way)."""
     out: _Probes = {}
     for name in (f"mpi.MPI_{name}" for name in ("Probe", "Mprobe") if f"mpi.MPI_{name}" in names):
-        sql = (
-            f"SELECT thread, args.partner, args.tag, end_ns::BIGINT - {zero}, seq FROM {sql_name(name)} ORDER BY end_ns"
-        )
+        sql = f"SELECT thread, args.partner, args.tag, end_ns::BIGINT - {zero}, seq FROM {sql_name(name)}"
         for thread, partner, tag, end, seq in store.con.execute(sql).fetchall():
             out.setdefault((thread, partner, tag), []).append((end, seq))
     return {key: sorted(ends) for key, ends in out.items()}
