@@ -60,7 +60,7 @@ def test_the_engine_under_sanitizers(sanitizer: str, tmp_path: Path) -> None:
         done = subprocess.run(
             ["setarch", "-R", program, check], capture_output=True, text=True, timeout=300, check=False, env=env
         )
-        assert (done.returncode, done.stderr) == (0, ""), check
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), check
 
 
 class Placed(NamedTuple):

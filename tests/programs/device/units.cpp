@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -22,12 +23,14 @@ static std::mutex recorded_lock;
 static std::vector<struct occatrace_activity> recorded;
 static uint64_t warnings;
 
-// The time that the host's clocks show, where a check sets it.
+// The time that the host's clocks show, where a check sets it, and by how much each reading moves it on.
 static uint64_t pretended;
+static uint64_t pretended_step;
 
 extern "C" {
 int clock_gettime(clockid_t id, timespec *now) noexcept {
   if (pretended == 0) return static_cast<int>(syscall(SYS_clock_gettime, id, now));
+  pretended += pretended_step;
   *now = {static_cast<time_t>(pretended / 1'000'000'000), static_cast<long>(pretended % 1'000'000'000)};
   return 0;
 }
@@ -57,6 +60,7 @@ static void expect(bool holds, const char *what, long long got = 0) {
 static void host_clocks() {
   for (const clockid_t id : {CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME}) {
     Clock clock;
+    uint64_t narrowest = UINT64_MAX;
     for (int at = 0; at < 100; ++at) {
       const uint64_t before = read_clock(CLOCK_MONOTONIC);
       const uint64_t stamp = read_clock(id);
@@ -64,12 +68,15 @@ static void host_clocks() {
       if (at % 10 == 0) clock.bracket(stamp, before, after);
       clock.refresh();
       const uint64_t host = clock.to_host(stamp);
-      expect(host + 2000 > before && host < after + 2000, "host clock", static_cast<long long>(host - before));
+      // A thread that loses its core between two readings makes them wide; the clock says by how much.
+      const uint64_t slack = 2000 + clock.uncertainty();
+      expect(host + slack > before && host < after + slack, "host clock", static_cast<long long>(host - before));
+      narrowest = std::min(narrowest, clock.uncertainty());
     }
+    expect(narrowest < 100'000, "uncertainty", static_cast<long long>(narrowest));
     Clock::Point point;
     expect(clock.take_point(&point), "a first point");
     expect(!clock.take_point(&point), "no second point at once");
-    expect(point.uncertainty < 100'000, "uncertainty", static_cast<long long>(point.uncertainty));
   }
 }
 
@@ -95,6 +102,9 @@ static void own_clock() {
 
 // A device clock that is set: the odd stamp is passed over, a new clock is taken up.
 static void set_clock() {
+  // On real clocks the thread may lose its core between two readings, for longer than any limit here.
+  pretended = 1'000'000'000;
+  pretended_step = 100;
   Clock clock;
   const auto feed = [&clock](int64_t shift, int count) {
     int64_t off = 0;
@@ -110,6 +120,7 @@ static void set_clock() {
   feed(7'000'000'000, 1);
   expect(std::llabs(feed(0, 1)) < 5000, "after one odd stamp");
   expect(std::llabs(feed(7'000'000'000, 20)) < 5000, "after a change");
+  pretended = pretended_step = 0;
 }
 
 // ---- engine ----
