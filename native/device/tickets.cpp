@@ -153,7 +153,9 @@ void flush(bool all) {
   if (!all) return;
   all_told.store(true, std::memory_order_relaxed);
   std::lock_guard<std::mutex> guard(records_mutex);
-  if (const uint64_t others = unmatched.exchange(0) + orphans().size())
+  const uint64_t others = unmatched.exchange(0) + orphans().size();
+  // While calls were only counted there was work of theirs.
+  if (others != 0 && !occatrace_was_full())
     occatrace_say("%s tells of %llu pieces of device work that no traced call launched", from->name,
                   static_cast<unsigned long long>(others));
   if (const uint64_t none = missing.exchange(0))

@@ -69,6 +69,7 @@ static void *work(void *unused) {
     if (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
       occatrace_samples_drain(0);
       occatrace_harvest_now();
+      occatrace_room_turn(0);
       if (turn % FLUSH_EVERY == 0) occatrace_flush();
     }
     pthread_mutex_unlock(&working);

@@ -110,7 +110,15 @@ static int own_on(void) { return !capture_stopped && (range_kind == OCCATRACE_RA
 
 static void apply_switch(void) {
   const int traced = state == READY || state == FORKED;
-  __atomic_store_n(&occatrace_own_switch, traced && own_on() ? occatrace_own_mask() : 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&occatrace_own_switch, traced && own_on() ? occatrace_own_mask() : 0, __ATOMIC_SEQ_CST);
+  /* Whoever finds full buffers takes no lock: either it clears what was just stored, or it is seen here. */
+  __atomic_fetch_and(&occatrace_own_switch, occatrace_room_mask(), __ATOMIC_SEQ_CST);
+}
+
+void occatrace_room_returns(void) {
+  pthread_mutex_lock(&start_lock);
+  apply_switch();
+  pthread_mutex_unlock(&start_lock);
 }
 
 void occatrace_start_choosing(void) {
@@ -301,9 +309,16 @@ struct occatrace_thread *occatrace_thread_start(void) {
 /* Set while this thread is inside LTTng, which forks to make a file that it shares: that child is none of the program's. */
 static __thread int inside_lttng __attribute__((tls_model("initial-exec")));
 
+/* A provider says when LTTng's buffers are full. */
+static void tell_of_room(void *library) {
+  void (*room)(const struct occatrace_room *) = (void (*)(const struct occatrace_room *))dlsym(library, "occatrace_room_into");
+  if (room != NULL) room(&occatrace_room);
+}
+
 static int load_lttng(void) {
   void *library = occatrace_load_library("liboccatrace_tp_core.so");
   if (library == NULL) return 0;
+  tell_of_room(library);
   occatrace_process = dlsym(library, "occatrace_process_events");
   occatrace_devices = dlsym(library, "occatrace_device_events");
   lttng_before_fork = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_before_fork");
@@ -472,6 +487,7 @@ static void after_fork_child(void) {
     finished = 0;
     occatrace_background_forget();
     occatrace_choice_after_fork();
+    occatrace_room_after_fork();
     occatrace_live_after_fork();
     if (was == READY) {
       lttng_postpone(&all_signals);
@@ -502,6 +518,7 @@ const void *occatrace_provider(const char *api) {
   if (library == NULL) return NULL;
   void (*live)(const struct occatrace_live_sink *) = (void (*)(const struct occatrace_live_sink *))dlsym(library, "occatrace_live_into");
   if (live != NULL) live(&occatrace_live_sink);
+  tell_of_room(library);
   return dlsym(library, table);
 }
 
@@ -518,6 +535,7 @@ void occatrace_finish(enum occatrace_exit_reason reason) {
   occatrace_samples_drain(reason == OCCATRACE_EXEC ? 1 : 2);
   if (reason != OCCATRACE_EXEC && occatrace_on_end != NULL && occatrace_tls != NULL) occatrace_on_end(occatrace_tls);
   occatrace_harvest(1);
+  occatrace_room_turn(1);
   occatrace_flush();
   struct occatrace_thread *self = occatrace_self();
   const struct occatrace_process_exit r = {self->tid, occatrace_next_seq(self), occatrace_pid, (uint8_t)reason};

@@ -23,6 +23,15 @@ uint32_t occatrace_register_functions(const char *api, const char *const *names,
   return first;
 }
 
+uint32_t occatrace_slot_of(const char *api, const char *function) {
+  char name[72];
+  snprintf(name, sizeof name, "%s:%s", api, function);
+  const uint32_t used = __atomic_load_n(&functions_used, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < used; i++)
+    if (strcmp(function_names[i], name) == 0) return i;
+  return OCCATRACE_MAX_FUNCTIONS;
+}
+
 struct occatrace_tally *occatrace_tally_new(struct occatrace_thread *self, uint32_t slot) {
   if (slot >= OCCATRACE_MAX_FUNCTIONS) return NULL;
   struct occatrace_tally *t =
@@ -101,6 +110,7 @@ void occatrace_flush(void) {
     const uint32_t ended = __atomic_load_n(&t->finished, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < functions_used; i++)
       if (t->tallies[i] != NULL && t->tallies[i]->count != t->tallies[i]->flushed) write_tally(self, t, i, hz);
+    occatrace_flush_counted(self, t);
     if (t != self) {
       const struct occatrace_process_progress r = {self->tid, occatrace_next_seq(self), occatrace_pid, t->tid, t->next_seq};
       occatrace_process->progress(&r);

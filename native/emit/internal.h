@@ -92,6 +92,19 @@ OCCATRACE_HIDDEN const void *occatrace_provider(const char *api);
 /* Where the environment names counters, once. */
 OCCATRACE_HIDDEN void occatrace_counting_start(void);
 
+/* Full buffers (room.c): what the providers call; bits of the own switch that may be on; each tenth of a second, and at the end;
+ * what was counted of a thread, under the lock of the flush. */
+struct occatrace_room;
+OCCATRACE_HIDDEN extern const struct occatrace_room occatrace_room;
+OCCATRACE_HIDDEN uint32_t occatrace_room_mask(void);
+OCCATRACE_HIDDEN void occatrace_room_turn(int final);
+OCCATRACE_HIDDEN void occatrace_flush_counted(struct occatrace_thread *self, struct occatrace_thread *owner);
+OCCATRACE_HIDDEN void occatrace_room_after_fork(void);
+/* Events may be recorded again, if nothing else is against it. */
+OCCATRACE_HIDDEN void occatrace_room_returns(void);
+/* The slot of a function's tallies; OCCATRACE_MAX_FUNCTIONS: it has none. */
+OCCATRACE_HIDDEN uint32_t occatrace_slot_of(const char *api, const char *function);
+
 OCCATRACE_HIDDEN void occatrace_background_start(void);
 OCCATRACE_HIDDEN void occatrace_background_forget(void);
 OCCATRACE_HIDDEN void occatrace_background_stop(void);

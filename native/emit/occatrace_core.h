@@ -21,6 +21,7 @@ extern "C" {
 #define OCCATRACE_EXPORT __attribute__((visibility("default")))
 #define OCCATRACE_NO_RUN UINT32_MAX
 #define OCCATRACE_MAX_FUNCTIONS 8192
+#define OCCATRACE_RETURNED 16
 
 /* How a call is recorded. The order matters: a level includes what is below it. */
 enum occatrace_level { OCCATRACE_OFF = 0, OCCATRACE_TALLY = 1, OCCATRACE_EVENT = 2 };
@@ -56,6 +57,10 @@ struct occatrace_thread {
   uint64_t caller;       /* where in the program that call was made */
   uintptr_t module_begin, module_size; /* the module of the program that made the last one */
   uint32_t module_unloads;             /* occatrace_unloads when it was known to be there */
+  uint32_t no_room;                    /* the event that was just to be written was not (room.c) */
+  uint32_t returned_count;
+  uint32_t returned[OCCATRACE_RETURNED]; /* the last numbers of blocking calls that were counted after their begin */
+  uint64_t counted, counted_flushed;   /* numbers of events whose calls were counted instead; at the last flush */
   struct occatrace_thread *next;
   struct occatrace_tally *tallies[OCCATRACE_MAX_FUNCTIONS];
   /* Places in libraries that pass calls on, and how far on the stack the return address of their caller is (site.c). */
@@ -383,6 +388,9 @@ static inline int occatrace_site_begin(struct occatrace_thread *self, const void
   return 1;
 }
 static inline void occatrace_site_end(struct occatrace_thread *self) { self->call_frame = 0; }
+
+/* Whether calls of this process were ever counted because the buffers had no room for their events. */
+OCCATRACE_EXPORT int occatrace_was_full(void);
 
 /* One line on stderr, "occatrace: …". */
 OCCATRACE_EXPORT void occatrace_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -5,6 +5,8 @@
 #ifndef OCCATRACE_ONE_WRITE_H
 #define OCCATRACE_ONE_WRITE_H
 
+#include <errno.h>
+
 #include <lttng/ust-events.h>
 #include <lttng/ust-ringbuffer-context.h>
 #include <lttng/ust-tracer.h>
@@ -51,5 +53,11 @@ static inline __attribute__((always_inline, unused)) void occatrace_put(
   event_reserve, occatrace_hand_over(&__line, __chan->ops, ctx), __chan->ops->event_pstrcpy_pad(ctx, text, length)
 #define event_commit(ctx) event_reserve, occatrace_hand_over(&__line, __chan->ops, ctx), __chan->ops->event_commit(ctx)
 
+#endif
+
+/* The buffers have no room. `__ret` is what LTTng's probes look at next. */
+#if LTTNG_UST_MAJOR_VERSION == 2 && (LTTNG_UST_MINOR_VERSION == 13 || LTTNG_UST_MINOR_VERSION == 14)
+static void occatrace_no_room(void);
+#define event_reserve(ctx) event_reserve(ctx); if (__builtin_expect(__ret == -ENOBUFS, 0)) occatrace_no_room()
 #endif
 #endif

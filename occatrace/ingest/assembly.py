@@ -15,6 +15,7 @@ from occatrace.core import histogram
 from occatrace.core.duck import duckdb
 from occatrace.core.model import Model
 from occatrace.core.schema import BY_NAME, NO_SEQ
+from occatrace.core.units import duration
 from occatrace.ingest import call_sites, debuginfod
 from occatrace.ingest.gathered import Gathered, callers
 from occatrace.ingest.host import Host, Tally
@@ -61,6 +62,7 @@ class Assembly:
         self._objects()
         self._calls()
         self._losses()
+        self._full()
         self._choices()
         self._gathered()
 
@@ -229,6 +231,9 @@ class Assembly:
         stats: list[tuple[Any, ...]] = []
         unfinished: list[tuple[Any, ...]] = []
         for host in self._hosts:
+            returned: dict[int, set[int]] = {}
+            for r in host.records.get("counted", ()):
+                returned.setdefault(r["owner_slot"], set()).update(r["returned"])
             for event, calls in host.calls.items():
                 function = self._model.by_event[event]
                 head = (function.api, function.name)
@@ -241,6 +246,8 @@ class Assembly:
                     self._hist(function.api, function.name, slots, histogram.middle(buckets), amounts)
                 for slot in np.flatnonzero(columns["begin_seq"] > columns["max_seq"]).tolist():
                     seq, ts = int(columns["begin_seq"][slot]), int(columns["begin_ts"][slot])
+                    if seq in returned.get(slot, ()):
+                        continue
                     unfinished.append((self._process_of[slot], slot + 1, seq, *head, ts))
                     self._unfinished[slot] = self._unfinished.get(slot, 0) + 1
             for (slot, function_id), tally in host.tallies.items():
@@ -312,11 +319,14 @@ class Assembly:
         rows = []
         for host in self._hosts:
             stats = host.stats.columns()
+            counted: dict[int, int] = {}
+            for r in host.records.get("counted", ()):
+                counted[r["owner_slot"]] = max(r["numbers"], counted.get(r["owner_slot"], 0))
             for slot, (seen, highest) in enumerate(zip(stats["seen"].tolist(), stats["max_seq"].tolist(), strict=True)):
                 if slot not in self._process_of:
                     continue
                 expected = max(host.next_seq.get(slot, 0), highest + 1)
-                missing = expected - seen
+                missing = expected - seen - counted.get(slot, 0)
                 # Calls in flight at the end have a number and no event: those that said so when they began; those after
                 # which nothing came; and, when the process was killed, an enclosing call or two of the last events.
                 unfinished = max(self._unfinished.get(slot, 0), min(expected - highest - 1, _DEEPEST))
@@ -326,6 +336,21 @@ class Assembly:
                 if lost > 0:
                     rows.append((self._process_of[slot], slot + 1, expected, seen, unfinished, lost))
         self._fill("losses", rows)
+
+    def _full(self) -> None:
+        """When the buffers had no room, and calls were counted instead."""
+        spans: dict[int, list[int]] = {}
+        for _, r in self._records("full"):
+            spans.setdefault(self._process_of[r["slot"]], []).append(max(0, r["end"] - r["begin"]))
+        if not spans:
+            return
+        times = sum(map(len, spans.values()))
+        ns = max(map(sum, spans.values()))
+        what = f"{len(spans)} processes" if len(spans) > 1 else "the process"
+        self._hosts[0].problems.append(
+            f"the buffers were full {times} time{'s' * (times > 1)}: for {'up to ' * (len(spans) > 1)}{duration(ns)} calls of {what}"
+            " were only counted, and their device work was not recorded (record less: -m minimal, --trace, --kernels)"
+        )
 
     def _choices(self) -> None:
         """When processes recorded, and what they left out."""

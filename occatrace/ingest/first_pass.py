@@ -39,6 +39,7 @@ _SMALL_RECORDS = (
     "failure",
     "capture",
     "excluded",
+    "full",
     "sampled_thread",
 )
 
@@ -172,6 +173,8 @@ class FirstPass:
             self._add_records(host, record, slots, columns, reader)
         elif record == "tally":
             self._add_tallies(host, columns)
+        elif record == "counted":
+            self._add_counted(host, slots, columns)
         elif record == "progress":
             owners = host.threads.of(columns["owner"], columns["ts"])
             for slot, next_seq in zip(owners.tolist(), columns["next_seq"].tolist(), strict=True):
@@ -210,6 +213,15 @@ class FirstPass:
                 if name in row:  # not in traces of older versions
                     row[name] = strings[row[name]]
             rows.append({"slot": slot, **row})
+
+    def _add_counted(self, host: Host, slots: Slots, columns: Columns) -> None:
+        rows = host.records.setdefault("counted", [])
+        owners = host.threads.of(columns["owner"], columns["ts"]).tolist()
+        ends, values = columns["returned"].tolist(), columns["returned.values"]
+        for row, (slot, owner) in enumerate(zip(slots.tolist(), owners, strict=True)):
+            returned = values[int(ends[row]) : int(ends[row + 1])].tolist()
+            told = {"owner_slot": owner, "numbers": int(columns["numbers"][row]), "returned": returned}
+            rows.append({"slot": slot, "ts": int(columns["ts"][row]), **told})
 
     def _add_tallies(self, host: Host, columns: Columns) -> None:
         owners = host.threads.of(columns["owner"], columns["ts"]).tolist()

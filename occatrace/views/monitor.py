@@ -40,7 +40,7 @@ HORIZON_NS = 60_000_000_000  # how far back work is told apart from other work t
 _ATTEMPTS = 3  # to read tables that somebody deletes at the same time
 END_S = 60.0  # for the end of a session, on a busy machine
 IN_FLIGHT = 4  # calls within calls, whose numbers are taken and whose events are not written yet
-_TOLD = ("process", "thread", "name", "kernel", "device", "queue", "exit", "progress")
+_TOLD = ("process", "thread", "name", "kernel", "device", "queue", "exit", "progress", "counted")
 _TEXTS = {"process": ("cmdline", "host"), "name": ("text",)}
 _OCCA_NAME = re.compile(r"_occa_(.+)_\d+")
 
@@ -200,6 +200,7 @@ class _Host:
     threads: ThreadMap = field(default_factory=lambda: ThreadMap(0))
     stats: _native.ThreadStatistics = field(default_factory=_native.ThreadStatistics)
     next_seq: dict[int, int] = field(default_factory=dict)
+    counted: dict[int, int] = field(default_factory=dict)  # events that became tallies, by thread
     pids: dict[int, int] = field(default_factory=dict)  # by thread id
     processes: dict[int, Process] = field(default_factory=dict)
     texts: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)  # by process id and number: its pieces
@@ -438,6 +439,8 @@ class Monitor:
         pid = row.get("pid", 0)
         if record == "progress":
             host.next_seq[row["owner"]] = max(row["next_seq"], host.next_seq.get(row["owner"], 0))
+        elif record == "counted":
+            host.counted[row["owner"]] = max(row["numbers"], host.counted.get(row["owner"], 0))
         elif record == "exit":
             process = host.processes.get(pid)
             if process and row["ts"] > process.start:
@@ -537,7 +540,7 @@ class Monitor:
         for slot, (seen, highest) in enumerate(zip(stats["seen"].tolist(), stats["max_seq"].tolist(), strict=True)):
             if slot < len(host.threads.tids):
                 expected = max(host.next_seq.get(host.threads.tids[slot], 0), highest + 1)
-                missing = expected - seen
+                missing = expected - seen - host.counted.get(host.threads.tids[slot], 0)
                 yield missing if missing > IN_FLIGHT else 0
 
     def _busy(self, host: _Host, busy: Busy, stretch: float) -> tuple[float | None, float | None]:

@@ -1,0 +1,78 @@
+"""A program that makes events faster than they are read: its calls are counted, until there is room again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import occatrace
+from tests.integration.session.conftest import OCCA_PROF, ROOT, Person, processes_of, wait_for
+from tests.integration.session.test_command import info
+from tests.integration.session.test_stream import setting
+
+THREADS = 4
+MANY, FEW = 400_000, 10  # pairs of calls in each thread; many are far more than the buffers hold
+SUMS = "SELECT function, sum(calls)::BIGINT, sum(failed)::BIGINT FROM call_stats WHERE api = 'opencl' GROUP BY ALL"
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Iterator[Path]:
+    """The traced program, where everybody can run it."""
+    with tempfile.TemporaryDirectory(prefix="occa-crowd-") as name:
+        Path(name).chmod(0o755)
+        program = Path(name) / "crowd"
+        source = ROOT / "tests/programs/session/crowd.c"
+        subprocess.run(["gcc", "-O1", "-o", program, source, "-lOpenCL", "-lpthread"], check=True)
+        yield program
+
+
+@pytest.mark.parametrize("options", [(), ("--stream",)])
+def test_calls_without_room_are_counted(user: Person, folder: Path, crowd: Path, options: tuple[str, ...]) -> None:
+    command = [*OCCA_PROF, "-q", "-m", "full", *options, "-o", str(folder / "run"), str(crowd)]
+    running = user.start(command, env=setting(folder), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdin and running.stdout and running.stdout.readline() == "ready\n"
+
+    def make(calls: int) -> None:
+        assert running.stdin and running.stdout
+        running.stdin.write(f"{calls}\n")
+        running.stdin.flush()
+        assert running.stdout.readline() == "done\n"
+
+    run = info(folder / "run")
+    (reader,) = [
+        pid for pid in processes_of(run["id"]) if Path(f"/proc/{pid}/comm").read_text() == "lttng-consumerd\n"
+    ]
+    make(FEW)
+    os.kill(reader, signal.SIGSTOP)
+    try:
+        make(MANY)
+    finally:
+        os.kill(reader, signal.SIGCONT)
+
+    def recording() -> bool:
+        with occatrace.open(folder / "run") as partial:
+            return any(line.startswith("the buffers were full") for line in partial.losses.lines())
+
+    wait_for(recording)
+    make(FEW)
+    _, error = running.communicate(timeout=300)
+    assert running.returncode == 0, error
+
+    with occatrace.open(folder / "run") as opened:
+        losses = opened.losses
+        sums = {name: (calls, failed) for name, calls, failed in opened.sql(SUMS).fetchall()}
+        finishes = opened.sql("SELECT count(*) FROM calls WHERE \"function\" = 'clFinish'").fetchall()[0]
+    pairs = THREADS * (MANY + 2 * FEW)
+    assert sums["clRetainContext"] == sums["clReleaseContext"] == (pairs, 0)
+    assert sums["clFinish"] == (3 * THREADS, 0)
+    # Those of the few calls before and after are events; of the many, at most those that came before the buffers were full.
+    assert 2 * THREADS <= finishes[0] <= 3 * THREADS
+    assert (losses.events, losses.unfinished) == (0, [])
+    (line,) = [line for line in losses.lines() if line.startswith("the buffers were full")]
+    assert "only counted" in line
