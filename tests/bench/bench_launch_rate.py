@@ -1,5 +1,5 @@
 """A million launches a second in 8 threads, with default buffers: how many were recorded, how many only counted, and how many lost.
-On the CUDA driver for tests, whose launches cost next to nothing; OpenCL runtimes for CPUs do not come near that rate.
+On the fake CUDA driver, whose launches cost next to nothing; OpenCL runtimes for CPUs do not come near that rate.
 
 usage: bench_launch_rate.py [--seconds N] [--rate N]
 """
