@@ -6,8 +6,6 @@ import re
 import sys
 from pathlib import Path
 
-import yaml
-
 from occatrace.core import bounds, events, histogram, schema
 from occatrace.inprocess import live
 
@@ -16,10 +14,11 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from generator.parse import parse_folder  # noqa: E402
 
+from tests.support.generated import model  # noqa: E402
+
 
 def enumeration(api: str, name: str) -> dict[str, int]:
-    model = yaml.safe_load((ROOT / f"tracepoints/{api}.yaml").read_text())
-    values: dict[str, int] = model["enums"][name]["values"]
+    values: dict[str, int] = model(api)["enums"][name]["values"]
     return values
 
 
