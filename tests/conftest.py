@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("tests.support")
 SIGNAL_MASK = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # as the tests were started
 # nohup and the background jobs of scripts ignore these, and so would every command that a test starts and then signals.
 for _number, _default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):

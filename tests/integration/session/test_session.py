@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.session.conftest import USER, Driven, Person, left_of, nothing_left, processes_of, wait_for
+from tests.support.suites.session import USER, Driven, Person, left_of, nothing_left, processes_of, wait_for
 
 Drive = Callable[[Person], Driven]
 

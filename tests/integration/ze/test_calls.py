@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ze.conftest import PROGRAMS, Run
 from tests.support import runs
 from tests.support.generated import model
 from tests.support.runs import OCCA_PROF, execute
+from tests.support.suites.ze import PROGRAMS, Run
 
 CALLS = "SELECT function, sum(calls), sum(failed) FROM call_stats WHERE api = 'ze' GROUP BY 1 ORDER BY 1"
 
