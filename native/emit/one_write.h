@@ -16,42 +16,43 @@
 #if LTTNG_UST_MAJOR_VERSION == 2 && (LTTNG_UST_MINOR_VERSION == 13 || LTTNG_UST_MINOR_VERSION == 14) && \
     !defined(LTTNG_UST_RING_BUFFER_NATURAL_ALIGN)
 
-struct occatrace_line {
-  size_t held;
-  char bytes[256];
-};
+/* How many bytes are held is known to the compiler after each field, as long as no address of it leaves the probe: it is no
+ * member of what event_write is given. */
+#define OCCATRACE_LINE 256
 
 static inline __attribute__((always_inline, unused)) void occatrace_hand_over(
-    struct occatrace_line *line, const struct lttng_ust_channel_buffer_ops *ops, struct lttng_ust_ring_buffer_ctx *ctx) {
-  if (line->held != 0) ops->event_write(ctx, line->bytes, line->held, 1);
-  line->held = 0;
+    const char *line, size_t *held, const struct lttng_ust_channel_buffer_ops *ops, struct lttng_ust_ring_buffer_ctx *ctx) {
+  if (*held != 0) ops->event_write(ctx, line, *held, 1);
+  *held = 0;
 }
 
 static inline __attribute__((always_inline, unused)) void occatrace_put(
-    struct occatrace_line *line, const struct lttng_ust_channel_buffer_ops *ops, struct lttng_ust_ring_buffer_ctx *ctx,
+    char *line, size_t *held, const struct lttng_ust_channel_buffer_ops *ops, struct lttng_ust_ring_buffer_ctx *ctx,
     const void *field, size_t length) {
   const int fixed = __builtin_constant_p(length) && length <= sizeof(uint64_t);
-  if (!fixed || line->held + length > sizeof line->bytes) occatrace_hand_over(line, ops, ctx);
+  if (!fixed || *held + length > OCCATRACE_LINE) occatrace_hand_over(line, held, ops, ctx);
   if (!fixed) {
     ops->event_write(ctx, field, length, 1);
     return;
   }
-  memcpy(line->bytes + line->held, field, length);
-  line->held += length;
+  memcpy(line + *held, field, length);
+  *held += length;
 }
 
 /* In LTTng's probes these names stand behind `__chan->ops->`; the first word of each makes an expression of that. */
 #pragma GCC diagnostic ignored "-Wunused-value"
-#define lttng_ust_ring_buffer_ctx_init(...)  \
-  struct occatrace_line __line;              \
-  __line.held = 0;                           \
+#define lttng_ust_ring_buffer_ctx_init(...) \
+  char __line[OCCATRACE_LINE];              \
+  size_t __held = 0;                        \
   lttng_ust_ring_buffer_ctx_init(__VA_ARGS__)
-#define event_write(ctx, field, length, alignment) event_reserve, occatrace_put(&__line, __chan->ops, ctx, field, length)
+#define event_write(ctx, field, length, alignment) \
+  event_reserve, occatrace_put(__line, &__held, __chan->ops, ctx, field, length)
 #define event_strcpy(ctx, text, length) \
-  event_reserve, occatrace_hand_over(&__line, __chan->ops, ctx), __chan->ops->event_strcpy(ctx, text, length)
+  event_reserve, occatrace_hand_over(__line, &__held, __chan->ops, ctx), __chan->ops->event_strcpy(ctx, text, length)
 #define event_pstrcpy_pad(ctx, text, length) \
-  event_reserve, occatrace_hand_over(&__line, __chan->ops, ctx), __chan->ops->event_pstrcpy_pad(ctx, text, length)
-#define event_commit(ctx) event_reserve, occatrace_hand_over(&__line, __chan->ops, ctx), __chan->ops->event_commit(ctx)
+  event_reserve, occatrace_hand_over(__line, &__held, __chan->ops, ctx), __chan->ops->event_pstrcpy_pad(ctx, text, length)
+#define event_commit(ctx) \
+  event_reserve, occatrace_hand_over(__line, &__held, __chan->ops, ctx), __chan->ops->event_commit(ctx)
 
 #endif
 

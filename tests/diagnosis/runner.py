@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.diagnosis.cases import PROGRAMS, Case
-from tests.integration.cuda.conftest import in_toolkit
 from tests.support.runs import OCCA_PROF, ROOT, execute
+from tests.support.suites.cuda import in_toolkit
 
 MPIRUN = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import one_line
-from tests.integration.session.conftest import OCCA_PROF, Person, environment
 from tests.integration.session.test_disk import ticks
+from tests.support.suites.faults import one_line
+from tests.support.suites.session import OCCA_PROF, Person, environment
 
 PROFILE = shlex.join(OCCA_PROF)
 EVENTS = 3000

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import readable
-from tests.integration.session.conftest import OCCA_PROF, Person, environment
 from tests.integration.session.test_disk import ticks
 from tests.support.fake import demo_trace, recorded
 from tests.support.runs import until
+from tests.support.suites.faults import readable
+from tests.support.suites.session import OCCA_PROF, Person, environment
 
 PROFILE = shlex.join(OCCA_PROF)
 # Of x86-64 and AArch64.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.session.conftest import OCCA_PROF, Person, environment, nothing_left
 from tests.integration.session.test_command import info
+from tests.support.suites.session import OCCA_PROF, Person, environment, nothing_left
 from tests.unit.test_ending import HOOK, SIGNALS, heard
 
 # Audit events of Python, and a part of their arguments.

@@ -13,10 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import readable
 from tests.integration.hazards.test_hazards import check_rounds, hazard
-from tests.integration.ranks.conftest import Job, job_folder, make_job, mpi_programs
-from tests.integration.session.conftest import OCCA_PROF, Person, environment, wait_for
 from tests.integration.session.test_command import info
 from tests.integration.session.test_disk import FULL
 from tests.integration.session.test_stream import (
@@ -32,6 +29,9 @@ from tests.integration.session.test_stream import (
     start,
     worker_of,
 )
+from tests.support.suites.faults import readable
+from tests.support.suites.ranks import Job, job_folder, make_job, mpi_programs
+from tests.support.suites.session import OCCA_PROF, Person, environment, wait_for
 
 __all__ = ["hazard", "job_folder", "mpi_programs", "paced", "start"]
 

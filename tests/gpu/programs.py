@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.integration.cuda.conftest import compiled, in_toolkit
 from tests.support.runs import ROOT
+from tests.support.suites.cuda import compiled, in_toolkit
 
 # Where tools/gpu_check puts them, beside the tests.
 PACKED = ROOT / "programs"

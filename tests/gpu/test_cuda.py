@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.programs import build_known, program
-from tests.integration.cuda.conftest import Traced
 from tests.support import runs
+from tests.support.suites.cuda import Traced
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.programs import build_static, program
-from tests.integration.cuda.conftest import compiler
 from tests.support import runs
+from tests.support.suites.cuda import compiler
 
 # Of a packed set of tests: the machine's own Python, with its packages.
 PYTHON = os.environ.get("PYTHON", sys.executable)

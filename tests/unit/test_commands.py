@@ -7,10 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 import occatrace
-from tests.support.generated import headers
+from tests.support.generated import headers, model
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"
@@ -21,8 +20,8 @@ MOST_BY_HAND = 30
 
 
 def functions(api: str) -> list[dict[str, object]]:
-    model: dict[str, list[dict[str, object]]] = yaml.safe_load((ROOT / f"tracepoints/{api}.yaml").read_text())
-    return model["functions"]
+    found: list[dict[str, object]] = model(api)["functions"]
+    return found
 
 
 def commands(api: str) -> dict[str, dict[str, object]]:
@@ -46,11 +45,11 @@ def test_each_command_has_a_hook(api: str, generated: Path) -> None:
         re.findall(r"struct Hook<OCCATRACE_[A-Z]+_(\w+)> : Enqueue", (generated / f"{api}_commands.h").read_text())
     )
     by_hand = set(re.findall(r"struct Hook<OCCATRACE_[A-Z]+_(\w+)> : (?:Enqueue|LaunchesSeveral)", sources(api)))
-    model = commands(api)
-    assert len(model) > 20
+    with_work = commands(api)
+    assert len(with_work) > 20
     assert found & by_hand == set()
-    assert found | by_hand == {name for name, activity in model.items() if "untimed" not in activity}
-    assert by_hand == {name for name, activity in model.items() if activity.get("by_hand")}
+    assert found | by_hand == {name for name, activity in with_work.items() if "untimed" not in activity}
+    assert by_hand == {name for name, activity in with_work.items() if activity.get("by_hand")}
 
 
 def test_few_hooks_of_commands_are_written_by_hand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -14,14 +15,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-pytest.importorskip("ruptures")
-
 from occatrace.cli.dispatch import main
 from occatrace.render import history as site
 from occatrace.reports.compare import Run, series_of
 from occatrace.reports.history import RUN, Entry, history
 from tests.support.fake import demo_trace, recorded
 from tests.support.schemas import validate
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("ruptures") is None, reason="needs ruptures")
 
 
 def entries(**medians: Sequence[float | None]) -> dict[str, Entry]:

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support import generated
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
@@ -131,7 +133,7 @@ def test_level_zero() -> None:
     assert len(found) == 289
     assert found == {name: model.get(name) for name in found}
     # What the marks of the header say: written by the call, and lists with their length.
-    of = {f["name"]: {a["name"]: a for a in f.get("args") or ()} for f in yaml.safe_load(committed("ze"))["functions"]}
+    of = {f["name"]: {a["name"]: a for a in f.get("args") or ()} for f in generated.model("ze")["functions"]}
     assert of["zeDeviceGet"]["pCount"]["out"] and "out" not in of["zeDeviceGet"]["phDevices"]
     assert of["zeCommandListAppendLaunchKernel"]["phWaitEvents"]["array"] == "numWaitEvents"
     assert of["zeMemAllocDevice"]["pptr"]["out"]

@@ -6,8 +6,6 @@ import re
 import sys
 from pathlib import Path
 
-import yaml
-
 from occatrace.core import bounds, events, histogram, schema
 from occatrace.inprocess import live
 
@@ -16,10 +14,11 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from generator.parse import parse_folder  # noqa: E402
 
+from tests.support.generated import model  # noqa: E402
+
 
 def enumeration(api: str, name: str) -> dict[str, int]:
-    model = yaml.safe_load((ROOT / f"tracepoints/{api}.yaml").read_text())
-    values: dict[str, int] = model["enums"][name]["values"]
+    values: dict[str, int] = model(api)["enums"][name]["values"]
     return values
 
 
@@ -104,3 +103,12 @@ def test_native_files_without_the_layout_of_clang_format_are_there() -> None:
     names = [line for line in listed if line and not line.startswith("#")]
     assert [name for name in names if not (ROOT / "native" / name).is_file()] == []
     assert len(names) <= 91
+
+
+def test_nothing_is_imported_from_a_conftest() -> None:
+    """Helpers that several files share stand in tests/support; only pytest reads a conftest.py."""
+    importing = re.compile(
+        r"^\s*(from\s+[\w.]*conftest\s+import|from\s+[\w.]+\s+import\s+conftest|import\s+[\w.]*conftest)", re.M
+    )
+    files = [*(ROOT / "tests").rglob("*.py"), *(p for p in (ROOT / "tools").iterdir() if p.is_file())]
+    assert [str(file) for file in files if importing.search(file.read_text(encoding="utf-8"))] == []

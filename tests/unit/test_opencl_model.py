@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.generated import model
+
 HEADER = Path("/usr/include/CL/cl_icd.h")
 
 
@@ -17,7 +17,7 @@ def test_every_slot_of_the_dispatch_table_is_in_the_model() -> None:
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", HEADER.read_text(), flags=re.S)
     body = text[text.index("struct _cl_icd_dispatch") : text.index("} cl_icd_dispatch;")]
     table = re.findall(r"cl_api_\w+\s+(\w+)\s*;", body)
-    functions = yaml.safe_load((ROOT / "tracepoints" / "opencl.yaml").read_text())["functions"]
+    functions = model("opencl")["functions"]
     slots = [function for function in functions if not function.get("extension")]
     assert [function["name"] for function in slots] == table[: len(slots)]
     assert [function["slot"] for function in slots] == list(range(len(slots)))
@@ -25,7 +25,7 @@ def test_every_slot_of_the_dispatch_table_is_in_the_model() -> None:
 
 
 def test_every_enqueue_has_its_kind_of_work_and_every_call_a_way_to_fail() -> None:
-    functions = yaml.safe_load((ROOT / "tracepoints" / "opencl.yaml").read_text())["functions"]
+    functions = model("opencl")["functions"]
     traced = [function for function in functions if not function.get("passthrough")]
     for function in traced:
         name = function["name"]

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from occatrace.run import install
-
-from .conftest import PROGRAMS, Profile, nvtx_headers
+from tests.support.suites.annotation import PROGRAMS, Profile, nvtx_headers
 
 Build = Callable[..., Path]
 

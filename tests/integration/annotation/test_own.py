@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import OCCA_PROF, PROGRAMS, Profile
+from tests.support.suites.annotation import OCCA_PROF, PROGRAMS, Profile
 
 Build = Callable[..., Path]
 

@@ -13,9 +13,8 @@ import pytest
 
 import occatrace
 from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled
-
-from ..mpi.conftest import MPIS, Mpi
-from ..occa.conftest import get_occa
+from tests.support.suites.mpi import MPIS, Mpi
+from tests.support.suites.occa import get_occa
 
 PROGRAMS = ROOT / "tests" / "programs" / "call_sites"
 SERIAL = "{mode: 'Serial'}"

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.runs import OCCA_PROF, PATIENCE, ROOT, Run, execute, profiled, until
-
-from ..occa.conftest import MODES, Occa, occa_build
-from .conftest import PROGRAMS, lost
+from tests.support.suites.choosing import PROGRAMS, lost
+from tests.support.suites.occa import MODES, Occa, occa_build
 
 ROUNDS = 10
 

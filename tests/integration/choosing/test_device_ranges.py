@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.runs import ROOT, Run, profiled
-
-from ..annotation.conftest import PROGRAMS as ANNOTATIONS
-from ..annotation.conftest import nvtx_headers
-from ..cuda import conftest as cuda
-from ..cuda.conftest import driver
-from ..hip.conftest import clang
-from ..hip.conftest import runtime as hip_runtime
+from tests.support.suites import cuda
+from tests.support.suites.annotation import PROGRAMS as ANNOTATIONS
+from tests.support.suites.annotation import nvtx_headers
+from tests.support.suites.cuda import driver
+from tests.support.suites.hip import clang
+from tests.support.suites.hip import runtime as hip_runtime
 
 __all__ = ["clang", "driver", "hip_runtime"]
 SOURCE = ROOT / "tests" / "programs" / "choosing" / "device_ranges.cpp"

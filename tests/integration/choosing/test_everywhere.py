@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runs import OCCA_PROF, execute, until
-
-from .conftest import KINDS, NODE_NAMES, Grid, Grids, Steps, Thing, Which, lost
+from tests.support.suites.choosing import KINDS, NODE_NAMES, Grid, Grids, Steps, Thing, Which, lost
 
 REASONS = ("kernel", "function", "thread", "tag", "queue")
 

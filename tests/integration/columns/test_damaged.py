@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -145,7 +144,6 @@ def test_flipped_bits(copy: Path, decoder: str, seed: int) -> None:
         for _ in range(random_.choice([1, 10, 200])):
             data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
         file.write_bytes(data)
-    start = time.monotonic()
     if decoder == "babeltrace2":
         # Read by another process: Babeltrace 2.0 itself ends the process at some of such packets (`ds_file_mmap`).
         done = subprocess.run([sys.executable, "-c", READ, copy], capture_output=True, text=True, timeout=300)
@@ -158,4 +156,3 @@ def test_flipped_bits(copy: Path, decoder: str, seed: int) -> None:
             _read(copy, decoder)
         except _native.TraceError as error:
             assert str(error)
-    assert time.monotonic() - start < 300

@@ -16,7 +16,6 @@ import pytest
 
 from occatrace import _native
 from tests.support import traces
-from tests.support.runs import measured
 
 pytestmark = pytest.mark.skipif(bool(traces.why_no_recording()), reason=traces.why_no_recording())
 
@@ -87,31 +86,36 @@ def test_stopping_early(trace: Path, decoder: str) -> None:
 
 
 def test_other_threads_run_meanwhile(trace: Path, decoder: str) -> None:
-    """The GIL is free while events are decoded."""
+    """The GIL is free while events are decoded: nobody is made to give it up here, so a thread has its turn where the reader
+    lets go of it, or never."""
+    turns, stop = 0, threading.Event()
 
-    def ticks_a_second() -> float:
-        ticks = 0
-        stop = threading.Event()
+    def take_turns() -> None:
+        nonlocal turns
+        while not stop.is_set():
+            turns += 1
+            time.sleep(0)
 
-        def tick() -> None:
-            nonlocal ticks
-            while not stop.wait(0.001):
-                ticks += 1
+    def turns_while_reading() -> int:
+        reader = _native.Reader(trace, decoder=decoder, threads=1)
+        found = 0
+        while True:
+            before = turns
+            if next(reader, None) is None:
+                return found
+            found += turns - before
 
-        thread = threading.Thread(target=tick)
-        thread.start()
-        start = time.monotonic()
-        for _ in _native.Reader(trace, decoder=decoder, threads=1):
-            pass
-        seconds = time.monotonic() - start
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    thread = threading.Thread(target=take_turns)
+    thread.start()
+    try:
+        # The system may keep the thread from its turn in one batch, though not in all of a hundred traces.
+        assert any(turns_while_reading() for _ in range(100))
+    finally:
+        sys.setswitchinterval(interval)
         stop.set()
         thread.join()
-        return ticks / seconds
-
-    def many(rate: float) -> None:
-        assert rate > 100
-
-    measured(ticks_a_second, many, 20)
 
 
 def test_interrupted(trace: Path, decoder: str) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import ROOT, Traced, compiled
 from tests.integration.cuda.test_truth import check_batches
+from tests.support.suites.cuda import ROOT, Traced, compiled
 
 Run = Callable[..., Traced]
 MS = 1_000_000

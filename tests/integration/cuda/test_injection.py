@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import ROOT, Traced, compiled, headers
+from tests.support.suites.cuda import ROOT, Traced, compiled, headers
 
 Run = Callable[..., Traced]
 MS = 1_000_000

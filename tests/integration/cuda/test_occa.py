@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import ROOT, Traced, headers
+from tests.support.suites.cuda import ROOT, Traced, headers
 
 Run = Callable[..., Traced]
 KERNELS = ROOT / "tests/programs/occa"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import occatrace
-from tests.integration.cuda.conftest import ROOT, Traced
+from tests.support.suites.cuda import ROOT, Traced
 
 MS = 1_000_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import OCCA_PROF, Traced, headers
 from tests.support.runs import execute
+from tests.support.suites.cuda import OCCA_PROF, Traced, headers
 
 Run = Callable[..., Traced]
 MS = 1_000_000

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import occatrace
-from tests.integration.cuda.conftest import Traced
+from tests.support.suites.cuda import Traced
 
 MS = 1_000_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import ROOT, Traced, in_toolkit
 from tests.support.runs import OCCA_PROF, execute, profiled
+from tests.support.suites.cuda import ROOT, Traced, in_toolkit
 
 MS = 1_000_000
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import OCCA_PROF, ROOT, Traced, compiled
 from tests.support import live
 from tests.support.runs import execute, measured
+from tests.support.suites.cuda import OCCA_PROF, ROOT, Traced, compiled
 
 Run = Callable[..., Traced]
 MS = 1_000_000

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cuda.conftest import driver
 from tests.support.runs import PATIENCE
+from tests.support.suites.cuda import driver
 
 __all__ = ["driver"]
 

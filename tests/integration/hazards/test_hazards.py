@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.session.conftest import nothing_left
 from tests.support.runs import OCCA_PROF, ROOT
+from tests.support.suites.session import nothing_left
 
 # One round of work in the program.
 LAUNCHES, WRITTEN, READ = 100, 4096, 4096

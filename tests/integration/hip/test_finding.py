@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.hip.conftest import HEADER, Run
 from tests.support.runs import ROOT, execute
+from tests.support.suites.hip import HEADER, Run
 
 PROGRAMS = ROOT / "tests/programs/hip"
 CALLS = "SELECT function, calls FROM call_stats WHERE api = 'hip' ORDER BY function"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.libraries import without
-
-from .conftest import Run
+from tests.support.suites.hip import Run
 
 
 def test_a_runtime_that_cannot_be_timed(cases: Path, runtime: Path, traced: Run, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.hip.conftest import Run
 from tests.support.runs import ROOT
+from tests.support.suites.hip import Run
 
 KERNELS = ROOT / "tests/programs/occa"
 

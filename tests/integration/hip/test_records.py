@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.hip.conftest import Run
 from tests.support import runs
 from tests.support.runs import ROOT
+from tests.support.suites.hip import Run
 
 MS = 1_000_000
 # Of prefetches they tell nothing.

@@ -10,9 +10,9 @@ import pytest
 
 import occatrace
 from occatrace.views.monitor import Monitor
-from tests.integration.hip.conftest import Run
 from tests.support import live, timelines
 from tests.support.runs import OCCA_PROF, execute
+from tests.support.suites.hip import Run
 
 MS = 1_000_000
 DEVICE_TRACKS = """

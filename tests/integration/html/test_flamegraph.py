@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.html.conftest import Keep, Run
 from tests.integration.html.test_page import CONTRAST, LOOKS, show
-from tests.integration.reports.conftest import occa_prof
 from tests.support.browser import Browser
 from tests.support.npm import package
 from tests.support.runs import measured, next_folder
+from tests.support.suites.html import Keep, Run
+from tests.support.suites.reports import occa_prof
 
 SPEEDSCOPE = "1.25.0"
 

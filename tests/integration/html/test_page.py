@@ -19,11 +19,11 @@ from occatrace.reports import definition
 from occatrace.store.tables import open_store
 from occatrace.views import page
 from occatrace.views.plots import draw
-from tests.integration.html.conftest import Keep, Run
-from tests.integration.reports.conftest import occa_prof
 from tests.support.browser import Browser
 from tests.support.fake import MODEL, demo_trace, run_folder
 from tests.support.npm import package
+from tests.support.suites.html import Keep, Run
+from tests.support.suites.reports import occa_prof
 from tests.unit.test_plots import HOSTILE
 from tests.unit.test_waits import opened, overlapping
 

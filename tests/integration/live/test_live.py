@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import runs
-
-from ..occa.conftest import ProfileOcca, occa_build
+from tests.support.suites.occa import ProfileOcca, occa_build
 
 PROGRAMS = runs.ROOT / "tests" / "programs" / "live"
 STEPS = PROGRAMS / "steps.py"

@@ -13,9 +13,8 @@ import pytest
 import occatrace
 from occatrace.api import Run
 from occatrace.cli.dispatch import main
-
-from ..occa.conftest import ProfileOcca, occa_build
-from ..opencl.conftest import POCL, PROGRAMS, Profile
+from tests.support.suites.occa import ProfileOcca, occa_build
+from tests.support.suites.opencl import POCL, PROGRAMS, Profile
 
 CURVE = """
     SELECT sum(change) OVER (ORDER BY moment, change DESC ROWS UNBOUNDED PRECEDING)::BIGINT AS in_use FROM (

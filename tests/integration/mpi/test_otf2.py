@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from occatrace.cli.dispatch import main
-from tests.integration.mpi.conftest import MPIS, Build, Trace
 from tests.integration.mpi.test_truth import COLLECTIVES, RANKS, _messages
+from tests.support.suites.mpi import MPIS, Build, Trace
 
 MESSAGE = re.compile(
     r'MPI_(I?)(SEND|RECV)\s+(\d+)\s+\d+\s+(?:Receiver|Sender): \d+ \(".*?" <(\d+)>\).*Tag: (\d+), Length: (\d+)'

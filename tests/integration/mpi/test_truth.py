@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.integration.mpi.conftest import MPIS, PROGRAMS, Build, Mpi, Trace, Traced
+from tests.support.suites.mpi import MPIS, PROGRAMS, Build, Mpi, Trace, Traced
 
 RANKS = 4
 Message = tuple[int, int, int, int]  # from, to, tag, bytes

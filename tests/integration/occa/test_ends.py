@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.runs import execute
-
-from .conftest import Occa, OccaRun, ProfileOcca
+from tests.support.suites.occa import Occa, OccaRun, ProfileOcca
 
 COPY = "Destination memory has size [400], trying to access [0, 4000]"
 BUILDS = pytest.mark.parametrize("occa", ["gcc", "clang", "symbolic", "other"], indirect=True)

@@ -7,8 +7,7 @@ import json
 import pytest
 
 import occatrace
-
-from .conftest import MODES, PROGRAMS, Occa, OccaRun, ProfileOcca
+from tests.support.suites.occa import MODES, PROGRAMS, Occa, OccaRun, ProfileOcca
 
 MEGA = 1 << 20
 FAKES = pytest.mark.parametrize("build", ["plain", "symbolic", "opaque"])

@@ -10,8 +10,8 @@ import pytest
 
 import occatrace
 from occatrace._native import papi_refused
-from tests.integration.occa.conftest import Occa, ProfileOcca
 from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled
+from tests.support.suites.occa import Occa, ProfileOcca
 from tests.support.timelines import perfetto
 
 FAULTS = "perf::PAGE-FAULTS"

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runs import ROOT
-
-from .conftest import BUILDS_AND_MODES, PROGRAMS, Occa, OccaRun, ProfileOcca
+from tests.support.suites.occa import BUILDS_AND_MODES, PROGRAMS, Occa, OccaRun, ProfileOcca
 
 DEMO = ("-n", 64, "-s", 3)
 BUILDS = pytest.mark.parametrize("occa", ["gcc", "clang", "symbolic", "other"], indirect=True)

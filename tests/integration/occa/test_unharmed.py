@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ..opencl.conftest import OCCA_PROF
-from .conftest import KEPT, PROGRAMS, Occa, OccaRun, ProfileOcca, occa_build
+from tests.support.suites.occa import KEPT, PROGRAMS, Occa, OccaRun, ProfileOcca, occa_build
+from tests.support.suites.opencl import OCCA_PROF
 
 # OCCA's own examples that need neither MPI, a window nor kernels that the archive leaves out.
 EXAMPLES = (

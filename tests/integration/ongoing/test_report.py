@@ -20,8 +20,7 @@ from occatrace.run.opening import open_run
 from occatrace.store.tables import native_reader
 from tests.support import runs
 from tests.support.runs import until
-
-from .conftest import Start, Stepper
+from tests.support.suites.ongoing import Start, Stepper
 
 SIZE = 65536
 

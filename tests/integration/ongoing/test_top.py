@@ -17,9 +17,8 @@ import occatrace
 from occatrace.views.monitor import Monitor, View
 from tests.support import runs
 from tests.support.runs import until
-
-from ..occa.conftest import ProfileOcca, gcc_occa, occa_build, profile
-from .conftest import Start
+from tests.support.suites.occa import ProfileOcca, gcc_occa, occa_build, profile
+from tests.support.suites.ongoing import Start
 
 __all__ = ["gcc_occa", "occa_build", "profile"]
 

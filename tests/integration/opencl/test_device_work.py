@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import OCCA_PROF, OCLGRIND, POCL, Profile, native
+from tests.support.suites.opencl import OCCA_PROF, OCLGRIND, POCL, Profile, native
 
 COPY_KINDS = ("HtoD", "DtoH", "DtoD", "fill", "map", "unmap", "migrate")
 

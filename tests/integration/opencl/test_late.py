@@ -11,8 +11,7 @@ import pytest
 import occatrace
 from occatrace.run import install
 from tests.support.libraries import without
-
-from .conftest import PROGRAMS, Profile, native
+from tests.support.suites.opencl import PROGRAMS, Profile, native
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ import pytest
 
 from occatrace.cli import doctor, findings
 from occatrace.run import install
-
-from .conftest import PROGRAMS, ROOT, Profile, Run, native
+from tests.support.suites.opencl import PROGRAMS, ROOT, Profile, Run, native
 
 
 @pytest.fixture(scope="module")

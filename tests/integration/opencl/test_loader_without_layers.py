@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from occatrace.run import install
-
-from .conftest import Profile, native
+from tests.support.suites.opencl import Profile, native
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from .conftest import OCLGRIND, POCL, PROGRAMS, Profile, native
+from tests.support.suites.opencl import OCLGRIND, POCL, PROGRAMS, Profile, native
 
 pytest.importorskip("pyopencl")
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import occatrace
-
-from .conftest import OCCA_PROF, RUNTIMES, Profile, Run, build, llvm_folder
+from tests.support.suites.openmp import OCCA_PROF, RUNTIMES, Profile, Run, build, llvm_folder
 
 MS = 1_000_000
 PARTS = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ..occa.conftest import occa_build
-from .conftest import KEPT, PROGRAMS, RUNTIMES, Profile, build, compiler
+from tests.support.suites.occa import occa_build
+from tests.support.suites.openmp import KEPT, PROGRAMS, RUNTIMES, Profile, build, compiler
 
 
 def alone(command: list[object], **environment: str) -> tuple[int, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PROGRAMS, Profile
+from tests.support.suites.python import PROGRAMS, Profile
 
 
 @pytest.fixture(scope="session")

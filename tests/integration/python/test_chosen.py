@@ -11,8 +11,7 @@ import pytest
 
 from tests.support import runs
 from tests.support.interpreters import interpreters
-
-from .conftest import PROGRAMS, Profile, Run
+from tests.support.suites.python import PROGRAMS, Profile, Run
 
 FIBONACCI = 177  # calls of fibonacci(10)
 

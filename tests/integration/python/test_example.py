@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import runs
-
-from .conftest import EXAMPLE, Profile, Run
+from tests.support.suites.python import EXAMPLE, Profile, Run
 
 STEPS = str(EXAMPLE / "steps.py")
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import runs
-
-from .conftest import PROGRAMS, Profile
+from tests.support.suites.python import PROGRAMS, Profile
 
 # What stands for pyopencl where only imports matter: two modules with a pool and a program.
 LIBRARY = {

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import runs
-
-from .conftest import Profile, Run
+from tests.support.suites.python import Profile, Run
 
 pytest.importorskip("pyopencl")
 PROGRAMS = runs.ROOT / "tests" / "programs" / "pyopencl"

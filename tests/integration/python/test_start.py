@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import runs
-
-from .conftest import Profile, Run
+from tests.support.suites.python import Profile, Run
 
 IMPORTTIME = re.compile(r"import time: +(\d+) \| +(\d+) \| ( *)(\S+)$")
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests.support import runs
 from tests.support.interpreters import interpreters
-
-from .conftest import PROGRAMS, Profile
+from tests.support.suites.python import PROGRAMS, Profile
 
 TICK_S = 0.06  # what a sample may stand for that comes late, when the machine is busy
 

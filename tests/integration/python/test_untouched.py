@@ -11,8 +11,7 @@ import pytest
 
 from tests.support import runs
 from tests.support.interpreters import interpreters
-
-from .conftest import PROGRAMS, Profile
+from tests.support.suites.python import PROGRAMS, Profile
 
 ALL = ("functions", "lines", "logging", "time")
 TELL = (

@@ -14,10 +14,10 @@ from occatrace import reports
 from occatrace.reports import partial
 from occatrace.store.tables import open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
+from tests.support.suites.session import OCCA_PROF, environment
 
 from ...unit.test_partial import job as fake_job
 from ...unit.test_partial import same
-from ..session.conftest import OCCA_PROF, environment
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 

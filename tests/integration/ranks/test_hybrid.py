@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 import occatrace.api
-from tests.integration.session.conftest import OCCA_PROF
-
-from .conftest import MPIS, Job, make_job
-from .conftest import people as people
-from .conftest import person as person
-from .conftest import root as root
-from .conftest import user as user
+from tests.support.suites.ranks import MPIS, Job, make_job
+from tests.support.suites.ranks import people as people
+from tests.support.suites.ranks import person as person
+from tests.support.suites.ranks import root as root
+from tests.support.suites.ranks import user as user
+from tests.support.suites.session import OCCA_PROF
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "programs" / "occa"
 RANKS = 4

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.runs import PATIENCE
-
-from ..session.conftest import OCCA_PROF, Person, wait_for
-from .conftest import MPIS, Job, make_job, numbers
+from tests.support.suites.ranks import MPIS, Job, make_job, numbers
+from tests.support.suites.session import OCCA_PROF, Person, wait_for
 
 END = "the run is in"  # of a report's last line
 

@@ -14,8 +14,7 @@ import pytest
 import occatrace
 from tests.support import nodes
 from tests.support.runs import OCCA_PROF, ROOT
-
-from ..session.conftest import wait_for
+from tests.support.suites.session import wait_for
 
 CACHE = Path(
     os.environ.get("OCCATRACE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "occatrace"

@@ -18,9 +18,8 @@ from occatrace.run import checksums
 from occatrace.store import merge
 from occatrace.store.tables import open_store
 from tests.support.runs import PATIENCE, measured
-
-from ..session.conftest import OCCA_PROF, PROGRAMS, Person, wait_for
-from .conftest import Job, make_job, numbers
+from tests.support.suites.ranks import Job, make_job, numbers
+from tests.support.suites.session import OCCA_PROF, PROGRAMS, Person, wait_for
 
 END = "the run is in"
 # Two ranks on each node, the second node's clock as SHIFT says.

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from ..session.conftest import OCCA_PROF, Person
-from .conftest import Job, left_of, make_job
+from tests.support.suites.ranks import Job, left_of, make_job
+from tests.support.suites.session import OCCA_PROF, Person
 
 # As a person would type it, with a daemon of the user's own.
 OWN_SESSION = """

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from occatrace.cli.dispatch import main
-
-from .conftest import occa_prof
+from tests.support.suites.reports import occa_prof
 
 pytestmark = pytest.mark.measures
 IDENTICAL, CHANGED, CALLS = 10, 5, 200

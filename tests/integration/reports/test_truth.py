@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from occatrace.store.tables import open_store
-from tests.integration.reports.conftest import PROGRAMS, Profile, Profiled, occa_prof
 from tests.support.gaps import gaps
+from tests.support.suites.reports import PROGRAMS, Profile, Profiled, occa_prof
 
 HOST = ("Serial", "OpenMP")
 

@@ -15,7 +15,7 @@ from occatrace.cli.dispatch import main
 from occatrace.lttng import recovery
 from occatrace.record import daemon, job
 from occatrace.run.folder import read_run
-from tests.integration.security.conftest import untouched
+from tests.support.suites.security import untouched
 
 Give = Callable[[Path], Path]
 OLD = (1, 1)

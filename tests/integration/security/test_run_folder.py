@@ -22,7 +22,7 @@ from occatrace.core.bounds import SWITCH_SIZE
 from occatrace.run import control, layout
 from occatrace.run import folder as runs
 from occatrace.store import stream
-from tests.integration.security.conftest import untouched
+from tests.support.suites.security import untouched
 
 Give = Callable[[Path], Path]
 

@@ -20,7 +20,7 @@ from occatrace.core import files, places
 from occatrace.record import job, session
 from occatrace.run import install
 from occatrace.run.ranks import Place
-from tests.integration.security.conftest import STRANGER, untouched
+from tests.support.suites.security import STRANGER, untouched
 
 Give = Callable[[Path], Path]
 AS_STRANGER = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups")

@@ -18,7 +18,7 @@ import pytest
 
 from occatrace.record.session import SHM, plan_buffers, possible_cpus
 from occatrace.store.tables import open_store
-from tests.integration.session.conftest import (
+from tests.support.suites.session import (
     CLONE,
     IS_ROOT,
     OCCA_PROF,

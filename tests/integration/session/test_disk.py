@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from occatrace._native import Reader
-from tests.integration.session.conftest import OCCA_PROF, Person
 from tests.integration.session.test_command import TICK_BYTES
+from tests.support.suites.session import OCCA_PROF, Person
 
 FULL = "no space left on device"
 PROFILE = shlex.join(OCCA_PROF)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.session.conftest import OCCA_PROF, PYTHON, Person, environment
+from tests.support.suites.session import OCCA_PROF, PYTHON, Person, environment
 
 # Starts a daemon as occa_prof does, waits for its consumer, and ends it. No session is made.
 CONSUMER = """

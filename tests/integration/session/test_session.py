@@ -10,13 +10,10 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from occatrace.record.session import ANSWER_TIMEOUT_S
-from tests.integration.session.conftest import USER, Driven, Person, left_of, nothing_left, processes_of, wait_for
-from tests.support.runs import measured
+from tests.support.suites.session import USER, Driven, Person, left_of, nothing_left, processes_of, wait_for
 
 Drive = Callable[[Person], Driven]
 
@@ -38,15 +35,6 @@ def test_every_event_and_nothing_left(person: Person, drive: Drive, probe: Path)
     assert driven.output.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.measures
-def test_fixed_cost(user: Person, drive: Drive, probe: Path) -> None:
-
-    def little(times: dict[str, Any]) -> None:
-        assert times["stop_s"] < 0.2 and times["all_s"] < 1
-
-    measured(lambda: drive(user).run(probe, 10), little, 20)
-
-
 def test_program_that_never_registers(person: Person, drive: Drive, probe: Path) -> None:
     driven = drive(person)
     result = driven.run(probe, 0, "exit", 7)
@@ -57,7 +45,7 @@ def test_program_that_never_registers(person: Person, drive: Drive, probe: Path)
 def test_end_is_quick_without_registration(user: Person, drive: Drive, probe: Path) -> None:
     """LTTng's daemon waits for ever when it ends a session without buffers whose folder somebody else has made."""
     for _ in range(8):
-        assert drive(user).run(probe, 0)["all_s"] < ANSWER_TIMEOUT_S
+        assert drive(user).run(probe, 0)["notes"] == []  # else: it does not answer any more
 
 
 def test_daemon_that_hangs(user: Person, drive: Drive, probe: Path) -> None:

@@ -23,9 +23,9 @@ from occatrace.lttng import chunks
 from occatrace.run import checksums, layout
 from occatrace.run.control import size_of
 from occatrace.store import stream
-from tests.integration.session.conftest import OCCA_PROF, ROOT, Person, environment, wait_for
 from tests.integration.session.test_command import info, profile
 from tests.support.runs import PATIENCE
+from tests.support.suites.session import OCCA_PROF, ROOT, Person, environment, wait_for
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import occatrace
-from tests.integration.slurm.conftest import NODES, Cluster
 from tests.support.runs import OCCA_PROF, PATIENCE
+from tests.support.suites.slurm import NODES, Cluster
 
 
 def processes() -> set[str]:

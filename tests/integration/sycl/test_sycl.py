@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import occatrace
-from tests.integration.opencl.conftest import OCCA_PROF, ROOT, Profile, Run, native, profile
 from tests.support.perfetto_check import check
+from tests.support.suites.opencl import OCCA_PROF, ROOT, Profile, Run, native, profile
 
 __all__ = ["profile"]
 PROGRAMS = ROOT / "tests" / "programs" / "sycl"

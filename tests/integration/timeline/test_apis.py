@@ -15,8 +15,8 @@ pytest.importorskip("perfetto")
 pytest.importorskip("wasmtime")
 
 import occatrace
-from tests.integration.reports.conftest import OCCA_PROF, ROOT, occa_prof
 from tests.support.perfetto_check import check
+from tests.support.suites.reports import OCCA_PROF, ROOT, occa_prof
 from tests.support.timelines import perfetto
 
 PROGRAMS = ROOT / "tests" / "programs" / "timeline"

@@ -20,10 +20,10 @@ pytest.importorskip("perfetto")
 pytest.importorskip("wasmtime")
 
 from occatrace.store.tables import open_store
-from tests.integration.reports.conftest import OCCA_PROF, occa_prof
-from tests.integration.timeline.conftest import Run
 from tests.support.browser import Browser, chromium
 from tests.support.perfetto_check import check
+from tests.support.suites.reports import OCCA_PROF, occa_prof
+from tests.support.suites.timeline import Run
 from tests.support.trace_processor import load
 
 # What the tables hold, each told on its own: calls under the names that authors gave to kernels, and work on devices.

@@ -7,18 +7,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.integration.ze.conftest import PROGRAMS, Run
 from tests.support import runs
-from tests.support.runs import OCCA_PROF, ROOT, execute
+from tests.support.generated import model
+from tests.support.runs import OCCA_PROF, execute
+from tests.support.suites.ze import PROGRAMS, Run
 
 CALLS = "SELECT function, sum(calls), sum(failed) FROM call_stats WHERE api = 'ze' GROUP BY 1 ORDER BY 1"
 
 
 @pytest.mark.usefixtures("driver")
 def test_each_function_of_the_loader_by_name_and_by_handle(tmp_path: Path) -> None:
-    names = [f["name"] for f in yaml.safe_load((ROOT / "tracepoints/ze.yaml").read_text())["functions"]]
+    names = [f["name"] for f in model("ze")["functions"]]
     listed = subprocess.run(
         ["nm", "-D", "--defined-only", "/usr/lib/x86_64-linux-gnu/libze_loader.so.1"], capture_output=True, text=True
     ).stdout

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from tests.integration.ze.conftest import Run
 from tests.support import runs
+from tests.support.suites.ze import Run
 
 
 def truth(log: Path) -> list[tuple[str, int, int]]:

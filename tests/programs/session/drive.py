@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from occatrace.errors import DaemonError
@@ -19,16 +18,13 @@ def main() -> None:
     run_id, output, *command = sys.argv[1:]
     Path(output).parents[1].mkdir(mode=0o700, exist_ok=True)
     session = Session(run_id=run_id, output=Path(output), mode="full", patterns=["occatrace_probe:*"])
-    begin = time.perf_counter()
     try:
         session.start()
         environment = session.environment(os.environ)
         del environment["LD_PRELOAD"]
         program = subprocess.Popen(command, env=environment)
         program.wait()
-        stopping = time.perf_counter()
         outcome = session.stop()
-        stopped = time.perf_counter()
     except DaemonError as error:
         print(json.dumps({"error": str(error)}))
         return
@@ -44,8 +40,6 @@ def main() -> None:
                 "problem": outcome.problem,
                 "notes": outcome.notes,
                 "daemon": outcome.daemon,
-                "stop_s": stopped - stopping,
-                "all_s": time.perf_counter() - begin,
             }
         )
     )
