@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import pwd
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -189,7 +190,11 @@ class Recording:
             self.sampler = start_sampling(self.run, self.run.info.host, self.args, self.session, lambda: [pid])
         if self.session and not self.args.quiet:
             start_loading(self.args.choosing.plan, self.session.wait_started)
-        self.status = program.wait(pid)
+        heard: set[signal.Signals] = set()
+        self.status = program.wait(pid, heard.add)
+        if signal.SIGTERM in heard or self.status == 128 + signal.SIGTERM:
+            # Schedulers repeat it for the step, for the job and by the launcher, and send SIGKILL where time is really over.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         guard.restore()
         ending.watch()
         with halfway.undoing(lambda: complain(f"interrupted; the run is kept: {runs.again(self.run.path)}")):

@@ -14,7 +14,17 @@ from occatrace.core.model import Function, Model
 from occatrace.core.schema import BY_NAME, CALLS, SCHEMA_VERSION, TABLES
 from occatrace.core.sql import text as sql_text
 from occatrace.errors import RunError
-from occatrace.foreign.staging import MESSAGE_KINDS, RANGE_KINDS, SIDES, SPANS, WORK_KINDS, Device, Process, Staging
+from occatrace.foreign.staging import (
+    MESSAGE_KINDS,
+    NO_NAME,
+    RANGE_KINDS,
+    SIDES,
+    SPANS,
+    WORK_KINDS,
+    Device,
+    Process,
+    Staging,
+)
 from occatrace.store import empty
 from occatrace.store.macros import macros
 from occatrace.store.made import Made, write_made
@@ -89,7 +99,7 @@ class Assembly:
         )
         for source, fn, text in found:
             of = self._staging.sources[source]
-            name = _VERSIONED.sub("", text or f"function {fn}")
+            name = _VERSIONED.sub("", text or f"function_{fn}")
             api = of.api_of(name)
             plain = _DEFAULT_STREAM.sub("", name)
             if plain != name and not self._model.function(api, name) and self._model.function(api, plain):
@@ -325,7 +335,7 @@ class Assembly:
             "activities",
             f"""SELECT w.process, {kinds} AS kind,
                        CASE WHEN w.kind IN ({WORK_KINDS.index("kernel")}, {WORK_KINDS.index("other")})
-                            THEN coalesce(x.text, '') ELSE {kinds} END AS name,
+                            THEN coalesce(nullif(x.text, ''), {sql_text(NO_NAME)}) ELSE {kinds} END AS name,
                        d.device, q.queue, l.thread, l.seq,
                        -- Enqueued when the call is over, or when the work begins, if that is earlier.
                        CASE WHEN l.seq IS NULL THEN 0 ELSE greatest(l.s, least(coalesce(l.e, w.s), w.s)) + {self._by} END::UBIGINT

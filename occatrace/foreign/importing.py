@@ -136,6 +136,7 @@ def _fill(file: Path, read: Read, staging: Staging, tables: Path) -> int:
         with progress.phase(f"reading {printable(file.name)}"):
             read(file, staging)
         staging.note_reversed()
+        staging.name_by_number()
         with progress.phase("making the tables"):
             assembly = Assembly(staging, model_module.load(), tables)
             assembly.run()

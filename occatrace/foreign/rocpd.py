@@ -67,6 +67,7 @@ def _split(table: str) -> tuple[str, str]:
 def read(db: Database, into: Staging) -> None:
     """Fill the staging tables. Raises a RunError for what means nothing."""
     into.product, into.memory_api = "rocprofv3", "hip"
+    into.number = f"(CASE WHEN id < 0 THEN -1 - id ELSE id END) & {(1 << _SHIFT) - 1}"
     sets: dict[str, set[str]] = {}
     for table in db.tables:
         name, suffix = _split(table)

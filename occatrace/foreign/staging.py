@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace.core.duck import duckdb
+from occatrace.core.sql import text as sql_text
 
 # Kinds of device work and sides of copies, as numbers in the staging tables.
 WORK_KINDS = ("kernel", "HtoD", "DtoH", "DtoD", "HtoH", "fill", "marker", "other")
@@ -20,6 +21,7 @@ NULL = -(1 << 63)  # of a column of numbers: there is no value
 LARGEST = (1 << 32) - 1  # threads of a kernel: more are told as so many
 PUSH, START, MARK = range(3)  # kinds of ranges
 RANGE_KINDS = ("push", "start", "mark")
+NO_NAME = "(no name)"  # of device work
 # Kinds of messages.
 MESSAGE_KINDS = ("send", "receive", "collective", "other")
 
@@ -103,6 +105,7 @@ class Staging:
     memory_api: str = "cuda"  # of memory whose call is not known
     program: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    number: str = "id"  # SQL: the number of a text as the other tool writes it
 
     def __post_init__(self) -> None:
         for name, ddl in _TABLES.items():
@@ -126,6 +129,30 @@ class Staging:
                 else f"{number:,} records end before they begin and have"
             )
             self.notes.append(f"{what} no length")
+
+    def name_by_number(self) -> None:
+        """Name what refers to a text that the file does not have by the number of that text, and say so."""
+        told, examples = [], []
+        for what, name, table, column, where in (
+            ("kernel", "kernel ", "work", "name", f"kind IN ({KERNEL}, {OTHER})"),
+            ("call", "function_", "calls", "fn", "true"),
+            ("range", "range ", "ranges", "named", "name IS NULL"),
+        ):
+            self.con.execute(f"""
+                CREATE OR REPLACE TEMP TABLE unknown AS
+                SELECT id, {sql_text(name)} || ({self.number}) AS text, n
+                FROM (SELECT {column} AS id, count(*) AS n FROM s_{table} WHERE {where} AND {column} IS NOT NULL GROUP BY 1)
+                ANTI JOIN s_texts USING (id)""")
+            rows = self.con.execute("SELECT text, n FROM unknown ORDER BY n DESC, text").fetchall()
+            self.con.execute("INSERT INTO s_texts SELECT id, text FROM unknown")
+            if rows:
+                count = sum(int(n) for _, n in rows)
+                told.append(f"{count:,} {what}{'' if count == 1 else 's'}")
+                examples += [text for text, _ in rows[:3]]
+        if told:
+            self.notes.append(
+                f"the file lacks the names of {' and '.join(told)}: named by number ({', '.join(examples)})"
+            )
 
     def add_all(self, table: str, select: str, batches: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
         """Rows of many batches: each is inserted while the next one is read."""

@@ -312,6 +312,33 @@ def test_strange_but_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["deep", "link", "x y?%#.sqlite"]
 
 
+def test_names_that_the_file_lacks(tmp_path: Path) -> None:
+    """Kernels, calls and ranges whose text is not in StringIds have its number, in one line; an empty text is told apart."""
+    rows = nsys_rows()
+    lost = {
+        text: number
+        for number, text in rows["StringIds"]
+        if text in ("add(float*)", "cudaFree_v3020", "a registered name")
+    }
+    kept = [
+        (number, "" if text == "_Z5scalePfi" else text)
+        for number, text in rows["StringIds"]
+        if number not in lost.values()
+    ]
+    run = run_of(nsys(tmp_path / "app.sqlite", StringIds=kept))
+    kernel, free, named = (lost[text] for text in ("add(float*)", "cudaFree_v3020", "a registered name"))
+    with occatrace.open(run) as opened:
+        kernels = {row["name"]: row["calls"] for row in opened.report("gpu_kern_sum")}
+        assert kernels == {f"kernel {kernel}": 2, "(no name)": 2}
+        assert f"function_{free}" in {row["name"] for row in opened.report("api_sum")}
+        assert f"range {named}" in {row["name"] for row in opened.report("range_sum")}
+        (line,) = [note for note in opened.losses.notes if "names" in note]
+    assert line == (
+        "the file lacks the names of 2 kernels and 1 call and 1 range: named by number"
+        f" (kernel {kernel}, function_{free}, range {named})"
+    )
+
+
 def test_place(imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = imported.parent / "app.sqlite"
     (tmp_path / "mine").mkdir()

@@ -62,6 +62,15 @@ def test_content(imported: Path) -> None:
         ]
 
 
+def test_a_kernel_without_its_symbol_has_its_number(tmp_path: Path) -> None:
+    file = rocpd(tmp_path / "app.db")
+    with sqlite3.connect(file) as db:
+        db.execute("DELETE FROM rocpd_info_kernel_symbol_00001a4d_3b2f")
+    with occatrace.open(run_of(file)) as run:
+        assert {row["name"]: row["calls"] for row in run.report("gpu_kern_sum")} == {"_Z5scalePfi": 1, "kernel 4": 1}
+        assert "the file lacks the names of 1 kernel: named by number (kernel 4)" in run.losses.notes
+
+
 def test_other_commands(imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("timeline", "-o", tmp_path / "t.pftrace"), ("trace",)):
         assert main([words[0], str(imported), *map(str, words[1:])]) == 0

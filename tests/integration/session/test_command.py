@@ -471,6 +471,33 @@ def test_ended_while_it_analyses(user: Person, folder: Path, probe: Path) -> Non
     assert list((folder / "tmp").iterdir()) == []
 
 
+def test_the_signal_that_ended_the_program_comes_again(user: Person, folder: Path, probe: Path) -> None:
+    """As Slurm sends SIGTERM to the processes of a step, of its job, and by srun: the report is made all the same."""
+    slow = """if True:
+        import sys
+        from occatrace import reports
+        summary = reports.summary
+        def slow_summary(*args, **more):
+            print("analysing", flush=True)
+            sys.stdin.readline()
+            return summary(*args, **more)
+        reports.summary = slow_summary
+        from occatrace.entry import main
+        sys.exit(main())
+    """
+    command = [PYTHON, "-c", slow, "-o", "run", str(probe), "5", "wait"]
+    running = user.start(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdin and running.stdout and running.stdout.readline() == "ready\n"
+    os.kill(running.pid, signal.SIGTERM)
+    assert running.stdout.readline() == "signal 15, 1 times\n"
+    assert running.stdout.readline() == "analysing\n"
+    os.kill(running.pid, signal.SIGTERM)
+    _, said = running.communicate("go on\n", timeout=300)
+    assert running.returncode == info(folder / "run")["exit_status"] == 0
+    assert "the run is in run" in said and "interrupted" not in said
+    nothing_left(info(folder / "run")["id"])
+
+
 def test_stop_and_continue(user: Person, probe: Path) -> None:
     """As by Ctrl-Z and fg: the group is stopped and continued, nothing is lost."""
     running = user.start(

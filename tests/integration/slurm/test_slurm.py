@@ -98,6 +98,46 @@ def test_a_cancelled_job_on_two_nodes_keeps_all_ranks(cluster: Cluster, program:
     assert nothing_left(before)
 
 
+def end_the_time_of(cluster: Cluster, job: str) -> None:
+    """Let the time limit of a running job be over: limits that are asked for are whole minutes."""
+    done = cluster.run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+    assert done.returncode == 0, done.stderr
+    cluster.wait_until_ended(job)
+
+
+def state_of(cluster: Cluster, job: str) -> str:
+    shown = cluster.run("scontrol", "show", "job", job).stdout
+    return next(word.partition("=")[2] for word in shown.split() if word.startswith("JobState="))
+
+
+@pytest.mark.parametrize("step", ["exec ", "srun "], ids=["batch", "step"])
+def test_a_job_over_its_time_limit_keeps_what_was_recorded(cluster: Cluster, program: Path, step: str) -> None:
+    before = processes()
+    words = f"{step}{' '.join(OCCA_PROF)} -o run {program / 'marks'} 1000"
+    job = cluster.submit(words, "-n1", "--time=60", "--output=out")
+    cluster.wait_for("ready", cluster.folder / "out")
+    end_the_time_of(cluster, job)
+    said = (cluster.folder / "out").read_text(encoding="utf-8")
+    assert state_of(cluster, job) == "TIMEOUT" and said.count("(range_sum)") == 1, said
+    assert sql(cluster.folder / "run", "SELECT name, end_ns IS NULL FROM ranges") == [("work", True)]
+    assert nothing_left(before)
+
+
+def test_an_array_over_its_time_limit(cluster: Cluster, program: Path) -> None:
+    """Each task has one report and one run."""
+    before = processes()
+    words = f"exec {' '.join(OCCA_PROF)} -o run.%a {program / 'marks'} 1000".replace("%a", "$SLURM_ARRAY_TASK_ID")
+    job = cluster.submit(words, "--array=0-2", "-n1", "--time=60", "--output=out.%a")
+    for task in range(3):
+        cluster.wait_for("ready", cluster.folder / f"out.{task}")
+    end_the_time_of(cluster, job)
+    for task in range(3):
+        said = (cluster.folder / f"out.{task}").read_text(encoding="utf-8")
+        assert said.count("(range_sum)") == 1, said
+        assert sql(cluster.folder / f"run.{task}", "SELECT name, end_ns IS NULL FROM ranges") == [("work", True)]
+    assert nothing_left(before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
 def test_a_warning_signal_reaches_the_program_alone(cluster: Cluster, program: Path, number: signal.Signals) -> None:
     """As #SBATCH --signal sends it before the time is over: a program that ignores it goes on, and so does its recording."""
