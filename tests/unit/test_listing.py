@@ -43,7 +43,7 @@ def test_what_occatrace_adds_is_no_argument(tmp_path: Path, monkeypatch: pytest.
     function = content["apis"]["opencl"]["functions"]["clCreateBuffer"]
     function["args"].append({**function["args"][1], "name": "scope", "column": "u32"})
     function["allocates"]["scope"] = "scope"
-    monkeypatch.setitem(SCHEMA, event, {**SCHEMA[event], "scope": "u32"})  # type: ignore[arg-type]
+    monkeypatch.setitem(SCHEMA, event, {**SCHEMA[event], "scope": "u32"})
     trace = FakeTrace()
     trace.process(100).call("opencl:clCreateBuffer", 1000, 1010, flags=1, size=64, ret=0, scope=72)
     with open_store(run_folder(tmp_path), model=from_json(content), open_trace=trace.open) as store:
