@@ -26,7 +26,9 @@ from occatrace.reports.scope import KEYS, Scope, Scoped
 from occatrace.run.opening import open_run
 from occatrace.store import losses
 from occatrace.store.tables import Store, open_store
-from occatrace.views.rows import Rows, Summary
+from occatrace.views.rows import Picture, Rows, Summary
+
+_INLINE = ("timeline", "kernels", "mem")  # plots of a run in a notebook
 
 
 class QueryError(RunError):
@@ -59,7 +61,18 @@ class Run:
         return f"<occatrace.Run {str(self.path)!r}: {words}, {status}>"
 
     def _repr_html_(self) -> str:
-        return f"<p><code>{html.escape(repr(self))}</code></p>{self.summary()._repr_html_()}"
+        return f"<p><code>{html.escape(repr(self))}</code></p>{self.summary().html(self._pictures())}"
+
+    def _pictures(self) -> Mapping[str, Picture]:
+        """Plots that a notebook shows with the run, by their titles; none without vl-convert-python."""
+        from occatrace.views import plots
+        from occatrace.views.plots import charts, draw
+
+        if not draw.available():
+            return {}
+        tables = plots.source(self._store)
+        found = (plots.make(tables, name) for name in _INLINE)
+        return {plot.title: Picture(plot.chart(charts.WIDE)) for plot in found if plot is not None}
 
     @property
     def path(self) -> Path:

@@ -138,6 +138,8 @@ def _add_completers(parser: argparse.ArgumentParser) -> None:
         "sort": _columns,
         "table": _tables,
         "trace": _apis,
+        "at": _places,
+        "what_if": _changes,
     }
     for action in parser._actions:
         completer = by_dest.get(action.dest) or by_metavar.get(str(action.metavar))
@@ -161,10 +163,33 @@ def _runs(prefix: str, **_: Any) -> list[str]:
     return runs or out
 
 
-def _reports(**_: Any) -> dict[str, str]:
+def _reports(prefix: str, **_: Any) -> dict[str, str]:
     from occatrace import reports
 
-    return {name: entry.title for name, entry in reports.definitions().items()}
+    head = _before(prefix)
+    return {f"{head}{name}": entry.title for name, entry in reports.definitions().items()}
+
+
+def _before(prefix: str) -> str:
+    """Of a list with commas, what is in front of the word that is being typed."""
+    return prefix[: prefix.rfind(",") + 1]
+
+
+def _places(prefix: str, **more: Any) -> list[str]:
+    """Of `view --at`."""
+    names = _kernels(prefix=prefix, **more) if prefix.startswith("kernel:") else [""]
+    return ["gap:1", *(f"kernel:{name}" for name in names)]
+
+
+def _changes(prefix: str, **more: Any) -> list[str]:
+    """Of `why --what-if`: kernels and their launches take half as long, other things no time."""
+    head = _before(prefix)
+    kind, colon, _ = prefix[len(head) :].partition(":")
+    names = _kernels(prefix=prefix, **more) if colon and kind in ("kernel", "launch") else []
+    found = [f"{kind}:{name}*0.5" for name in names] or ["kernel:", "launch:", "call:", "function:", "rank:"]
+    return [
+        f"{head}{change}" for change in (*found, "copy:HtoD*0", "copy:DtoH*0", "copy:DtoD*0", "build*0", "network*0")
+    ]
 
 
 def _columns(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
@@ -189,8 +214,9 @@ def _topics(**_: Any) -> list[str]:
 
 def _schemas(**_: Any) -> list[str]:
     from occatrace import reports
+    from occatrace.render import schemas
 
-    return ["report", "why", "run", *reports.definitions()]
+    return [*schemas.NAMES, *reports.definitions()]
 
 
 def _tables(**_: Any) -> list[str]:
@@ -202,8 +228,7 @@ def _tables(**_: Any) -> list[str]:
 def _apis(prefix: str, **_: Any) -> list[str]:
     from occatrace.core import apis
 
-    head, comma, _last = prefix.rpartition(",")
-    return [f"{head}{comma}{name}" for name in apis.all_of(apis.read_model())]
+    return [f"{_before(prefix)}{name}" for name in apis.all_of(apis.read_model())]
 
 
 def _kernels(parsed_args: argparse.Namespace, **_: Any) -> list[str]:

@@ -5,7 +5,6 @@ The only module that knows IPython.
 
 from __future__ import annotations
 
-import argparse
 import pickle
 import shlex
 import subprocess
@@ -13,9 +12,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import occatrace
+from occatrace.cli.parser import Parser
 from occatrace.errors import RunError
 
 USAGE = (
@@ -25,6 +25,14 @@ USAGE = (
 
 class CellError(RunError):
     """A cell or its names cannot be profiled; one line that says why."""
+
+
+class _Parser(Parser):
+    """The options of occa_prof; what is wrong with them is an error of the cell."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line, by _shown."""
+        raise CellError(message)
 
 
 # What the cell's process runs: the names of --in come from a file, those of --out go to another one.
@@ -66,6 +74,8 @@ def _shown(call: Any, *words: Any) -> occatrace.Run | None:
     except RunError as error:
         print(f"occa_prof: {error}", file=sys.stderr)
         return None
+    except SystemExit:
+        return None  # --help, which has been printed
     return result
 
 
@@ -99,13 +109,10 @@ def _output(words: Sequence[str]) -> Path | None:
     """The folder that -o names, by the parser of occa_prof: the program has options of its own."""
     from occatrace.cli import dispatch, run
 
-    parser = argparse.ArgumentParser(prog="%occa_prof", allow_abbrev=False)
+    parser = _Parser(prog="occa_prof")
     run.prepare_parser(parser)
-    try:
-        own, _ = dispatch.split_program(parser, words)
-        output: Path | None = run.parse(parser, own).output
-    except SystemExit:
-        raise CellError(USAGE) from None
+    own, _ = dispatch.split_program(parser, words)
+    output: Path | None = run.parse(parser, own).output
     return output
 
 

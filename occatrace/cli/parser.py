@@ -70,13 +70,17 @@ class Parser(argparse.ArgumentParser):
         if word is None:
             return f"unexpected argument{'s' * (len(extra) > 1)}: {' '.join(extra)}"
         option = word.partition("=")[0]
+        meant = None
+        if self.prog == "occa_prof":
+            from occatrace.cli import elsewhere
+
+            if here := elsewhere.OPTIONS.get(option):
+                return f"unknown option {option}; here: {here}"
         if option.startswith("--"):
             known = [each for each in self._option_string_actions if each.startswith("--")]
             if self.prog == "occa_prof":
                 known.append("--version")  # of the whole command, not of this parser
             meant = closest(option, known)
-        else:
-            meant = None
         return f"unknown option {option}" + (f"; did you mean {meant}?" if meant else "")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -84,9 +88,13 @@ class Parser(argparse.ArgumentParser):
             return
         choices = [str(choice) for choice in action.choices]
         text = f"invalid choice: {value!r} (choose from {', '.join(choices)})"
-        if action.dest == "format" and value == "html" and value not in choices:
-            text += "; a page is made by `occa_prof report RUN --format html -o FILE`"
-        elif meant := closest(str(value), choices):
+        if action.dest == "format":
+            from occatrace.cli import elsewhere
+
+            if here := elsewhere.FORMATS.get(str(value).lower()):
+                text += f"; {here}"
+                raise argparse.ArgumentError(action, text)
+        if meant := closest(str(value), choices):
             text += f"; did you mean {meant}?"
         raise argparse.ArgumentError(action, text)
 

@@ -283,7 +283,11 @@ def table(
 
 
 def _says(column: Column, places: dict[str, int], rows: Sequence[tuple[Any, ...]]) -> bool:
-    return column.name not in _OPTIONAL or not rows or any(row[places[column.name]] for row in rows)
+    """Whether some row has something there; a column of names or numbers that are all unknown only takes room."""
+    values = [row[places[column.name]] for row in rows]
+    if column.name in _OPTIONAL:
+        return not values or any(values)
+    return column.name == "name" or not values or any(value not in (None, "") for value in values)
 
 
 def _cell(column: Column, value: Any, wholes: Wholes) -> str:

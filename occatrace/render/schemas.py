@@ -43,7 +43,10 @@ def schema(name: str) -> dict[str, Any]:
         return _head("reports", LISTS, "occa_prof report --list --format json") | _list_of_reports()
     if name == "runs":
         return _head("runs", LISTS, "list_runs of occa_prof mcp") | _list_of_runs()
-    entry = None if name == "report" else reports.definition(name)
+    try:
+        entry = None if name == "report" else reports.definition(name)
+    except reports.UnknownReport as error:
+        raise reports.UnknownReport(f"no schema {name!r}: write {', '.join(NAMES)} or a report ({error})") from None
     about = "occa_prof report RUN --format json" + (f" --report {name}" if entry else "")
     return _head(name, SCHEMA, about) | _document(entry)
 

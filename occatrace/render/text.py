@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import os
@@ -89,8 +90,18 @@ def _console(out: TextIO) -> _Console:
 
 def render(document: Document, out: TextIO) -> None:
     """Write the document."""
+    _render(document, out, _console(out))
+
+
+def plain(document: Document) -> str:
+    """The document as text without styles, whatever the environment wants of terminals (as ipykernel does, for its own)."""
+    out = io.StringIO()
+    _render(document, out, _Plain(out))
+    return out.getvalue()
+
+
+def _render(document: Document, out: TextIO, console: _Console) -> None:
     terminal = out.isatty()
-    console = _console(out)
     for line in document.losses.lines():
         console.line(f"! {printable(line)}", "bold red", wrap=terminal)
     width = _width(out)

@@ -47,6 +47,7 @@ _KNOWN = 8  # names, to do without that
 _MACHINE = float(np.log(4))  # no machine is this much slower in everything: then it is the program
 _NUMBERS = ("calls", "min", "avg", "max", "total", "first", "med")  # the columns of a variant
 _CONTRARY = 2.0  # a total that differs from what medians and calls let expect by more than this is worth a remark,
+_LITTLE = 0.1  # unless the median changed the same way, by more than this,
 _COUNTS = 0.01  # if it differs by this part of the longest run
 _REMARKS = 3  # remarks of this kind
 _MODES = float(np.log(1.5))  # what whole runs of one program were seen to differ by; see between_runs
@@ -463,6 +464,9 @@ def _contrary(
             calls = other["calls"] / one["calls"]
             if apart < _COUNTS * longest or 1 / _CONTRARY < total / (median * calls) < _CONTRARY:
                 continue
+            moved = median if abs(median - 1) >= _LITTLE else 1.0
+            if (moved - 1) * (other["total"] - one["total"]) > 0:
+                continue  # both became faster, or slower: only by how much differs
             before, after = (
                 f"{duration(each['total'])} (longest call {duration(each['max'])})" for each in (one, other)
             )

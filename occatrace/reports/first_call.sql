@@ -1,5 +1,5 @@
 -- title: First calls
--- about: the first call of each OCCA kernel and function against the median of the others: the initial penalty
+-- about: the first call of each OCCA kernel and function against the median of the others: the initial penalty; only of those whose first call took longer
 -- needs: calls
 -- column: penalty_ns ns Penalty (first less the median of the others)
 -- column: first_ns ns First
@@ -42,4 +42,4 @@ others AS (
 )
 SELECT first::DOUBLE - median AS penalty_ns, first AS first_ns, median AS med_ns,
        CASE WHEN median > 0 THEN first / median END AS ratio, g.calls, kind, name
-FROM groups g JOIN others USING (key) ORDER BY penalty_ns DESC, name
+FROM groups g JOIN others USING (key) WHERE first > median ORDER BY penalty_ns DESC, name

@@ -6,10 +6,11 @@
 -- share: of the recorded time from the first to the last work there
 -- column: share percent Busy
 -- column: busy_ns ns Busy time (time in which at least one ran)
--- column: total_ns ns Sum (of the durations)
--- column: overlap number Overlap (sum over busy time: 1 is one after the other)
--- column: span_ns ns Span (from the first start to the last end, as far as it was recorded)
 -- column: idle_ns ns Idle
+-- column: longest_gap_ns ns Longest gap
+-- column: call_share percent Of it (how much of the longest gap the call fills)
+-- column: call text In the call (of the thread that enqueued the work after the longest gap; empty: no call fills a tenth of it, the program did something else)
+-- column: span_ns ns Span (from the first start to the last end, as far as it was recorded)
 -- column: calls count Work
 -- column: gaps count Gaps (times without work in between)
 -- column: gaps_10us count <10 µs
@@ -17,9 +18,8 @@
 -- column: gaps_1ms count <1 ms
 -- column: gaps_10ms count <10 ms
 -- column: long_gaps count Longer (10 ms and more)
--- column: longest_gap_ns ns Longest gap
--- column: call_share percent Of it (how much of the longest gap the call fills)
--- column: call text In the call (of the thread that enqueued the work after the longest gap; empty: no call fills a tenth of it, the program did something else)
+-- column: total_ns ns Sum (of the durations)
+-- column: overlap number Overlap (sum over busy time: 1 is one after the other)
 -- column: name text Device or queue
 WITH places AS (
     SELECT device, NULL AS queue, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, process FROM activities
@@ -54,11 +54,11 @@ within AS (
 causes AS (SELECT DISTINCT ON (key) key, function AS call, ns FROM within ORDER BY key, ns DESC, first, function),
 sums AS (SELECT key, count(*) AS calls, sum(e - s) AS total FROM intervals GROUP BY key),
 spans AS (SELECT key, busy, (busy + coalesce(idle, 0))::BIGINT AS length FROM busy(intervals) LEFT JOIN holes USING (key))
-SELECT share(busy, length) AS share, busy AS busy_ns, total AS total_ns, CASE WHEN busy > 0 THEN total / busy END AS overlap,
-       length AS span_ns, length - busy AS idle_ns, calls, coalesce(gaps, 0) AS gaps, coalesce(gaps_10us, 0) AS gaps_10us,
-       coalesce(gaps_100us, 0) AS gaps_100us, coalesce(gaps_1ms, 0) AS gaps_1ms, coalesce(gaps_10ms, 0) AS gaps_10ms,
-       coalesce(long_gaps, 0) AS long_gaps, coalesce(longest, 0) AS longest_gap_ns,
+SELECT share(busy, length) AS share, busy AS busy_ns, length - busy AS idle_ns, coalesce(longest, 0) AS longest_gap_ns,
        CASE WHEN c.call IS NOT NULL THEN share(c.ns, longest) END AS call_share, coalesce(c.call, '') AS call,
+       length AS span_ns, calls, coalesce(gaps, 0) AS gaps, coalesce(gaps_10us, 0) AS gaps_10us,
+       coalesce(gaps_100us, 0) AS gaps_100us, coalesce(gaps_1ms, 0) AS gaps_1ms, coalesce(gaps_10ms, 0) AS gaps_10ms,
+       coalesce(long_gaps, 0) AS long_gaps, total AS total_ns, CASE WHEN busy > 0 THEN total / busy END AS overlap,
        coalesce(d.name, 'unknown device') || CASE WHEN k.queue IS NULL THEN '' ELSE ', queue ' || q.id END AS name
 FROM sums JOIN spans USING (key) LEFT JOIN holes USING (key) LEFT JOIN causes c ON c.key = holes.key AND 10 * c.ns >= longest JOIN keys k USING (key)
 LEFT JOIN devices d USING (device) LEFT JOIN queues q ON q.queue = k.queue

@@ -183,6 +183,8 @@ def _select(store: Store, key: str, function: Function) -> str:
     for field in fields:
         if function.failed and field == function.failed.field and args[field].kind == "name":
             continue  # the error's text is told at the end of the line
+        if function.allocates and field == function.allocates.scope:
+            continue  # ours, for reports: the OCCA call around it, which is listed
         arg = args.get(field, Arg(field, "uint"))
         value = f"coalesce({_value(f'args.{sql_name(field)}', arg, enums.get(arg.enum or ''))}, '')"
         if function.api == "occa" and field == "kernel":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,11 @@ class Picture:
         from occatrace.views.plots import draw
 
         return draw.svg(self._spec)
+
+    def html(self, title: str) -> str:
+        """As an image with a heading: what names and colours mean within one SVG does not reach the next one."""
+        data = base64.b64encode(self._repr_svg_().encode()).decode()
+        return f'<h4>{escape(title)}</h4><img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}">'
 
     def save(self, path: str | Path) -> Path:
         """Write the picture: PNG for a name that ends in .png, else SVG. Raises a RunError without vl-convert-python."""
@@ -149,19 +155,25 @@ class Rows(list[dict[str, Any]]):
 
     def __repr__(self) -> str:
         """The table as `occa_prof report` prints it."""
-        from occatrace.render import Document, renderer
+        from occatrace.render import Document, text
         from occatrace.store.losses import Losses
 
-        out = io.StringIO()
-        renderer("table")(Document({}, Losses.none(), [self._report]), out)
-        return out.getvalue().rstrip("\n") or f"{self.title} ({self.name}): no rows"
+        told = text.plain(Document({}, Losses.none(), [self._report])).strip("\n")
+        return told or f"{self.title} ({self.name}): no rows"
 
 
 class Summary(list[Rows]):
     """The reports of a run's summary, as `occa_prof ./a.out` prints them."""
 
     def _repr_html_(self) -> str:
-        return "".join(rows._repr_html_() for rows in self) or "<p>nothing was recorded</p>"
+        return self.html({})
+
+    def html(self, pictures: Mapping[str, Picture]) -> str:
+        """For a notebook, with plots by their titles below the first report."""
+        parts = [rows._repr_html_() for rows in self]
+        if not parts:
+            return "<p>nothing was recorded</p>"
+        return "".join([parts[0], *(picture.html(title) for title, picture in pictures.items()), *parts[1:]])
 
     def __repr__(self) -> str:
         return "\n\n".join(map(repr, self)) or "nothing was recorded"

@@ -115,4 +115,5 @@ def test_schemas_have_versions_and_refuse_other_names(capsys: pytest.CaptureFixt
     for name in schemas.NAMES:
         assert schemas.schema(name)["$id"].rpartition(":")[2].isdigit()
     assert main(["schema", "reporrrt"]) == 2
-    assert "no report 'reporrrt'" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no schema 'reporrrt': write report, why, run, history, tables, reports, runs or a report" in told

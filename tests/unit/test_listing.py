@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 
 from occatrace import _native
 from occatrace.core.checked import printable
+from occatrace.core.model import from_json
 from occatrace.store.tables import open_store
 from occatrace.views import listing
 from occatrace.views.listing import Line, lines
-from tests.support.fake import MODEL, FakeTrace, demo_trace, run_folder
+from tests.support.fake import MODEL, MODEL_JSON, SCHEMA, FakeTrace, demo_trace, run_folder
 
 
 def listed(tmp_path: Path, trace: FakeTrace) -> list[Line]:
@@ -32,6 +34,22 @@ def test_demo(tmp_path: Path) -> None:
     assert texts.count(copy) == 3 and texts.count(f"{copy} FAILED out of bounds") == 1
     assert "clBuildProgram(options=\"-cl-std=CL3.0 'x'\n\") = CL_SUCCESS" in texts
     assert found[-1].text == "clFinish(…) never returned" and found[-1].duration_ns is None
+
+
+def test_what_occatrace_adds_is_no_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of the OCCA call around an allocation is for reports; OpenCL's function has no such argument."""
+    event = "occatrace_opencl:clCreateBuffer"
+    content = copy.deepcopy(dict(MODEL_JSON))
+    function = content["apis"]["opencl"]["functions"]["clCreateBuffer"]
+    function["args"].append({**function["args"][1], "name": "scope", "column": "u32"})
+    function["allocates"]["scope"] = "scope"
+    monkeypatch.setitem(SCHEMA, event, {**SCHEMA[event], "scope": "u32"})
+    trace = FakeTrace()
+    trace.process(100).call("opencl:clCreateBuffer", 1000, 1010, flags=1, size=64, ret=0, scope=72)
+    with open_store(run_folder(tmp_path), model=from_json(content), open_trace=trace.open) as store:
+        (line,) = lines(store)
+        assert line.text == "clCreateBuffer(flags=CL_MEM_READ_WRITE, size=64, buffer=0) = CL_SUCCESS"
+        assert store.con.execute('SELECT args.scope FROM "opencl.clCreateBuffer"').fetchall() == [(72,)]
 
 
 @pytest.mark.parametrize("zero", (None, 0))

@@ -46,10 +46,12 @@ def test_activity_of_ranks(tmp_path: Path) -> None:
         assert ns(found, "copies") == pytest.approx([300, 0])
         assert ns(found, "MPI") == pytest.approx([300, 600])
         assert ns(found, "waiting for other ranks") == pytest.approx([0, 300])
-        bands, grid = found.bands, found.grid
+        bands, grid = found.bands(2_000), found.grid
         assert bands is not None and grid is not None
         mean = {row.name: float(np.mean(row.parts)) * (end - begin) for row in bands.rows}
         assert mean["calls of MPI"] == pytest.approx(450) and mean["copies"] == pytest.approx(150)
+        told = {row.name: row.value for row in bands.rows}
+        assert (told["calls of MPI"], told["copies"]) == ("22.5 %", "7.5 %"), "of the time that was named"
         maps = {title: np.array(cells) for title, cells in grid.maps}
         # Computing and copying at the same moment is still that moment: at most all of it.
         assert maps["computing and copying"].max() <= 1 and maps["in MPI"].shape[0] == 2
@@ -84,7 +86,7 @@ def test_path_is_that_of_why(tmp_path: Path) -> None:
         path = critical.recorded(store)
         assert path is not None and critical.recorded(store) is path, "computed once"
         begin, end = int(path.start.min()), times.axis(store.con)[1]
-        found = times.path(path, begin, end)
+        found = times.path(path, begin, end, 2 * (end - begin))
         assert found is not None
         told: dict[str, int] = {}
         for row in path.answer.rows:
@@ -95,11 +97,27 @@ def test_path_is_that_of_why(tmp_path: Path) -> None:
         assert len(names) >= 3
         for name in names:
             assert rows[name] == pytest.approx(told[name], abs=2)
+            share = next(row.value for row in found.rows if row.name == name)
+            assert share == f"{100 * told[name] / (2 * (end - begin)):.1f} %"
         assert len(names) == len(rows), "all of it is in rank 0"
-        turns = times.path(replace(path, rank=np.arange(len(path.rank)) % 2), begin, end)
+        turns = times.path(replace(path, rank=np.arange(len(path.rank)) % 2), begin, end, end - begin)
         assert turns is not None
         of_ranks = [float(np.mean(row.parts)) * (end - begin) for row in turns.rows if row.name.startswith("rank ")]
         assert len(of_ranks) == 2 and sum(of_ranks) == pytest.approx(end - begin, abs=2)
+
+
+def test_shares_are_those_of_the_overview(tmp_path: Path) -> None:
+    """A run that began 1000 ns before its first call: plots and the overview say the same of it."""
+    trace = overlapping()
+    with opened(tmp_path, trace) as store:
+        store.con.execute("UPDATE processes SET start_ns = start_ns - 1000")
+        source = plots.source(store)
+        run = next(row for row in reports.make(store, "overview").rows if row[4] == "run")
+        names = [column.name for column in reports.make(store, "overview").columns]
+        assert source.whole == run[names.index("time_ns")] > source.axis[1] - source.axis[0]
+        for name in ("timeline", "util", "critical"):
+            plot = plots.make(source, name)
+            assert plot is not None and "% is of the recorded time of the run." in plot.about
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from occatrace.cli import bar, completion, examples, manual
+from occatrace import reports
+from occatrace.cli import bar, completion, elsewhere, examples, manual
 from occatrace.cli import help as topics
 from occatrace.cli.commands import COMMANDS
 from occatrace.cli.dispatch import main
@@ -46,6 +47,11 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, status: int = 2) -> st
         ("report RUN and more", 2, "unexpected arguments: and more"),
         ("report RUN --format xml", 2, "choose from table, csv"),
         ("--format html true", 2, "`occa_prof report RUN --format html -o FILE`"),
+        ("export RUN --format Thicket -o x", 2, "`occa_prof export RUN --format hatchet -o FILE`"),
+        ("export RUN --format pprof -o x", 2, "`occa_prof flamegraph RUN -o x.pb.gz`"),
+        ("report RUN --format junit", 2, "`occa_prof compare RUNS… --format junit`"),
+        ("--print-gpu-trace true", 2, "here: --report gpu_trace"),
+        ("--stats=true true", 2, "here: the summary is printed anyway"),
         ("--report cuda_gpu_kern_sum PYTHON", 2, "did you mean gpu_kern_sum?"),
         ("--report occa_kern_summ PYTHON", 2, "did you mean occa_kern_sum?"),
         ("--rows 3 report RUN", 127, "`report` is a subcommand: its options follow it"),
@@ -63,6 +69,21 @@ def test_mistyped_words_get_a_suggestion(
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert suggestion in said(capsys, *words.replace("PYTHON", sys.executable).split(), status=status)
+
+
+def test_what_other_tools_call_it_is_true(capsys: pytest.CaptureFixture[str]) -> None:
+    """No suggestion names an option, a report or a format that there is not, and none is for an option that there is."""
+    own = of_command("run")[0]._option_string_actions
+    assert not set(elsewhere.OPTIONS) & set(own)
+    for text in (*elsewhere.OPTIONS.values(), *elsewhere.FORMATS.values()):
+        words = re.findall(r"`occa_prof (\S+)([^`]*)`", text) or [("run", text)]
+        for command, rest in words:
+            known = of_command(command)[0]._option_string_actions
+            assert set(re.findall(r"(?<!\S)--?[a-z][\w-]*", rest)) <= set(known), text
+            for name in re.findall(r"--format ([a-z]\w*)", rest):
+                assert name in (known["--format"].choices or ()), text
+    asked = re.findall(r"--report (\w+_\w+(?:,\w+)*)", " ".join(elsewhere.OPTIONS.values()))
+    assert asked and {name for names in asked for name in names.split(",")} <= set(reports.definitions())
 
 
 def test_other_profilers_reports_are_known(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,6 +182,12 @@ def test_bash_completes(shell: Path) -> None:
         "occa_prof report d": "demo ",
         "occa_prof report demo --repor": "--report ",
         "occa_prof report demo --report gpu_kern_s": "gpu_kern_sum ",
+        "occa_prof report demo --report api_sum,gpu_kern_s": "api_sum,gpu_kern_sum ",
+        "occa_prof view demo --at ga": "gap:1 ",
+        "occa_prof view demo --at kernel:addV": "addVectors ",
+        "occa_prof why demo --what-if kernel:addV": r"addVectors\*0.5 ",
+        "occa_prof why demo --what-if build*0,netw": r"build\*0,network\*0 ",
+        "occa_prof schema histo": "history ",
         "occa_prof report demo --format mark": "markdown ",
         "occa_prof report demo --filter-name addV": "addVectors ",
         "occa_prof --kernels addV": "addVectors ",

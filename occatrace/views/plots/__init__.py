@@ -83,6 +83,17 @@ class Source:
         return begin, end
 
     @cached_property
+    def whole(self) -> int:
+        """The time (ns) that percentages of plots over time are of: that of the overview, or the chosen part."""
+        begin, end = self.axis
+        return end - begin if self.part else times.recorded(self.store.con)
+
+    @property
+    def share(self) -> str:
+        """What percentages of plots over time are of, in words."""
+        return " % is of the chosen part of the time." if self.part else " % is of the recorded time of the run."
+
+    @cached_property
     def activity(self) -> times.Activity | None:
         """What each rank did over time."""
         return times.activity(self.store, *self.axis)
@@ -140,12 +151,14 @@ def _util(tables: Source) -> Plot | None:
     if found is None:
         return None
     about = "How much of the time each queue had work: a full band is all of it. Work that overlaps counts once."
-    about += tables.remark
+    about += tables.share + tables.remark
     about += f" The {len(found.rows)} busiest; {found.left_out} more are left out." if found.left_out else ""
-    length = found.end - found.begin
-    rows = [times.Band(row.name, f"{100 * row.busy_ns / length:.1f} %", row.parts) for row in found.rows]
+    rows = [times.Band(row.name, f"{100 * row.busy_ns / tables.whole:.1f} %", row.parts) for row in found.rows]
     bands = times.Bands(found.begin, found.end, rows)
-    return Plot("util", "Busy time", about, lambda width: charts.busy(found, width), _hover(bands), _words(bands))
+    described = "busy time of each queue over time"
+    return Plot(
+        "util", "Busy time", about, lambda width: charts.bands(bands, width, described), _hover(bands), _words(bands)
+    )
 
 
 def _hover(found: times.Bands) -> Mapping[str, Any]:
@@ -167,13 +180,14 @@ def _words(found: times.Bands) -> Sequence[str]:
 
 def _timeline(tables: Source) -> Plot | None:
     found = tables.activity
-    bands = found.bands if found else None
+    bands = found.bands(tables.whole) if found else None
     if found is None or bands is None:
         return None
     ranks = sum(found.weights)
     about = "What the run did over its time: a full band is all of the time"
     about += f" of all {ranks:,} ranks." if ranks > 1 else "."
     about += " What is in several rows happened at the same time; the rest is host code and other calls."
+    about += tables.share
     return Plot(
         "timeline", "Timeline", about, lambda width: charts.bands(bands, width, about), _hover(bands), _words(bands)
     )
@@ -249,13 +263,13 @@ def _counters(tables: Source) -> Plot | None:
 
 def _critical(tables: Source) -> Plot | None:
     path = critical.recorded(tables.store)
-    found = times.path(path, *tables.axis) if path else None
+    found = times.path(path, *tables.axis, tables.whole) if path else None
     if found is None:
         return None
     about = (
         "Where the critical path is at each time: the chain of work without waits that decides how long the run takes."
     )
-    about += " Only what is on it can make the run shorter."
+    about += " Only what is on it can make the run shorter." + tables.share
     about += f" The rows with most of it; {found.left_out} more are left out." if found.left_out else ""
     return Plot(
         "critical",

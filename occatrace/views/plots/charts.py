@@ -13,8 +13,8 @@ from typing import Any
 from occatrace.core.checked import printable
 from occatrace.core.units import duration, size
 from occatrace.reports import Column
-from occatrace.views.plots.data import Busy, Distribution, Memory, Shares
-from occatrace.views.plots.times import STEPS, Band, Bands, Grid, steps
+from occatrace.views.plots.data import Distribution, Memory, Shares
+from occatrace.views.plots.times import STEPS, Bands, Grid, steps
 
 Spec = dict[str, Any]
 
@@ -97,13 +97,6 @@ def memory(found: Memory, width: int = WIDE) -> Spec:
          "encoding": {"x": x, "y": y, "text": {"field": "text"}}},
         description=f"memory in use over time: at most {size(found.peak)}, {size(found.left)} at the end",
     )  # fmt: skip
-
-
-def busy(found: Busy, width: int = WIDE) -> Spec:
-    """A band per queue, as high as it was busy at each time."""
-    length = found.end - found.begin
-    rows = [Band(row.name, f"{100 * row.busy_ns / length:.1f} %", row.parts) for row in found.rows]
-    return bands(Bands(found.begin, found.end, rows), width, "busy time of each queue over time")
 
 
 def bands(found: Bands, width: int = WIDE, description: str = "") -> Spec:

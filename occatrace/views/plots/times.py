@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core.units import duration, size
 from occatrace.reports import overview, spans
 from occatrace.views.plots.data import PARTS, Connection
 
@@ -99,13 +100,15 @@ class Activity:
     weights: Sequence[int]  # ranks of each row
     parts: Mapping[str, Floats]
 
-    @property
-    def bands(self) -> Bands | None:
-        """A row for each kind that there is, the mean of all ranks."""
+    def bands(self, whole: int) -> Bands | None:
+        """A row for each kind that there is, the mean of all ranks. `whole`: the time (ns) that percentages are of; what was not
+        recorded is no part of it."""
         rows = []
         for kind, parts in self.parts.items():
             mean = np.average(parts, axis=0, weights=self.weights)
-            rows.append(Band(KINDS[kind], f"{100 * float(mean.mean()):.1f} %", mean.tolist()))
+            ns = float(mean.mean()) * (self.end - self.begin)
+            value = duration(round(ns)) if kind == spans.UNRECORDED else f"{100 * ns / whole:.1f} %"
+            rows.append(Band(KINDS[kind], value, mean.tolist()))
         return Bands(self.begin, self.end, rows) if rows else None
 
     @property
@@ -133,6 +136,11 @@ def axis(con: Connection) -> tuple[int, int]:
         " UNION ALL SELECT max(end_ns) FROM activities)"
     ).fetchall()[0][0]
     return 0, max(int(end or 0), 1)
+
+
+def recorded(con: Connection) -> int:
+    """The recorded time of the run (ns), from the start of its first process: what percentages of the overview are of."""
+    return max(int(con.execute("SELECT recorded_ns(run_length())").fetchall()[0][0]), 1)
 
 
 def activity(store: Store, begin: int, end: int) -> Activity | None:
@@ -271,8 +279,6 @@ def _held(found: Mapping[str, Any], several: int) -> Floats:
 
 def _value(value: float, unit: str) -> str:
     if unit == "bytes":
-        from occatrace.core.units import size
-
         return size(round(value))
     return f"{value:,.4g} {unit[:24]}".strip()
 
@@ -282,13 +288,13 @@ def traffic(report: Report) -> Grid | None:
     place = {column.name: at for at, column in enumerate(report.columns)}
     rows = [(row[place["source"]], row[place["target"]], row[place["total"]] or 0) for row in report.rows]
     ranks = sorted({rank for row in rows for rank in row[:2]})
-    if not any(size for _, _, size in rows):
+    if not any(moved for _, _, moved in rows):
         return None
     side = min(len(ranks), GRID)
     number = {rank: at * side // len(ranks) for at, rank in enumerate(ranks)}
     out = np.zeros((side, side))
-    for source, target, size in rows:
-        out[number[source], number[target]] += size
+    for source, target, moved in rows:
+        out[number[source], number[target]] += moved
     owners: list[list[int | None]] = [[] for _ in range(side)]
     for rank in ranks:
         owners[number[rank]].append(rank)
@@ -296,8 +302,9 @@ def traffic(report: Report) -> Grid | None:
     return Grid(names, [("bytes", out.tolist())], columns=names)
 
 
-def path(found: Recorded, begin: int, end: int) -> Bands | None:
-    """The critical path over time: the pieces with most of it, and the ranks that it goes through where there are several."""
+def path(found: Recorded, begin: int, end: int, whole: int) -> Bands | None:
+    """The critical path over time: the pieces with most of it, and the ranks that it goes through where there are several.
+    `whole`: the time (ns) that percentages are of."""
     labels, which = np.unique(found.label, return_inverse=True)
     start = found.start.astype(np.float64)
     until = start + found.ns
@@ -306,18 +313,18 @@ def path(found: Recorded, begin: int, end: int) -> Bands | None:
         return None
     start, until, which = np.maximum(start[inside], begin), np.minimum(until[inside], end), which[inside]
     texts = [found.labels[number].shown for number in labels.tolist()]
-    rows = _rows_of(texts, which, start, until, begin, end, PIECES)
+    rows = _rows_of(texts, which, start, until, begin, end, whole, PIECES)
     left_out = len(set(texts)) - len(rows)
     places = found.rank[inside]
     ranks, which_rank = np.unique(places, return_inverse=True)
     if len(ranks) > 1:
         of_ranks = ["processes without a rank" if rank < 0 else f"rank {rank}" for rank in ranks.tolist()]
-        rows += _rows_of(of_ranks, which_rank, start, until, begin, end, RANKS)
+        rows += _rows_of(of_ranks, which_rank, start, until, begin, end, whole, RANKS)
     return Bands(begin, end, rows, max(left_out, 0))
 
 
 def _rows_of(
-    texts: Sequence[str], which: Any, start: Floats, until: Floats, begin: int, end: int, most: int
+    texts: Sequence[str], which: Any, start: Floats, until: Floats, begin: int, end: int, whole: int, most: int
 ) -> list[Band]:
     """Rows of the names with most time."""
     sums: dict[str, float] = {}
@@ -330,7 +337,7 @@ def _rows_of(
     out = []
     for number, text in enumerate(chosen):
         own = of_text == number
-        out.append(Band(text, f"{100 * sums[text] / (end - begin):.1f} %", binned(start[own], until[own], begin, end)))
+        out.append(Band(text, f"{100 * sums[text] / whole:.1f} %", binned(start[own], until[own], begin, end)))
     return out
 
 

@@ -92,6 +92,19 @@ def test_looks(run: Run, file: Path, browser: Browser, look: str, tmp_path: Path
     assert picture.stat().st_size > 50_000
 
 
+def test_wide_tables_take_the_window(file: Path, browser: Browser) -> None:
+    """No table is cut while the window has room beside it."""
+    show(browser, file, {"width": 1920})
+    main, found = browser.run(
+        "(() => { const m = document.querySelector('main'), pad = parseFloat(getComputedStyle(m).paddingLeft);"
+        " return [m.clientWidth - 2 * pad, [...document.querySelectorAll('main > section .wide')].filter(w => w.checkVisibility())"
+        ".map(w => [w.closest('section').getBoundingClientRect().width, w.scrollWidth - w.clientWidth])]; })()"
+    )
+    assert all(width > main - 2 for width, hidden in found if hidden > 1)
+    page = min(width for width, _ in found)
+    assert page < 1300 and any(page < width for width, _ in found), "only what needs it is wider than the page"
+
+
 def test_plots_show_the_numbers(run: Run, file: Path, browser: Browser) -> None:
     """What the plots say in words is what the reports say."""
     show(browser, file, LOOKS["light"])

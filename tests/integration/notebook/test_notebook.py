@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from occatrace.views.plots import draw
 from tests.integration.notebook import documented
 from tests.support.fake import demo_trace
 from tests.support.fake import recorded as recorded_run
@@ -65,6 +67,8 @@ def test_a_run_opens_and_shows_itself(execute: Callable[..., Outputs], recorded:
         "rows.plot()",
     )
     assert "<table" in shown(opened)["text/html"] and "occatrace.Run" in shown(opened)["text/plain"]
+    pictures = re.findall(r'<img alt="([^"]+)" src="data:image/svg\+xml;base64,', shown(opened)["text/html"])
+    assert pictures == (["Timeline", "Kernel time"] if draw.available() else [])
     assert "addVectors" in shown(rows)["text/html"] and "addVectors" in shown(rows)["text/plain"]
     assert text_of(frame).split()[:2] == ["True", "True"] and int(text_of(frame).split()[2]) > 0
     assert text_of(arrow).split() == ["True", "True"]
@@ -73,7 +77,7 @@ def test_a_run_opens_and_shows_itself(execute: Callable[..., Outputs], recorded:
 
 
 def test_a_program_and_a_cell_are_profiled(execute: Callable[..., Outputs], tmp_path: Path) -> None:
-    _, program, facts, _, cell, answer, wrong, missing = execute(
+    _, program, facts, _, cell, answer, wrong, missing, mistyped, told, plain = execute(
         "%load_ext occatrace",
         f"first = %occa_prof -o named {sys.executable} -c \"print('from the program')\" -o theirs",
         "print(first.path.name, first.facts['exit_status'], first.facts['program'][-1])",
@@ -82,6 +86,9 @@ def test_a_program_and_a_cell_are_profiled(execute: Callable[..., Outputs], tmp_
         "run = _\nprint(answer, [row['name'] for row in run.report('range_sum')])",
         "%occa_prof",
         "%%occa_prof --in nothing\npass",
+        "%%occa_prof --tracee occa\npass",
+        "%occa_prof --help",
+        "print(repr(run.report('range_sum')))",
     )
     assert text_of(program) == "from the program\n"
     assert text_of(facts).split() == ["named", "0", "theirs"]
@@ -89,6 +96,9 @@ def test_a_program_and_a_cell_are_profiled(execute: Callable[..., Outputs], tmp_
     assert text_of(answer).split(" ", 1) == ["abab", "['in the cell']\n"]
     assert text_of(wrong, "stderr").startswith("occa_prof: usage: %occa_prof")
     assert text_of(missing, "stderr") == "occa_prof: --in nothing: the notebook has no such name\n"
+    assert text_of(mistyped, "stderr") == "occa_prof: unknown option --tracee; did you mean --trace?\n"
+    assert text_of(told).startswith("usage: occa_prof") and not text_of(told, "stderr")
+    assert "in the cell" in text_of(plain) and "\x1b" not in text_of(plain), "ipykernel asks for colours"
 
 
 @pytest.mark.parametrize("file", sorted(documented.FOLDER.glob("*.ipynb")), ids=lambda file: file.stem)
