@@ -336,7 +336,7 @@ def _unchanged(store: Store, run: critical.Run, length: float) -> Iterator[Sign]
         SELECT m.thread, m.until::BIGINT - {zero}, m.start_ns::BIGINT - {zero}, m.bytes, span(a.start_ns, a.end_ns)::DOUBLE,
                coalesce(y.source, line_place(s.file, s.line, s.module, s."offset"), '')
         FROM made m JOIN activities a USING (thread, seq) LEFT JOIN call_sites s ON s.process = m.process AND s.address = m.caller
-        LEFT JOIN python_lines l USING (thread, seq) LEFT JOIN own_lines(python_frames) y ON y.process = m.process AND y.leaf = l.frame
+        LEFT JOIN python_places y USING (thread, seq)
         WHERE m.kind = 'HtoD' AND m.previous = m.bytes AND m.other = m.device AND m.before = m.place"""
     ).fetchall()
     if len(rows) < _OFTEN:
