@@ -60,7 +60,9 @@ class Functions:
         # One without a size, as of assembly, goes on to the next.
         after = np.searchsorted(self._starts, self._starts, "right")
         following = np.r_[self._starts, np.iinfo(np.uint64).max].astype(np.uint64)[after]
-        self._ends = np.maximum.accumulate(np.where(sizes > 0, self._starts + sizes, following)) if len(sizes) else sizes
+        self._ends = (
+            np.maximum.accumulate(np.where(sizes > 0, self._starts + sizes, following)) if len(sizes) else sizes
+        )
         self.is_whole = is_whole
 
     def cover(self, offsets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -93,7 +95,14 @@ def functions(path: Path) -> Functions | None:
             whole = _SYMTAB in tables
             offset, length = tables.get(_SYMTAB, tables.get(_DYNSYM, (0, 0)))
             file.seek(offset)
-            kinds = [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
+            kinds = [
+                ("name", "u4"),
+                ("info", "u1"),
+                ("other", "u1"),
+                ("section", "u2"),
+                ("value", "u8"),
+                ("size", "u8"),
+            ]
             symbol = np.dtype([(name, order + kind) for name, kind in kinds])
             content = file.read(min(length // symbol.itemsize, _MOST_SYMBOLS) * symbol.itemsize)
             symbols = np.frombuffer(content[: len(content) // symbol.itemsize * symbol.itemsize], symbol)

@@ -79,7 +79,8 @@ def _python_times(store: Store) -> list[tuple[str, int]]:
         return []
     return store.con.execute("""
         SELECT source, max(ns)::BIGINT FROM (
-            SELECT p.source, c.api, sum(span(c.start_ns, c.end_ns)) AS ns FROM calls c JOIN python_places p USING (thread, seq) GROUP BY ALL
+            SELECT p.source, c.api, sum(span(c.start_ns, c.end_ns)) AS ns
+            FROM calls c JOIN python_places p USING (thread, seq) GROUP BY ALL
         ) GROUP BY source""").fetchall()
 
 

@@ -130,7 +130,12 @@ def test_stacks_through_python_to_mpi(tmp_path: Path) -> None:
         pytest.skip("no MPI is there")
     program = PROGRAMS / "barrier.py"
     run = profiled(
-        Run, tmp_path / "run", [sys.executable, program], "--call-paths=mpi", "--python=lines", MPI4PY_LIBMPI=mpi.library
+        Run,
+        tmp_path / "run",
+        [sys.executable, program],
+        "--call-paths=mpi",
+        "--python=lines",
+        MPI4PY_LIBMPI=mpi.library,
     )
     assert run.status == 0, run.stderr
     text = program.read_text(encoding="utf-8").splitlines()

@@ -90,7 +90,9 @@ def test_lines(profile: Profile) -> None:
     assert ("launch", f"{program}:{line['launch']}") in sources
     shown = runs.execute([*runs.OCCA_PROF, "annotate", run.folder, "lines.py"])
     (margin,) = (text for text in shown.stdout.splitlines() if text.endswith("# line: copy out"))
-    assert margin.split()[4:7] == ["6", "10.00", "KiB"] and "-" not in margin.split()[:4]  # device and host time, with units
+    assert (
+        margin.split()[4:7] == ["6", "10.00", "KiB"] and "-" not in margin.split()[:4]
+    )  # device and host time, with units
     # Where the time of the main thread went.
     time = {row["name"]: row["total_ns"] for row in run.report("python_time_sum")}
     (main,) = run.calls("run")
