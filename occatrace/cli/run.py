@@ -21,6 +21,7 @@ from occatrace.core import disk, files, halfway
 from occatrace.core.checked import message
 from occatrace.errors import RunError
 from occatrace.record import keeper
+from occatrace.record.other_load import OtherLoad
 from occatrace.run import folder as runs
 from occatrace.run import install, layout, ranks
 
@@ -173,6 +174,7 @@ class Recording:
         self.session: Session | None = None
         self.sampler: Sampler | None = None
         self.status = 1
+        self.others: float | None = None  # part of the processors' time that other programs used
 
     def go(self, path: Path, guard: program.SignalGuard) -> int:
         """Start, wait, analyse, report."""
@@ -189,7 +191,9 @@ class Recording:
             self.sampler = start_sampling(self.run, self.run.info.host, self.args, self.session, lambda: [pid])
         if self.session and not self.args.quiet:
             start_loading(self.args.choosing.plan, self.session.wait_started)
+        load = OtherLoad()
         self.status = program.wait(pid)
+        self.others = load.share()
         guard.restore()
         ending.watch()
         with halfway.undoing(lambda: complain(f"interrupted; the run is kept: {runs.again(self.run.path)}")):
@@ -280,7 +284,7 @@ class Recording:
         self._note(
             ended=runs.now(),
             exit_status=self.status,
-            session=describe(outcome),
+            session=describe(outcome, self.others),
             captures={} if outcome.captures is None else {self.run.info.host: outcome.captures},
             processes=tuple(dict.fromkeys(p.pid for p in outcome.processes)),
             notes=tuple(notes),

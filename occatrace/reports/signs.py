@@ -32,6 +32,7 @@ _OTHER_RANKS = frozenset(
     )
 )
 _LATE = 1.5  # times the mean of all ranks: for so long others wait for a rank that is late
+_BUSY = 0.1  # of the processors' time by other programs, from which threads may be late because of these
 _OFTEN = 20  # times, from which something is done again and again
 # Regions of OpenMP that are shorter than this do little but begin and end, which takes 1 to 10 µs.
 _SHORT_REGION_NS = 20_000
@@ -239,10 +240,14 @@ def _python(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
 def _teams(store: Store, length: float) -> Iterator[Sign]:
     """Teams whose threads wait, by the region. Without the waits a region would take as much less as a thread waits on average.
     Uneven is what the threads do, with the tasks that they run at barriers, not when they begin: on a busy machine some begin
-    late."""
+    late. Where other programs took processors away, threads are late by that as well: only what nearly all runs of a region have
+    in common is a sign."""
     if "omp_threads" not in store.filled:
         return
-    processors = _processors(store)
+    session = _session(store)
+    processors = int(session.get("buffers", {}).get("cpus", 0))
+    others = float(session.get("others", 0.0))
+    busy = others >= _BUSY
     rows = store.con.execute(
         """
         WITH each AS (
@@ -258,11 +263,14 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             WHERE r.depth = 0 GROUP BY r.process, r.thread, r.seq, r.function, r.source, r.start_ns, r.end_ns
         )
         SELECT coalesce(m.rank, p.rank), e.function, e.source, count(*), max(threads), sum(ns)::DOUBLE, median(ns), sum(uneven)::DOUBLE,
-               sum(inside)::DOUBLE, sum(locked)::DOUBLE, sum(waited)::DOUBLE, mode(late)
+               sum(inside)::DOUBLE, sum(locked)::DOUBLE, sum(waited)::DOUBLE, mode(late),
+               count(*) * quantile_cont(uneven, 0.1), count(*) * quantile_cont(inside, 0.1), count(*) * quantile_cont(locked, 0.1)
         FROM each e JOIN processes p USING (process) LEFT JOIN mpi_ranks m USING (process)
         GROUP BY p.process, m.rank, p.rank, e.function, e.source ORDER BY 6 DESC, 2, 3"""
     ).fetchall()
-    for rank, function, source, count, threads, ns, usual, uneven, inside, locked, waited, late in rows:
+    for rank, function, source, count, threads, ns, usual, uneven, inside, locked, waited, late, *common in rows:
+        if busy:
+            uneven, inside, locked = common if count >= _OFTEN // 2 else (0.0, 0.0, 0.0)
         where = f"{count:,} times region {function} of {threads} threads"
         if usual < _SHORT_REGION_NS and count >= 1000 and ns >= _LEAST * length:
             share = 100.0 * ns / length
@@ -292,6 +300,8 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             continue
         share = 100.0 * lost / length
         evidence = f"{where}; each waited {duration(lost)} on average ({share:.0f} % of the run){how}"
+        if busy and name != "more threads than processors":
+            evidence += f"; other programs used {100 * others:.0f} % of the processors: only what nearly every time had is counted"
         yield Sign(share, name, evidence, words, _of_region(function, max(1 - lost / ns, 0.0)), source, rank)
 
 
@@ -299,11 +309,10 @@ def _of_region(function: str, factor: float) -> tuple[whatif.Change, ...]:
     return (whatif.Change("function", function, factor, f"function:{function}*{factor:.3g}"),)
 
 
-def _processors(store: Store) -> int:
-    """Processors of the machine that recorded the run; 0: not known, or several machines."""
+def _session(store: Store) -> Any:
+    """What run.json says of the session, where one machine recorded the run: its processors, and what others used of them."""
     hosts = store.con.execute("SELECT count(DISTINCT host) FROM processes").fetchall()[0][0]
-    session = folder.run_facts(store.run).get("session", {}) if hosts == 1 else {}
-    return int(session.get("buffers", {}).get("cpus", 0))
+    return folder.run_facts(store.run).get("session", {}) if hosts == 1 else {}
 
 
 # ---- copies of data that did not change ----

@@ -11,7 +11,7 @@ import pytest
 from occatrace import reports
 from occatrace.reports import advice
 from occatrace.store.tables import open_store
-from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_rank, mpi, run_folder
+from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_rank, mpi, recorded, run_folder
 
 NONE = 0xFFFFFFFF
 US, MS = 1000, 1_000_000
@@ -384,8 +384,8 @@ def test_ranks_that_are_the_last_in_turn_are_not_late(late: list[int], named: li
     assert sorted(row[at["rank"]] for row in report.rows if row[at["name"]] == "late rank") == named
 
 
-def team(late_tasks: tuple[int, int]) -> FakeTrace:
-    """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end."""
+def team(*late_tasks: tuple[int, int]) -> FakeTrace:
+    """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end: so long, in turn."""
     trace = FakeTrace()
     t = trace.process(100, start=1000)
     worker = trace.thread(100, 101, start=1000)
@@ -399,7 +399,7 @@ def team(late_tasks: tuple[int, int]) -> FakeTrace:
             )  # fmt: skip
             t.event(
                 "occatrace_openmp:join_tasks", begin + 100, region_seq=region, thread_num=number, tasks=1,
-                task_ns=late_tasks[number],
+                task_ns=late_tasks[step % len(late_tasks)][number],
             )  # fmt: skip
         t.call(
             "openmp:parallel", begin, begin + 100, region, site=t.name("app.c:7 f"), kind=1, runtime=1, requested=2,
@@ -427,6 +427,26 @@ def test_tasks_at_the_end_of_a_region_are_work(tmp_path: Path) -> None:
             assert waited == [(10 * (98 - 5), " in thread 101")]
     assert found[1] == {}
     assert found[0]["uneven team"] == pytest.approx(35.0, abs=2.0)  # 42.5 of 100 of each region, 91 of which are work
+
+
+@pytest.mark.parametrize(
+    ("tasks", "others", "named"),
+    [
+        (((5, 90),), 0.5, True),  # one of them each time
+        (((5, 90), (90, 5)), 0.5, True),  # now this, now that one
+        (((90, 90), (90, 90), (5, 90), (90, 5)), 0.5, False),  # sometimes: another program may have had its processor
+        (((90, 90), (90, 90), (5, 90), (90, 5)), 0.05, True),
+    ],
+)
+def test_teams_on_a_busy_machine(
+    tasks: tuple[tuple[int, int], ...], others: float, named: bool, tmp_path: Path
+) -> None:
+    run = recorded(tmp_path, team(*tasks), session={"state": "recorded", "daemon": "own", "others": others})
+    with open_store(run, model=MODEL) as store:
+        report = reports.make(store, "advice")
+    at = {column.name: place for place, column in enumerate(report.columns)}
+    found = [row[at["evidence"]] for row in report.rows if row[at["name"]] == "uneven team"]
+    assert len(found) == named and all(("50 % of the processors" in text) == (others == 0.5) for text in found)
 
 
 def test_a_large_run_gets_no_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
