@@ -251,7 +251,9 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
     rows = store.con.execute(
         """
         WITH each AS (
-            SELECT r.process, r.function, r.source, span(r.start_ns, r.end_ns) AS ns, count(*) AS threads,
+            SELECT r.process, r.function, r.kernel,
+                   coalesce(nullif(k.source, '') || CASE WHEN k.line > 0 THEN ':' || k.line ELSE '' END, r.source) AS source,
+                   span(r.start_ns, r.end_ns) AS ns, count(*) AS threads,
                    arg_max(t.thread_num, work) AS late,
                    max(work) - avg(work) AS uneven, avg(t.barrier_ns) AS inside, avg(t.mutex_ns) AS locked,
                    avg(t.join_ns + t.barrier_ns + t.wait_ns + t.mutex_ns) AS waited
@@ -259,16 +261,32 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
                 SELECT *, greatest(
                     span(start_ns, end_ns)::BIGINT + late_ns::BIGINT - (barrier_ns + wait_ns + mutex_ns)::BIGINT, 0
                 ) AS work FROM omp_threads
-            ) t ON t.region_thread = r.thread AND t.region_seq = r.seq
-            WHERE r.depth = 0 GROUP BY r.process, r.thread, r.seq, r.function, r.source, r.start_ns, r.end_ns
+            ) t ON t.region_thread = r.thread AND t.region_seq = r.seq LEFT JOIN kernels k ON k.kernel = r.kernel
+            WHERE r.depth = 0 GROUP BY r.process, r.thread, r.seq, r.function, r.kernel, 4, r.start_ns, r.end_ns
         )
         SELECT coalesce(m.rank, p.rank), e.function, e.source, count(*), max(threads), sum(ns)::DOUBLE, median(ns), sum(uneven)::DOUBLE,
                sum(inside)::DOUBLE, sum(locked)::DOUBLE, sum(waited)::DOUBLE, mode(late),
-               count(*) * quantile_cont(uneven, 0.1), count(*) * quantile_cont(inside, 0.1), count(*) * quantile_cont(locked, 0.1)
-        FROM each e JOIN processes p USING (process) LEFT JOIN mpi_ranks m USING (process)
-        GROUP BY p.process, m.rank, p.rank, e.function, e.source ORDER BY 6 DESC, 2, 3"""
+               any_value(k.name), count(*) * quantile_cont(uneven, 0.1), count(*) * quantile_cont(inside, 0.1),
+               count(*) * quantile_cont(locked, 0.1)
+        FROM each e JOIN processes p USING (process) LEFT JOIN mpi_ranks m USING (process) LEFT JOIN kernels k ON k.kernel = e.kernel
+        GROUP BY p.process, m.rank, p.rank, e.function, e.source, e.kernel ORDER BY 6 DESC, 2, 3"""
     ).fetchall()
-    for rank, function, source, count, threads, ns, usual, uneven, inside, locked, waited, late, *common in rows:
+    for (
+        rank,
+        function,
+        source,
+        count,
+        threads,
+        ns,
+        usual,
+        uneven,
+        inside,
+        locked,
+        waited,
+        late,
+        kernel,
+        *common,
+    ) in rows:
         if busy:
             uneven, inside, locked = common if count >= _OFTEN // 2 else (0.0, 0.0, 0.0)
         where = f"{count:,} times region {function} of {threads} threads"
@@ -281,7 +299,7 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             # Half as many regions: threads begin and end half as often, and the thread that met them waits for that. Of a rank
             # it is not known whether others wait for it.
             gain = share / 2 if rank is None else None
-            yield Sign(share, "short regions", evidence, words, _of_region(function, 0.5), source, rank, gain)
+            yield Sign(share, "short regions", evidence, words, _of_region(function, kernel, 0.5), source, rank, gain)
             continue
         if processors and threads > processors:
             name, words = "more threads than processors", "use a thread for each processor (OMP_NUM_THREADS)"
@@ -302,11 +320,13 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
         evidence = f"{where}; each waited {duration(lost)} on average ({share:.0f} % of the run){how}"
         if busy and name != "more threads than processors":
             evidence += f"; other programs used {100 * others:.0f} % of the processors: only what nearly every time had is counted"
-        yield Sign(share, name, evidence, words, _of_region(function, max(1 - lost / ns, 0.0)), source, rank)
+        yield Sign(share, name, evidence, words, _of_region(function, kernel, max(1 - lost / ns, 0.0)), source, rank)
 
 
-def _of_region(function: str, factor: float) -> tuple[whatif.Change, ...]:
-    return (whatif.Change("function", function, factor, f"function:{function}*{factor:.3g}"),)
+def _of_region(function: str, kernel: str | None, factor: float) -> tuple[whatif.Change, ...]:
+    """A region that is an OCCA kernel has the name of the kernel on the critical path."""
+    kind, name = ("kernel", kernel) if kernel else ("function", function)
+    return (whatif.Change(kind, name, factor, f"{kind}:{name}*{factor:.3g}"),)
 
 
 def _session(store: Store) -> Any:

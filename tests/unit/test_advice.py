@@ -384,14 +384,26 @@ def test_ranks_that_are_the_last_in_turn_are_not_late(late: list[int], named: li
     assert sorted(row[at["rank"]] for row in report.rows if row[at["name"]] == "late rank") == named
 
 
-def team(*late_tasks: tuple[int, int]) -> FakeTrace:
-    """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end: so long, in turn."""
+def team(*late_tasks: tuple[int, int], occa: bool = False) -> FakeTrace:
+    """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end: so long, in turn.
+    With `occa` each is a kernel of OCCA's OpenMP mode."""
     trace = FakeTrace()
     t = trace.process(100, start=1000)
+    if occa:
+        t.record(
+            "kernel",
+            1000,
+            id=1,
+            name=t.name("late"),
+            source=t.name("/src/late.okl"),
+            mode=t.name("OpenMP"),
+            line=3,
+            binary=0,
+        )
     worker = trace.thread(100, 101, start=1000)
     nothing = {"barriers": 0, "barrier_ns": 0, "waits": 0, "wait_ns": 0, "mutexes": 0, "mutex_ns": 0, "worksharing": 0}
     for step in range(10):
-        begin, region = 1000 + 110 * step, t.take()
+        begin, kernel, region = 1000 + 110 * step, t.take() if occa else NONE, t.take()
         for number, thread in enumerate((t, worker)):
             thread.call(
                 "openmp:implicit_task", begin + 1, begin + 2, region_tid=100, region_seq=region, thread_num=number,
@@ -403,8 +415,10 @@ def team(*late_tasks: tuple[int, int]) -> FakeTrace:
             )  # fmt: skip
         t.call(
             "openmp:parallel", begin, begin + 100, region, site=t.name("app.c:7 f"), kind=1, runtime=1, requested=2,
-            threads=2, parent_tid=0, parent_seq=NONE, run_seq=NONE, target_seq=NONE,
+            threads=2, parent_tid=0, parent_seq=NONE, run_seq=kernel, target_seq=NONE,
         )  # fmt: skip
+        if occa:
+            t.call("occa:kernel_run", begin, begin + 100, kernel, kernel=1, launches=0, error=0)
     t.record("exit", 2100, reason=0)
     return trace
 
@@ -427,6 +441,14 @@ def test_tasks_at_the_end_of_a_region_are_work(tmp_path: Path) -> None:
             assert waited == [(10 * (98 - 5), " in thread 101")]
     assert found[1] == {}
     assert found[0]["uneven team"] == pytest.approx(35.0, abs=2.0)  # 42.5 of 100 of each region, 91 of which are work
+
+
+def test_teams_of_an_occa_kernel_have_its_name_and_line(tmp_path: Path) -> None:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=team((5, 90), occa=True).open) as store:
+        report = reports.make(store, "advice")
+    at = {column.name: place for place, column in enumerate(report.columns)}
+    (row,) = (row for row in report.rows if row[at["name"]] == "uneven team")
+    assert row[at["gain"]] == pytest.approx(35.0, abs=6.0) and row[at["caller"]] == "/src/late.okl:3"
 
 
 @pytest.mark.parametrize(
