@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 _LEAST = 0.05  # of the run, from which a sign is worth a word
+_NOTHING = 0.01  # of the run, up to which nothing is worth a word
 _OTHER_RANKS = frozenset(
     (
         wait_states.SENDER,
@@ -145,9 +146,13 @@ def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> li
 
 
 def _messages(store: Store, length: float) -> Iterator[Sign]:
-    """Many small messages: what they cost is their number."""
+    """Many small messages: what they cost is their number. In a short run most of the time is the start of MPI, so it is the time
+    between MPI_Init and MPI_Finalize of which they take a part."""
     if "mpi_messages" not in store.filled:
         return
+    sql = "SELECT max(span(m.start_ns, coalesce(m.end_ns, p.end_ns))) FROM mpi_ranks m JOIN processes p USING (process)"
+    ((active,),) = store.con.execute(sql).fetchall()
+    least = max(_LEAST * (active or length), _NOTHING * length)
     rows = store.con.execute(
         f"""
         SELECT rank, function, sum(n)::BIGINT, sum(bytes) / sum(n), sum(ns)::DOUBLE AS whole, arg_max(partner, n),
@@ -161,7 +166,7 @@ def _messages(store: Store, length: float) -> Iterator[Sign]:
         ) GROUP BY rank, function HAVING sum(n) >= 1000 ORDER BY whole DESC, 1"""
     ).fetchall()
     for rank, function, count, mean, ns, partner, caller in rows:
-        if ns < _LEAST * length or rank is None:
+        if ns < least or rank is None:
             continue
         evidence = (
             f"rank {rank} sent {count:,} messages of {mean:,.0f} bytes on average by {function} in {duration(ns)}"

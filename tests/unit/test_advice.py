@@ -384,6 +384,30 @@ def test_ranks_that_are_the_last_in_turn_are_not_late(late: list[int], named: li
     assert sorted(row[at["rank"]] for row in report.rows if row[at["name"]] == "late rank") == named
 
 
+@pytest.mark.parametrize(("sends", "end", "named"), [(200, 10_000, True), (200, 25_000, False), (10, 1_000, False)])
+def test_small_messages_of_a_short_run(sends: int, end: int, named: bool, tmp_path: Path) -> None:
+    """1000 messages fill half of the time between MPI_Init and MPI_Finalize (400 µs), which is short beside the start of MPI."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(2):
+        t = fake_rank(trace, rank, 2, at, init=10)
+        for step in range(1000):
+            begin = at + 100 + 400 * step
+            if rank == 0:
+                mpi(t, "MPI_Send", begin, begin + sends, partner=1, tag=1, bytes=4, count=1)
+            else:
+                mpi(t, "MPI_Recv", begin + sends, begin + sends + 10, partner=0, tag=1, bytes=4, count=1)
+        t.event("occatrace_mpi:rank", at + 400_100, rank=rank, size=2, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 400_101, at + 400_110, ret=0)
+        t.record("exit", at + end * US, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        report = reports.make(store, "advice")
+    at_of = {column.name: place for place, column in enumerate(report.columns)}
+    found = [
+        (row[at_of["rank"]], row[at_of["evidence"]]) for row in report.rows if row[at_of["name"]] == "small messages"
+    ]
+    assert [rank for rank, _ in found] == [0] * named and all("1,000 messages of 4 bytes" in text for _, text in found)
+
+
 def team(*late_tasks: tuple[int, int], occa: bool = False) -> FakeTrace:
     """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end: so long, in turn.
     With `occa` each is a kernel of OCCA's OpenMP mode."""
