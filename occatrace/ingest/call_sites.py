@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core import naming
 from occatrace.ingest.debuginfod import Servers
 from occatrace.ingest.elf import build_id, functions
 
@@ -230,7 +231,18 @@ def lines_of(module: str, offsets: Iterable[int]) -> Lines:
     inlined = found.offsets[found.inlined()]
     if len(inlined) and (better := shutil.which("llvm-addr2line")):
         found = found.replaced_by(_lines(better, module, inlined.tolist()))
-    return _within_functions(module, found.known())
+    return _shortened(_within_functions(module, found.known()))
+
+
+def _shortened(found: Lines) -> Lines:
+    """With functions as stacks show them."""
+    texts = list(found.texts)
+    numbers = np.arange(len(texts), dtype=np.uint32)
+    for at in np.unique(found.functions).tolist():
+        if (shown := naming.function(texts[at])) != texts[at]:
+            numbers[at] = len(texts)
+            texts.append(shown)
+    return Lines(texts, found.offsets, found.starts, numbers[found.functions], found.files, found.lines)
 
 
 def _within_functions(module: str, found: Lines) -> Lines:
