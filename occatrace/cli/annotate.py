@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from occatrace.cli.report import add_output, output
+from occatrace.errors import RunError
 from occatrace.run.folder import run_facts
 from occatrace.run.opening import open_run
 from occatrace.run.sources import read_source
@@ -37,10 +38,13 @@ def run(args: argparse.Namespace) -> int:
     folder = open_run(args.run).path
     with open_store(folder) as store:
         known = annotate.files(store)
+        lacking = annotate.without(store)
     if args.file is None:
+        if not known:
+            raise RunError(f"no source file of the run is known{lacking}")
         lines = list(annotate.listing(known))
     else:
-        path = annotate.find(known, args.file)
+        path = annotate.find(known, args.file, lacking)
         source, why = read_source([Path(args.file), Path(path)], run_facts(folder))
         if why:
             print(f"occa_prof: {why}", file=sys.stderr)

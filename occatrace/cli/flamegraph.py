@@ -108,16 +108,17 @@ def run(args: argparse.Namespace) -> int:
             content = out.getvalue().encode("utf-8", "replace")
         if form == "folded" and not content:
             complain(f"nothing was recorded for --weight {args.weight or 'time'}: the file is empty")
-        if standard.is_standard(output):
-            standard.write(content)
-            return 0
-        files.replace(output, content)
+        if not standard.is_standard(output):
+            files.replace(output, content)
     except StoreError as error:
         raise UsageError(str(error)) from None
     except duckdb.Error as error:
         raise UsageError(f"{folder.path}: no flame graph can be made: {str(error).splitlines()[0]}") from None
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from None
+    if standard.is_standard(output):
+        standard.write(content)  # whose reader may have gone: that is no file that cannot be written
+        return 0
     count = content.count(b"\n") if form == "folded" else sum(len(tree.names) for tree in found)
     where = {
         "html": " (open it in a browser)",

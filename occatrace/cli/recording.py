@@ -52,9 +52,11 @@ def note_in(run: runs.Run, say: Callable[[str], object], **changes: Any) -> runs
         return run
 
 
-def describe(outcome: Outcome) -> runs.SessionFacts:
-    """The session for run.json."""
+def describe(outcome: Outcome, others: float | None = None) -> runs.SessionFacts:
+    """The session for run.json. `others`: the part of the processors' time that other programs used."""
     out: runs.SessionFacts = {"state": outcome.state, "daemon": outcome.daemon}
+    if others is not None:
+        out["others"] = round(others, 3)
     if outcome.buffers:
         out["buffers"] = {"cpus": outcome.buffers.cpus, "size": outcome.buffers.size, "count": outcome.buffers.count}
     return out

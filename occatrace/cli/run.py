@@ -22,6 +22,7 @@ from occatrace.core import disk, files, halfway
 from occatrace.core.checked import message
 from occatrace.errors import RunError
 from occatrace.record import keeper
+from occatrace.record.other_load import OtherLoad
 from occatrace.run import folder as runs
 from occatrace.run import install, layout, ranks
 
@@ -174,6 +175,7 @@ class Recording:
         self.session: Session | None = None
         self.sampler: Sampler | None = None
         self.status = 1
+        self.others: float | None = None  # part of the processors' time that other programs used
 
     def go(self, path: Path, guard: program.SignalGuard) -> int:
         """Start, wait, analyse, report."""
@@ -190,8 +192,10 @@ class Recording:
             self.sampler = start_sampling(self.run, self.run.info.host, self.args, self.session, lambda: [pid])
         if self.session and not self.args.quiet:
             start_loading(self.args.choosing.plan, self.session.wait_started)
+        load = OtherLoad()
         heard: set[signal.Signals] = set()
         self.status = program.wait(pid, heard.add)
+        self.others = load.share()
         if signal.SIGTERM in heard or self.status == 128 + signal.SIGTERM:
             # Schedulers repeat it for the step, for the job and by the launcher, and send SIGKILL where time is really over.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -285,7 +289,7 @@ class Recording:
         self._note(
             ended=runs.now(),
             exit_status=self.status,
-            session=describe(outcome),
+            session=describe(outcome, self.others),
             captures={} if outcome.captures is None else {self.run.info.host: outcome.captures},
             processes=tuple(dict.fromkeys(p.pid for p in outcome.processes)),
             notes=tuple(notes),

@@ -16,6 +16,7 @@ from occatrace.errors import RunError
 NAMES = ("okl", "short", "demangled", "raw")
 DEFAULT = "demangled"
 
+_LONG = 60  # characters of a function with its template arguments
 _LONGEST = 1 << 20  # what is longer than any compiler's names is no name
 _CPLUSPLUS = r"(?s)[\w>]\(|\w<.*>|\boperator\b"
 _CLOSING = {"(": ")", "<": ">", "{": "}", "[": "]"}
@@ -87,6 +88,21 @@ def short(name: str) -> str:
     return _stripped(re.sub(_CLONE, "", full)) or full
 
 
+@lru_cache(maxsize=4096)
+def function(name: str) -> str:
+    """A function as frames of stacks show it, beside its line: without return type and parameters, and without template arguments
+    where these make it long; of gfortran's modules `module::function`."""
+    if fortran := re.fullmatch(r"__(\w+?)_MOD_(\w+)", name):
+        return f"{fortran[1]}::{fortran[2]}"
+    if not ("(" in name or "<" in name) or len(name) > _LONGEST or not re.search(_CPLUSPLUS, name):
+        return name
+    text = re.sub(_CLONE, "", name)
+    if re.match(r"[\w:*& ]+ \([*&]", text):
+        return text  # what it returns is around it
+    full = _stripped(text, templates=True)
+    return (full if len(full) <= _LONG else _stripped(text)) or name
+
+
 def _beginning(mangled: str) -> str:
     """The names up to the first template arguments: GCC's runtime does not unfold more than 1024 bytes."""
     match = re.match(r"_Z(?:TS)?(?:N[rVKRO]*)?(St)?", mangled)
@@ -101,7 +117,7 @@ def _beginning(mangled: str) -> str:
     return "::".join(out)
 
 
-def _stripped(text: str) -> str:
+def _stripped(text: str, templates: bool = False) -> str:
     out: list[str] = []  # pieces; one that is longer than a character is kept together
     at = 0
     while at < len(text):
@@ -116,6 +132,10 @@ def _stripped(text: str) -> str:
         elif char in "<(":
             end = _closing(text, at)
             rest = text[end:]
+            if char == "<" and templates:
+                while out and out[-1] == " ":  # behind an operator
+                    out.pop()
+                out.append(text[at:end])
             at = end
             if char == "(" and not re.match(r"( const)?::|\.", rest) and "".join(out[-8:]) != "decltype":
                 break  # the parameters of the function itself

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace.core import naming
 from occatrace.ingest.debuginfod import Servers
-from occatrace.ingest.elf import build_id
+from occatrace.ingest.elf import build_id, functions
 
 _TOOLS = ("addr2line", "llvm-addr2line", "eu-addr2line")
 _SITE = re.compile(r"^(?P<module>/.+)\+0x(?P<offset>[0-9a-f]+)$", re.DOTALL)
@@ -230,7 +231,32 @@ def lines_of(module: str, offsets: Iterable[int]) -> Lines:
     inlined = found.offsets[found.inlined()]
     if len(inlined) and (better := shutil.which("llvm-addr2line")):
         found = found.replaced_by(_lines(better, module, inlined.tolist()))
-    return found.known()
+    return _shortened(_within_functions(module, found.known()))
+
+
+def _shortened(found: Lines) -> Lines:
+    """With functions as stacks show them."""
+    texts = list(found.texts)
+    numbers = np.arange(len(texts), dtype=np.uint32)
+    for at in np.unique(found.functions).tolist():
+        if (shown := naming.function(texts[at])) != texts[at]:
+            numbers[at] = len(texts)
+            texts.append(shown)
+    return Lines(texts, found.offsets, found.starts, numbers[found.functions], found.files, found.lines)
+
+
+def _within_functions(module: str, found: Lines) -> Lines:
+    """Without those whose function is only the nearest one before: tools name that for all that follows it, also for functions of
+    which a stripped file has no symbol."""
+    last = found.starts[1:] - 1
+    by_symbol = (np.diff(found.starts) == 1) & (found.files[last] == 0)
+    if not by_symbol.any():
+        return found
+    there = functions(Path(module))
+    # With files, but without a symbol table: debug information is in a file of its own, and so are the symbols.
+    if there is None or (not there.is_whole and found.has_files().any()):
+        return found
+    return found.of(~by_symbol | there.cover(found.offsets))
 
 
 def _lines(program: str, module: str, offsets: Iterable[int]) -> Lines:

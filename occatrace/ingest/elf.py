@@ -1,4 +1,4 @@
-"""The build id of a program or library: what tells whether a file is the one that has run."""
+"""Programs and libraries as files: the build id, which tells whether a file is the one that has run, and where its functions are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+import numpy.typing as npt
+
 _PROGRAM_HEADER, _NOTE, _GNU_BUILD_ID = 56, 4, 3
 _MOST = 1 << 20  # bytes of notes that are looked at
+_SECTION_HEADER, _SYMTAB, _DYNSYM, _FUNC, _GNU_IFUNC = 64, 2, 11, 2, 10
+_MOST_SYMBOLS = 1 << 23  # of a table
 
 
 def build_id(path: Path) -> str | None:
@@ -44,3 +49,65 @@ def _in_notes(file: BinaryIO, offset: int, length: int, order: str) -> str:
             return notes[begin : begin + text].hex()
         at = begin + (text + 3 & ~3)
     return ""
+
+
+class Functions:
+    """Where the functions of a file are, by its symbols: those of `.symtab`, or else the exported ones (`is_whole` is false)."""
+
+    def __init__(self, starts: npt.NDArray[np.uint64], sizes: npt.NDArray[np.uint64], is_whole: bool) -> None:
+        order = np.lexsort((sizes, starts))
+        self._starts, sizes = starts[order], sizes[order]
+        # One without a size, as of assembly, goes on to the next.
+        after = np.searchsorted(self._starts, self._starts, "right")
+        following = np.r_[self._starts, np.iinfo(np.uint64).max].astype(np.uint64)[after]
+        self._ends = (
+            np.maximum.accumulate(np.where(sizes > 0, self._starts + sizes, following)) if len(sizes) else sizes
+        )
+        self.is_whole = is_whole
+
+    def cover(self, offsets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which addresses are in one of them."""
+        at = np.searchsorted(self._starts, offsets, "right").astype(np.int64) - 1
+        if not len(self._starts):
+            return np.zeros(len(offsets), bool)
+        found: npt.NDArray[np.bool_] = (at >= 0) & (offsets < self._ends[np.maximum(at, 0)])
+        return found
+
+
+def functions(path: Path) -> Functions | None:
+    """Where the functions of a file are; None where it cannot be read as a 64-bit ELF file with section headers."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+            if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+                return None
+            order = "<" if head[5] == 1 else ">"
+            (place,) = struct.unpack_from(order + "Q", head, 40)
+            size, count = struct.unpack_from(order + "HH", head, 58)
+            if size != _SECTION_HEADER or not count:
+                return None
+            file.seek(place)
+            headers = file.read(size * count)
+            tables = {}
+            for at in range(0, len(headers) - size + 1, size):
+                _, kind, _, _, offset, length = struct.unpack_from(order + "IIQQQQ", headers, at)
+                tables[kind] = (offset, length)
+            whole = _SYMTAB in tables
+            offset, length = tables.get(_SYMTAB, tables.get(_DYNSYM, (0, 0)))
+            file.seek(offset)
+            kinds = [
+                ("name", "u4"),
+                ("info", "u1"),
+                ("other", "u1"),
+                ("section", "u2"),
+                ("value", "u8"),
+                ("size", "u8"),
+            ]
+            symbol = np.dtype([(name, order + kind) for name, kind in kinds])
+            content = file.read(min(length // symbol.itemsize, _MOST_SYMBOLS) * symbol.itemsize)
+            symbols = np.frombuffer(content[: len(content) // symbol.itemsize * symbol.itemsize], symbol)
+    except (OSError, OverflowError, struct.error):
+        return None
+    is_function = np.isin(symbols["info"] & 15, (_FUNC, _GNU_IFUNC)) & (symbols["section"] != 0)
+    there = symbols[is_function]
+    return Functions(there["value"].astype(np.uint64), there["size"].astype(np.uint64), whole)

@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any, Protocol, TextIO
@@ -35,6 +35,7 @@ _OPTIONAL = ("failed", "bytes", "source", "device", "errors", "error", "okl", "c
 _REPEATS = {"busy_ns": "total_ns", "kernel": "name", "occa_kernel": "name"}  # a column, and the one that it may repeat
 _EMPTY = ("", "-", "0")
 _MEASURED = ("ns", "bytes", "percent", "number")  # units of columns that may have one value in all rows by chance only
+_OVERVIEW_LINES = 12  # of the whole block
 _OVERVIEW_PARTS = 7  # lines of the breakdown, and one of its rest
 _OVERVIEW_LEAST = 0.1  # per cent: what is less is in the rest
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
@@ -323,9 +324,12 @@ def _print_overview(console: _Console, report: Report, width: int | None) -> Non
     time = next(column for column in report.columns if column.name.startswith("time"))
     head = f"{report.definition.title} ({report.name})"
     run = "".join(f"  run time {cell(row[time.name], time)}" for row in by_kind.get("run", ()))
+    sentences = [printable(line) for line in _overview_sentences(by_kind)]
+    below = [part for line in sentences for part in _wrapped(line, width)]
+    room = _OVERVIEW_LINES - 2 - len(report.notes) - len(by_kind.get("device", ())) - len(below)  # head and other parts
     parts = by_kind.get("part", [])
     shown = [row for row in parts if max(row["share"], row["worst"] or 0.0) >= _OVERVIEW_LEAST]
-    shown = shown if len(shown) <= _OVERVIEW_PARTS else shown[:_OVERVIEW_PARTS]
+    shown = shown[: max(min(_OVERVIEW_PARTS, room), 1)]
     if rest := parts[len(shown) :]:
         other = {
             "name": f"{len(rest)} other part{'s' * (len(rest) > 1)}",
@@ -336,19 +340,12 @@ def _print_overview(console: _Console, report: Report, width: int | None) -> Non
     ranks = any(row["worst"] is not None for row in parts)
     times = [cell(row[time.name], time) for row in parts]
     wide, long = max(map(len, times), default=0), max((len(row["name"]) for row in parts), default=0)
-    lines, sentences = [], []
+    lines = []
     for row, share, text in zip(parts, _tenths([row["share"] for row in parts]), times, strict=True):
         worst = "" if row["worst"] is None else f"  worst {row['worst']:5.1f} % (rank {row['worst_rank']})"
         lines.append(f"{share:5.1f} %  {text:>{wide}}  {row['name']:<{long}}{worst}")
     for row in by_kind.get("device", ()):
         lines.append(f"{row['share']:5.1f} %  {row['name']}")
-    if kernels := [row for row in by_kind.get("kernel", ()) if row["share"] >= _OVERVIEW_LEAST]:
-        told = (f"{each['name']} {each['share']:.1f} %" for each in kernels)
-        sentences.append(f"  kernels: {', '.join(told)}")
-    for row in by_kind.get("advice", ()):
-        rank = f"rank {row['worst_rank']}" if row["worst_rank"] is not None and row["worst"] is None else ""
-        at = ", ".join(filter(None, (rank, posixpath.basename(row["source"]))))
-        sentences.append(f"  {row['name']}{f' ({at})' if at else ''}: {row['advice']}")
     console.line(head, style="bold", end="", wrap=True)
     console.line(f"{run}{', mean of the ranks' if ranks else ''}")
     for note in report.notes:
@@ -356,8 +353,20 @@ def _print_overview(console: _Console, report: Report, width: int | None) -> Non
     for line in map(printable, lines):
         cut = line if width is None or cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
         console.file.write(cut.rstrip() + "\n")
-    for line in map(printable, sentences):
-        console.file.write("".join(f"{part}\n" for part in _wrapped(line, width)))
+    console.file.writelines(f"{part}\n" for part in below)
+
+
+def _overview_sentences(by_kind: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """The kernels and the advice of the overview."""
+    sentences = []
+    if kernels := [row for row in by_kind.get("kernel", ()) if row["share"] >= _OVERVIEW_LEAST]:
+        told = (f"{each['name']} {each['share']:.1f} %" for each in kernels)
+        sentences.append(f"  kernels: {', '.join(told)}")
+    for row in by_kind.get("advice", ()):
+        rank = f"rank {row['worst_rank']}" if row["worst_rank"] is not None and row["worst"] is None else ""
+        at = ", ".join(filter(None, (rank, posixpath.basename(row["source"]))))
+        sentences.append(f"  {row['name']}{f' ({at})' if at else ''}: {row['advice']}")
+    return sentences
 
 
 def _wrapped(line: str, width: int | None) -> list[str]:

@@ -16,12 +16,6 @@ WITH
 -- The column `changes` is not shown: the changes of why --what-if that stand for the fix.
 run AS (SELECT greatest(recorded_ns(run_length()), 1) AS length_ns),
 
--- Lines of calls; of Python the nearest one that is the program's own.
-python_before AS (
-    SELECT l.thread, l.seq, p.source FROM python_lines l JOIN own_lines(python_frames) p ON p.process = l.process AND p.leaf = l.frame
-),
-program_lines AS (SELECT thread, seq, coalesce(y.source, l.source) AS source FROM call_lines l FULL JOIN python_before y USING (thread, seq)),
-
 -- Kernels that run for hardly more time than the call that launches them: the host, which has to prepare each, is the limit. One
 -- that runs longer than 100 µs is not short, however slow its call was.
 launches AS (
@@ -35,7 +29,7 @@ launching AS (SELECT function, sum(total) AS total FROM launches GROUP BY functi
 launch_lines AS (
     SELECT name, main_line(source, ns) AS caller FROM (
         SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, l.source, sum(span(a.start_ns, a.end_ns)) AS ns
-        FROM activities a JOIN program_lines l USING (thread, seq) LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel' GROUP BY ALL
+        FROM activities a JOIN call_lines l USING (thread, seq) LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel' GROUP BY ALL
     ) GROUP BY name
 ),
 
@@ -66,11 +60,11 @@ dry AS MATERIALIZED (
 ),
 -- One long time is no loop: data that is read, a pause between two parts of the program.
 waits AS (SELECT function, count(*) AS n, sum(ns) AS ns, max(ns) AS longest FROM dry WHERE function IS NOT NULL GROUP BY function),
--- In Python the lines of waits are not recorded: the nearest one before.
+-- In Python lines are recorded of some calls only: for another one the nearest before it.
 wait_lines AS (
     SELECT function, main_line(source, ns) AS caller FROM (
-        SELECT d.function, coalesce('after ' || y.source, line_place(s.file, s.line, s.module, s."offset")) AS source, sum(d.ns) AS ns
-        FROM dry d ASOF LEFT JOIN python_before y ON y.thread = d.thread AND y.seq <= d.seq
+        SELECT d.function, coalesce(CASE WHEN y.seq = d.seq THEN y.source ELSE 'after ' || y.source END, line_place(s.file, s.line, s.module, s."offset")) AS source, sum(d.ns) AS ns
+        FROM dry d ASOF LEFT JOIN python_places y ON y.thread = d.thread AND y.seq <= d.seq
         LEFT JOIN call_sites s ON s.process = d.process AND s.address = d.caller WHERE d.function IS NOT NULL GROUP BY ALL
     ) GROUP BY function
 ),
@@ -102,7 +96,7 @@ pageable_lines AS (
 copy_lines AS (
     SELECT kind, main_line(source, large_ns) AS large, main_line(source, small) AS small FROM (
         SELECT a.kind, l.source, sum(span(a.start_ns, a.end_ns)) FILTER (a.bytes >= 65536) AS large_ns, nullif(count(*) FILTER (a.bytes BETWEEN 1 AND 4096), 0) AS small
-        FROM activities a JOIN program_lines l USING (thread, seq) WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD') AND a.status >= 0 GROUP BY ALL
+        FROM activities a JOIN call_lines l USING (thread, seq) WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD') AND a.status >= 0 GROUP BY ALL
     ) GROUP BY kind
 ),
 
@@ -117,7 +111,7 @@ churn_lines AS (
     SELECT place, kind, bytes, main_line(source, ns) AS caller FROM (
         SELECT CASE a.api WHEN 'occa' THEN 'mode ' || coalesce(a.mode, '') ELSE api_title(a.api) END AS place, a.kind, a.bytes, l.source,
                sum(a.call_ns + coalesce(a.free_call_ns, 0)) AS ns
-        FROM allocations a JOIN program_lines l USING (thread, seq) WHERE a.scope_seq IS NULL AND a.kind != 'slice' GROUP BY ALL
+        FROM allocations a JOIN call_lines l USING (thread, seq) WHERE a.scope_seq IS NULL AND a.kind != 'slice' GROUP BY ALL
     ) GROUP BY ALL
 ),
 
@@ -130,13 +124,13 @@ jit AS (
 ),
 build_lines AS (
     SELECT main_line(source, ns) AS caller FROM (
-        SELECT l.source, sum(span(b.start_ns, b.end_ns)) AS ns FROM outer_builds b JOIN program_lines l USING (thread, seq)
+        SELECT l.source, sum(span(b.start_ns, b.end_ns)) AS ns FROM outer_builds b JOIN call_lines l USING (thread, seq)
         WHERE until IS NULL OR start_ns >= until GROUP BY ALL
     )
 ),
 
 idle_lines AS (
-    SELECT key, main_line(source, ns) AS caller FROM (SELECT h.key, l.source, sum(h.ns) AS ns FROM holes h JOIN program_lines l USING (thread, seq) GROUP BY ALL)
+    SELECT key, main_line(source, ns) AS caller FROM (SELECT h.key, l.source, sum(h.ns) AS ns FROM holes h JOIN call_lines l USING (thread, seq) GROUP BY ALL)
     GROUP BY key
 ),
 holes_of AS (SELECT key, count(*) AS gaps, max(ns) AS longest, sum(ns)::BIGINT AS idle FROM holes GROUP BY key),
@@ -172,7 +166,7 @@ lost AS (
 lost_lines AS (
     SELECT function, lost, main_line(source, n) AS caller FROM (
         SELECT f.function, f.lost, coalesce(l.source, line_place(s.file, s.line, s.module, s."offset")) AS source, count(*) AS n
-        FROM failures f LEFT JOIN program_lines l USING (thread, seq) LEFT JOIN calls c USING (thread, seq)
+        FROM failures f LEFT JOIN call_lines l USING (thread, seq) LEFT JOIN calls c USING (thread, seq)
         LEFT JOIN call_sites s ON s.process = f.process AND s.address = c.caller WHERE f.lost IS NOT NULL GROUP BY ALL
     ) GROUP BY ALL
 ),

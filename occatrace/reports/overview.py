@@ -312,13 +312,13 @@ def _rows(found: _Whole, run: float, kernels: Sequence[tuple[str, str, float]]) 
     for name, source, ns in kernels:
         shown = naming.demangled(name)
         rows.append((100.0 * ns / found.total, ns / found.count, None, None, "kernel", shown, source, ""))
-    rows += _advice({row[5]: row for row in parts})
+    rows += _advice({row[5]: row for row in parts}, any(source for _, source, _ in kernels))
     return rows
 
 
 # From which share of the run (of the worst rank) a part is worth a word, and which.
 _RULES: Sequence[tuple[str, float, str]] = (
-    (BUILDS, 20.0, "keep OCCA_CACHE_DIR or the driver's cache between runs, or build before the timed part"),
+    (BUILDS, 20.0, "keep the cache of built kernels between runs, or build before the timed part"),
     (RANKS, 10.0, "balance the ranks: see rank_balance and mpi_imbalance for the one that comes last"),
     (MPI, 20.0, "balance the ranks (rank_balance, efficiency), or send fewer and larger messages"),
     (TRANSFER, 20.0, "send fewer and larger messages, or compute while they travel"),
@@ -328,8 +328,9 @@ _RULES: Sequence[tuple[str, float, str]] = (
 )
 
 
-def _advice(parts: Mapping[str, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The part that costs most of those against which something can be done."""
+def _advice(parts: Mapping[str, tuple[Any, ...]], has_occa: bool) -> list[tuple[Any, ...]]:
+    """The part that costs most of those against which something can be done. `has_occa`: kernels are those of OCCA, which has a
+    cache of its own."""
     signs = []
     for name, limit, words in _RULES:
         if name in parts:
@@ -339,4 +340,6 @@ def _advice(parts: Mapping[str, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     if not signs:
         return []
     _, part, advice = max(signs, key=lambda sign: sign[0])
+    if part[5] == BUILDS and has_occa:
+        advice = advice.replace("the cache of built kernels", "OCCA_CACHE_DIR or the driver's cache")
     return [(*part[:4], "advice", part[5], "", advice)]

@@ -1,6 +1,6 @@
 -- title: Python lines
--- about: launches, copies, allocations and builds by the line of the program's own code that caused them (--python lines): the innermost
---   one that is not of an installed package. Device is the time of the work that they launched, for OCCA's Serial and OpenMP modes
+-- about: launches, copies, allocations, builds, waits and MPI calls by the line of the program's own code that caused them
+--   (--python lines): the innermost one that is not of an installed package. Device is the time of the work that they launched, for OCCA's Serial and OpenMP modes
 --   that of the kernel calls
 -- empty: no lines recorded (occa_prof --python lines)
 -- column: device_ns ns Device
@@ -34,7 +34,7 @@ kept AS (
     LEFT JOIN allocations o ON o.api = 'occa' AND o.thread = a.thread AND o.seq = a.scope_seq
     WHERE a.kind NOT IN ('slice', 'wrapped') AND o.seq IS NULL GROUP BY ALL
 ),
-made AS (SELECT function, source, mode(through) AS through, count(*) AS calls FROM called GROUP BY function, source)
+made AS (SELECT function, source, coalesce(mode(through) FILTER (through != ''), '') AS through, count(*) AS calls FROM called GROUP BY function, source)
 SELECT device AS device_ns, calls, coalesce(launches, 0) AS launches, coalesce(copies, 0) AS copies, bytes, coalesce(allocations, 0) AS allocations,
        allocated AS allocated_bytes, in_use AS in_use_bytes, function AS name, source, through
 FROM made LEFT JOIN done USING (function, source) LEFT JOIN kept USING (function, source)

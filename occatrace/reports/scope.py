@@ -18,7 +18,7 @@ from occatrace.core.duck import duckdb
 from occatrace.core.schema import CALLS, TABLES
 from occatrace.core.sql import name as sql_name
 from occatrace.core.units import Range, UnitError, duration
-from occatrace.store.macros import VIEWS, views
+from occatrace.store.macros import make_views, views
 
 if TYPE_CHECKING:
     from occatrace.store.tables import Store
@@ -163,7 +163,7 @@ class Scoped:
                 sql = self._narrowed(table, part if counts else None, timed=self._timed and counts)
                 if sql:
                     con.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {sql}")
-            con.execute(VIEWS.read_text(encoding="utf-8"))
+            make_views(con)
             yield con
         finally:
             con.close()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 _LEAST = 0.05  # of the run, from which a sign is worth a word
+_NOTHING = 0.01  # of the run, up to which nothing is worth a word
 _OTHER_RANKS = frozenset(
     (
         wait_states.SENDER,
@@ -32,6 +33,7 @@ _OTHER_RANKS = frozenset(
     )
 )
 _LATE = 1.5  # times the mean of all ranks: for so long others wait for a rank that is late
+_BUSY = 0.1  # of the processors' time by other programs, from which threads may be late because of these
 _OFTEN = 20  # times, from which something is done again and again
 # Regions of OpenMP that are shorter than this do little but begin and end, which takes 1 to 10 µs.
 _SHORT_REGION_NS = 20_000
@@ -144,9 +146,13 @@ def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> li
 
 
 def _messages(store: Store, length: float) -> Iterator[Sign]:
-    """Many small messages: what they cost is their number."""
+    """Many small messages: what they cost is their number. In a short run most of the time is the start of MPI, so it is the time
+    between MPI_Init and MPI_Finalize of which they take a part."""
     if "mpi_messages" not in store.filled:
         return
+    sql = "SELECT max(span(m.start_ns, coalesce(m.end_ns, p.end_ns))) FROM mpi_ranks m JOIN processes p USING (process)"
+    ((active,),) = store.con.execute(sql).fetchall()
+    least = max(_LEAST * (active or length), _NOTHING * length)
     rows = store.con.execute(
         f"""
         SELECT rank, function, sum(n)::BIGINT, sum(bytes) / sum(n), sum(ns)::DOUBLE AS whole, arg_max(partner, n),
@@ -160,7 +166,7 @@ def _messages(store: Store, length: float) -> Iterator[Sign]:
         ) GROUP BY rank, function HAVING sum(n) >= 1000 ORDER BY whole DESC, 1"""
     ).fetchall()
     for rank, function, count, mean, ns, partner, caller in rows:
-        if ns < _LEAST * length or rank is None:
+        if ns < least or rank is None:
             continue
         evidence = (
             f"rank {rank} sent {count:,} messages of {mean:,.0f} bytes on average by {function} in {duration(ns)}"
@@ -239,14 +245,20 @@ def _python(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
 def _teams(store: Store, length: float) -> Iterator[Sign]:
     """Teams whose threads wait, by the region. Without the waits a region would take as much less as a thread waits on average.
     Uneven is what the threads do, with the tasks that they run at barriers, not when they begin: on a busy machine some begin
-    late."""
+    late. Where other programs took processors away, threads are late by that as well: only what nearly all runs of a region have
+    in common is a sign."""
     if "omp_threads" not in store.filled:
         return
-    processors = _processors(store)
+    session = _session(store)
+    processors = int(session.get("buffers", {}).get("cpus", 0))
+    others = float(session.get("others", 0.0))
+    busy = others >= _BUSY
     rows = store.con.execute(
         """
         WITH each AS (
-            SELECT r.process, r.function, r.source, span(r.start_ns, r.end_ns) AS ns, count(*) AS threads,
+            SELECT r.process, r.function, r.kernel,
+                   coalesce(nullif(k.source, '') || CASE WHEN k.line > 0 THEN ':' || k.line ELSE '' END, r.source) AS source,
+                   span(r.start_ns, r.end_ns) AS ns, count(*) AS threads,
                    arg_max(t.thread_num, work) AS late,
                    max(work) - avg(work) AS uneven, avg(t.barrier_ns) AS inside, avg(t.mutex_ns) AS locked,
                    avg(t.join_ns + t.barrier_ns + t.wait_ns + t.mutex_ns) AS waited
@@ -254,15 +266,34 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
                 SELECT *, greatest(
                     span(start_ns, end_ns)::BIGINT + late_ns::BIGINT - (barrier_ns + wait_ns + mutex_ns)::BIGINT, 0
                 ) AS work FROM omp_threads
-            ) t ON t.region_thread = r.thread AND t.region_seq = r.seq
-            WHERE r.depth = 0 GROUP BY r.process, r.thread, r.seq, r.function, r.source, r.start_ns, r.end_ns
+            ) t ON t.region_thread = r.thread AND t.region_seq = r.seq LEFT JOIN kernels k ON k.kernel = r.kernel
+            WHERE r.depth = 0 GROUP BY r.process, r.thread, r.seq, r.function, r.kernel, 4, r.start_ns, r.end_ns
         )
         SELECT coalesce(m.rank, p.rank), e.function, e.source, count(*), max(threads), sum(ns)::DOUBLE, median(ns), sum(uneven)::DOUBLE,
-               sum(inside)::DOUBLE, sum(locked)::DOUBLE, sum(waited)::DOUBLE, mode(late)
-        FROM each e JOIN processes p USING (process) LEFT JOIN mpi_ranks m USING (process)
-        GROUP BY p.process, m.rank, p.rank, e.function, e.source ORDER BY 6 DESC, 2, 3"""
+               sum(inside)::DOUBLE, sum(locked)::DOUBLE, sum(waited)::DOUBLE, mode(late),
+               any_value(k.name), count(*) * quantile_cont(uneven, 0.1), count(*) * quantile_cont(inside, 0.1),
+               count(*) * quantile_cont(locked, 0.1)
+        FROM each e JOIN processes p USING (process) LEFT JOIN mpi_ranks m USING (process) LEFT JOIN kernels k ON k.kernel = e.kernel
+        GROUP BY p.process, m.rank, p.rank, e.function, e.source, e.kernel ORDER BY 6 DESC, 2, 3"""
     ).fetchall()
-    for rank, function, source, count, threads, ns, usual, uneven, inside, locked, waited, late in rows:
+    for (
+        rank,
+        function,
+        source,
+        count,
+        threads,
+        ns,
+        usual,
+        uneven,
+        inside,
+        locked,
+        waited,
+        late,
+        kernel,
+        *common,
+    ) in rows:
+        if busy:
+            uneven, inside, locked = common if count >= _OFTEN // 2 else (0.0, 0.0, 0.0)
         where = f"{count:,} times region {function} of {threads} threads"
         if usual < _SHORT_REGION_NS and count >= 1000 and ns >= _LEAST * length:
             share = 100.0 * ns / length
@@ -273,7 +304,7 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             # Half as many regions: threads begin and end half as often, and the thread that met them waits for that. Of a rank
             # it is not known whether others wait for it.
             gain = share / 2 if rank is None else None
-            yield Sign(share, "short regions", evidence, words, _of_region(function, 0.5), source, rank, gain)
+            yield Sign(share, "short regions", evidence, words, _of_region(function, kernel, 0.5), source, rank, gain)
             continue
         if processors and threads > processors:
             name, words = "more threads than processors", "use a thread for each processor (OMP_NUM_THREADS)"
@@ -292,18 +323,21 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             continue
         share = 100.0 * lost / length
         evidence = f"{where}; each waited {duration(lost)} on average ({share:.0f} % of the run){how}"
-        yield Sign(share, name, evidence, words, _of_region(function, max(1 - lost / ns, 0.0)), source, rank)
+        if busy and name != "more threads than processors":
+            evidence += f"; other programs used {100 * others:.0f} % of the processors: only what nearly every time had is counted"
+        yield Sign(share, name, evidence, words, _of_region(function, kernel, max(1 - lost / ns, 0.0)), source, rank)
 
 
-def _of_region(function: str, factor: float) -> tuple[whatif.Change, ...]:
-    return (whatif.Change("function", function, factor, f"function:{function}*{factor:.3g}"),)
+def _of_region(function: str, kernel: str | None, factor: float) -> tuple[whatif.Change, ...]:
+    """A region that is an OCCA kernel has the name of the kernel on the critical path."""
+    kind, name = ("kernel", kernel) if kernel else ("function", function)
+    return (whatif.Change(kind, name, factor, f"{kind}:{name}*{factor:.3g}"),)
 
 
-def _processors(store: Store) -> int:
-    """Processors of the machine that recorded the run; 0: not known, or several machines."""
+def _session(store: Store) -> Any:
+    """What run.json says of the session, where one machine recorded the run: its processors, and what others used of them."""
     hosts = store.con.execute("SELECT count(DISTINCT host) FROM processes").fetchall()[0][0]
-    session = folder.run_facts(store.run).get("session", {}) if hosts == 1 else {}
-    return int(session.get("buffers", {}).get("cpus", 0))
+    return folder.run_facts(store.run).get("session", {}) if hosts == 1 else {}
 
 
 # ---- copies of data that did not change ----
@@ -336,7 +370,7 @@ def _unchanged(store: Store, run: critical.Run, length: float) -> Iterator[Sign]
         SELECT m.thread, m.until::BIGINT - {zero}, m.start_ns::BIGINT - {zero}, m.bytes, span(a.start_ns, a.end_ns)::DOUBLE,
                coalesce(y.source, line_place(s.file, s.line, s.module, s."offset"), '')
         FROM made m JOIN activities a USING (thread, seq) LEFT JOIN call_sites s ON s.process = m.process AND s.address = m.caller
-        LEFT JOIN python_lines l USING (thread, seq) LEFT JOIN own_lines(python_frames) y ON y.process = m.process AND y.leaf = l.frame
+        LEFT JOIN python_places y USING (thread, seq)
         WHERE m.kind = 'HtoD' AND m.previous = m.bytes AND m.other = m.device AND m.before = m.place"""
     ).fetchall()
     if len(rows) < _OFTEN:

@@ -33,6 +33,7 @@ class SessionFacts(TypedDict, total=False):
     state: str
     daemon: str
     buffers: Mapping[str, int]
+    others: float
     shm: Annotated[str, checked.Text("/.*", "an absolute path")]
 
 

@@ -7,6 +7,10 @@ CREATE OR REPLACE MACRO run_zero() AS (SELECT coalesce(min(coalesce(first_ns, st
 -- end of the last one.
 CREATE OR REPLACE MACRO run_length() AS (SELECT coalesce(max(end_ns)::BIGINT - min(least(start_ns, first_ns))::BIGINT, 0) FROM processes);
 
+-- The line of Python that made a call, where lines were recorded: _python_views.sql.
+CREATE OR REPLACE TEMP VIEW python_places AS
+    SELECT 0::UINTEGER AS thread, 0::UINTEGER AS seq, '' AS function, '' AS source, '' AS through WHERE false;
+
 -- The line of the program that made a call to which others refer.
 CREATE OR REPLACE TEMP VIEW call_lines AS
     SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source

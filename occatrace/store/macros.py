@@ -34,4 +34,12 @@ def macros(con: duckdb.DuckDBPyConnection) -> None:
 def prepare(con: duckdb.DuckDBPyConnection) -> None:
     """Make what reports stand on: macros, and views over the tables, which must be there."""
     macros(con)
-    con.execute((_FOLDER / "_views.sql").read_text(encoding="utf-8"))
+    make_views(con)
+
+
+def make_views(con: duckdb.DuckDBPyConnection) -> None:
+    """Make the views that reports share, over the tables as this connection has them."""
+    con.execute(VIEWS.read_text(encoding="utf-8"))
+    # Few runs have lines of Python; planning what follows a stack of them would take its time in each report of the others.
+    if con.execute("SELECT 1 FROM python_lines LIMIT 1").fetchall():
+        con.execute((_FOLDER / "_python_views.sql").read_text(encoding="utf-8"))

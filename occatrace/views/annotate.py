@@ -1,9 +1,10 @@
-"""A source file with what its lines caused: calls, device time, bytes. Of the reports `callsite_sum` and `occa_kern_sum`."""
+"""A source file with what its lines caused: calls, device time, bytes. Of the reports `callsite_sum`, `python_line_sum` and
+`occa_kern_sum`."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -59,11 +60,28 @@ def files(store: Store, made: Mapping[str, reports.Report] | None = None) -> dic
     for row in _rows(store, "callsite_sum", made or {}):
         if row["line"] is not None:
             found[row["file"]][row["line"]].add(row["calls"], row["host_ns"], row["device_ns"], row["bytes"])
+    for row in _rows(store, "python_line_sum", made or {}):
+        path, _, line = row["source"].rpartition(":")
+        found[path][int(line)].add(row["calls"], None, row["device_ns"], row["bytes"])
+    for source, ns in _python_times(store):
+        path, _, line = source.rpartition(":")
+        found[path][int(line)].add(None, ns, None, None)
     for row in _rows(store, "occa_kern_sum", made or {}):
         path, _, line = (row["source"] or "").rpartition(":")
         if path and line.isdigit() and row["parent"] is None:
             found[path][int(line)].add(row["calls"], None, row["total_ns"], None)
     return {path: dict(lines) for path, lines in found.items()}
+
+
+def _python_times(store: Store) -> list[tuple[str, int]]:
+    """The time in the calls of each line of Python: of an outer call and those within it, the outer one takes longest."""
+    if "python_lines" not in store.filled or not store.functions():
+        return []
+    return store.con.execute("""
+        SELECT source, max(ns)::BIGINT FROM (
+            SELECT p.source, c.api, sum(span(c.start_ns, c.end_ns)) AS ns
+            FROM calls c JOIN python_places p USING (thread, seq) GROUP BY ALL
+        ) GROUP BY source""").fetchall()
 
 
 def _rows(store: Store, name: str, made: Mapping[str, reports.Report]) -> Iterator[dict[str, Any]]:
@@ -72,8 +90,17 @@ def _rows(store: Store, name: str, made: Mapping[str, reports.Report]) -> Iterat
         yield dict(zip((column.name for column in report.columns), row, strict=True))
 
 
-def find(known: Iterable[str], wanted: str) -> str:
-    """The path that somebody means by a path or by its last parts. Raises a RunError with one line if it is none or several."""
+def without(store: Store) -> str:
+    """How many call sites have no line, and why most of them; empty: all have one."""
+    rows = store.con.execute(
+        "SELECT why, count(*) FROM call_sites WHERE line = 0 AND why != '' GROUP BY why ORDER BY 2 DESC, 1"
+    ).fetchall()
+    return f"; {sum(n for _, n in rows):,} call sites have no line: {printable(rows[0][0])}" if rows else ""
+
+
+def find(known: Collection[str], wanted: str, lacking: str = "") -> str:
+    """The path that somebody means by a path or by its last parts. Raises a RunError with one line if it is none or several;
+    `lacking`: what it says of call sites without a line."""
     parts = PurePosixPath(wanted).parts
     same = [path for path in known if PurePosixPath(path).parts[-len(parts) :] == parts]
     if not same:
@@ -83,7 +110,8 @@ def find(known: Iterable[str], wanted: str) -> str:
         return same[0]
     if same:
         raise RunError(f"{wanted} may be {' or '.join(map(printable, sorted(same)))}: write more of its path")
-    raise RunError(f"no recorded call was made in {wanted}: `occa_prof annotate RUN` lists the files of the run")
+    other = "`occa_prof annotate RUN` lists the files of the run" if known else "no source file of the run is known"
+    raise RunError(f"no recorded call was made in {wanted}: {other}{lacking}")
 
 
 def listing(known: Mapping[str, File]) -> Iterator[str]:

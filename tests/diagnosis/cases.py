@@ -64,7 +64,7 @@ CASES = [
     Case("device.c", "slow_host", (IDLE,), ("line",)),
     Case("device.c", "failing", (LOST,), ("clEnqueueNDRangeKernel", "device.c:")),
     Case("arrays.py", "python_loop", (PYTHON,), ("arrays.py",)),
-    Case("arrays.py", "sync_each", (WAIT,), ("clFinish", "after ", "arrays.py:"), LINES),
+    Case("arrays.py", "sync_each", (WAIT,), ("clFinish", "arrays.py:"), LINES),
     Case("arrays.py", "builds", (BUILD,), ("line",), LINES),
     Case("arrays.py", "unchanged", (SAME,), ("line",), LINES),
     Case("arrays.py", "single_values", (SMALL,), ("DtoH", "line"), LINES),

@@ -11,7 +11,7 @@ import pytest
 from occatrace import reports
 from occatrace.reports import advice
 from occatrace.store.tables import open_store
-from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_rank, mpi, run_folder
+from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_rank, mpi, recorded, run_folder
 
 NONE = 0xFFFFFFFF
 US, MS = 1000, 1_000_000
@@ -384,14 +384,50 @@ def test_ranks_that_are_the_last_in_turn_are_not_late(late: list[int], named: li
     assert sorted(row[at["rank"]] for row in report.rows if row[at["name"]] == "late rank") == named
 
 
-def team(late_tasks: tuple[int, int]) -> FakeTrace:
-    """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end."""
+@pytest.mark.parametrize(("sends", "end", "named"), [(200, 10_000, True), (200, 25_000, False), (10, 1_000, False)])
+def test_small_messages_of_a_short_run(sends: int, end: int, named: bool, tmp_path: Path) -> None:
+    """1000 messages fill half of the time between MPI_Init and MPI_Finalize (400 µs), which is short beside the start of MPI."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(2):
+        t = fake_rank(trace, rank, 2, at, init=10)
+        for step in range(1000):
+            begin = at + 100 + 400 * step
+            if rank == 0:
+                mpi(t, "MPI_Send", begin, begin + sends, partner=1, tag=1, bytes=4, count=1)
+            else:
+                mpi(t, "MPI_Recv", begin + sends, begin + sends + 10, partner=0, tag=1, bytes=4, count=1)
+        t.event("occatrace_mpi:rank", at + 400_100, rank=rank, size=2, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 400_101, at + 400_110, ret=0)
+        t.record("exit", at + end * US, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        report = reports.make(store, "advice")
+    at_of = {column.name: place for place, column in enumerate(report.columns)}
+    found = [
+        (row[at_of["rank"]], row[at_of["evidence"]]) for row in report.rows if row[at_of["name"]] == "small messages"
+    ]
+    assert [rank for rank, _ in found] == [0] * named and all("1,000 messages of 4 bytes" in text for _, text in found)
+
+
+def team(*late_tasks: tuple[int, int], occa: bool = False) -> FakeTrace:
+    """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end: so long, in turn.
+    With `occa` each is a kernel of OCCA's OpenMP mode."""
     trace = FakeTrace()
     t = trace.process(100, start=1000)
+    if occa:
+        t.record(
+            "kernel",
+            1000,
+            id=1,
+            name=t.name("late"),
+            source=t.name("/src/late.okl"),
+            mode=t.name("OpenMP"),
+            line=3,
+            binary=0,
+        )
     worker = trace.thread(100, 101, start=1000)
     nothing = {"barriers": 0, "barrier_ns": 0, "waits": 0, "wait_ns": 0, "mutexes": 0, "mutex_ns": 0, "worksharing": 0}
     for step in range(10):
-        begin, region = 1000 + 110 * step, t.take()
+        begin, kernel, region = 1000 + 110 * step, t.take() if occa else NONE, t.take()
         for number, thread in enumerate((t, worker)):
             thread.call(
                 "openmp:implicit_task", begin + 1, begin + 2, region_tid=100, region_seq=region, thread_num=number,
@@ -399,12 +435,14 @@ def team(late_tasks: tuple[int, int]) -> FakeTrace:
             )  # fmt: skip
             t.event(
                 "occatrace_openmp:join_tasks", begin + 100, region_seq=region, thread_num=number, tasks=1,
-                task_ns=late_tasks[number],
+                task_ns=late_tasks[step % len(late_tasks)][number],
             )  # fmt: skip
         t.call(
             "openmp:parallel", begin, begin + 100, region, site=t.name("app.c:7 f"), kind=1, runtime=1, requested=2,
-            threads=2, parent_tid=0, parent_seq=NONE, run_seq=NONE, target_seq=NONE,
+            threads=2, parent_tid=0, parent_seq=NONE, run_seq=kernel, target_seq=NONE,
         )  # fmt: skip
+        if occa:
+            t.call("occa:kernel_run", begin, begin + 100, kernel, kernel=1, launches=0, error=0)
     t.record("exit", 2100, reason=0)
     return trace
 
@@ -427,6 +465,34 @@ def test_tasks_at_the_end_of_a_region_are_work(tmp_path: Path) -> None:
             assert waited == [(10 * (98 - 5), " in thread 101")]
     assert found[1] == {}
     assert found[0]["uneven team"] == pytest.approx(35.0, abs=2.0)  # 42.5 of 100 of each region, 91 of which are work
+
+
+def test_teams_of_an_occa_kernel_have_its_name_and_line(tmp_path: Path) -> None:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=team((5, 90), occa=True).open) as store:
+        report = reports.make(store, "advice")
+    at = {column.name: place for place, column in enumerate(report.columns)}
+    (row,) = (row for row in report.rows if row[at["name"]] == "uneven team")
+    assert row[at["gain"]] == pytest.approx(35.0, abs=6.0) and row[at["caller"]] == "/src/late.okl:3"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "others", "named"),
+    [
+        (((5, 90),), 0.5, True),  # one of them each time
+        (((5, 90), (90, 5)), 0.5, True),  # now this, now that one
+        (((90, 90), (90, 90), (5, 90), (90, 5)), 0.5, False),  # sometimes: another program may have had its processor
+        (((90, 90), (90, 90), (5, 90), (90, 5)), 0.05, True),
+    ],
+)
+def test_teams_on_a_busy_machine(
+    tasks: tuple[tuple[int, int], ...], others: float, named: bool, tmp_path: Path
+) -> None:
+    run = recorded(tmp_path, team(*tasks), session={"state": "recorded", "daemon": "own", "others": others})
+    with open_store(run, model=MODEL) as store:
+        report = reports.make(store, "advice")
+    at = {column.name: place for place, column in enumerate(report.columns)}
+    found = [row[at["evidence"]] for row in report.rows if row[at["name"]] == "uneven team"]
+    assert len(found) == named and all(("50 % of the processors" in text) == (others == 0.5) for text in found)
 
 
 def test_a_large_run_gets_no_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occatrace.core.naming import demangled, short
+from occatrace.core.naming import demangled, function, short
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,34 @@ def test_names(raw: str, full: str, brief: str) -> None:
     assert short(raw) == brief
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("main", "main"),
+        ("__libc_start_main", "__libc_start_main"),
+        ("app::Solver::step(int)", "app::Solver::step"),
+        ("Field<float>::down(std::vector<float, std::allocator<float> >&)", "Field<float>::down"),
+        (
+            "app::Solver::run(int)::{lambda(int)#1}::operator()(int) const",
+            "app::Solver::run::{lambda(int)#1}::operator()",
+        ),
+        ("app::Solver::run(int)::'lambda'(int)::operator()(int) const", "app::Solver::run::'lambda'::operator()"),
+        ("std::ostream& std::operator<< <char>(std::ostream&, char)", "std::operator<<<char>"),
+        ("void f<int>(int) [clone .constprop.0]", "f<int>"),
+        ("int (anonymous namespace)::g<float>(std::vector<int>)", "(anonymous namespace)::g<float>"),
+        ("void (*get<int>(int))(int)", "void (*get<int>(int))(int)"),
+        (
+            "std::_Function_handler<void (int), app::Solver::run(int)::'lambda'(int)>::_M_invoke(std::_Any_data const&, int&&)",
+            "std::_Function_handler::_M_invoke",
+        ),
+        ("__solver_mod_MOD_step", "solver_mod::step"),
+        ("my kernel (fast)", "my kernel (fast)"),
+    ],
+)
+def test_functions_in_stacks(name: str, shown: str) -> None:
+    assert function(name) == shown
+
+
 def test_the_beginning_of_a_sycl_name_that_the_runtime_does_not_unfold() -> None:
     name = "_ZTSN4dpnp3krnI" + "N1a" * 600 + "E" * 602
     assert short(name) == "dpnp::krn"
@@ -81,6 +109,7 @@ def test_against_cxxfilt() -> None:
 
 @given(st.text("_Z<>(){}[]:ab operator,&*", max_size=40))
 def test_any_text_has_a_name(text: str) -> None:
+    assert bool(function(text)) == bool(text)
     assert isinstance(short(text), str) and (short(text) or not text)
 
 

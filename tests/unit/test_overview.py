@@ -131,6 +131,36 @@ def test_parts_of_ranks(tmp_path: Path) -> None:
         assert rows["host computing"]["share"] == 75.0 and rows["host computing"]["worst_rank"] == 0
 
 
+class Wide(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [45, 70, 80, 200])
+def test_it_is_short_on_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels and advice go on in the next line, and fewer parts have one of their own. Those that are shown add up."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    definition = reports.definition("overview")
+    shares = (30.0, 20.0, 15.0, 10.0, 9.0, 7.0, 5.0, 3.0, 0.96, 0.04)
+    rows: list[tuple[Any, ...]] = [(100.0, 1e9, None, None, "run", "run time", "", "")]
+    rows += [(share, 1e7 * share, None, None, "part", f"part {at}", "", "") for at, share in enumerate(shares)]
+    rows.append((30.0, 3e8, None, None, "device", "device busy", "", ""))
+    rows += [(10.0, 1e8, None, None, "kernel", f"a kernel with a long name {at}", "", "") for at in range(3)]
+    rows.append(
+        (30.0, 3e8, None, None, "advice", "kernel builds", "", "keep the cache of built kernels " * 2 + "at hand")
+    )
+    out = Wide()
+    report = reports.Report(definition, rows, ["a note"])
+    renderer("table")(Document({}, Losses.none(), [report]), out)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).strip().splitlines()
+    assert lines[0].startswith("Overview") and len(lines) <= 12 and max(map(len, lines)) <= width
+    shown = [float(line.split()[0]) for line in lines if " part" in line]
+    assert len(shown) >= 2 and sum(shown) == pytest.approx(100.0)
+    assert lines[-1].endswith("at hand")
+
+
 def test_it_is_first_and_short(tmp_path: Path) -> None:
     run = recorded(tmp_path, demo_trace())
     out = io.StringIO()

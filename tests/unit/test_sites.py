@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from occatrace.ingest import call_sites
+from occatrace.ingest import call_sites, elf
 from occatrace.ingest.call_sites import Lines, Site
 
 
@@ -95,6 +95,34 @@ def test_what_was_inlined_out_of_a_header(tmp_path: Path) -> None:
     moved = call_sites.outside(found, re.compile(r"/occa/[^/]*[.]hpp$"))
     assert {(moved[site].function, moved[site].file, moved[site].line) for site in inlined} == {("two", str(source), 4)}
     assert all(moved[site] == site for site in found if site not in inlined)
+
+
+@pytest.mark.compiles
+def test_functions_of_a_stripped_library(tmp_path: Path) -> None:
+    """Tools name the exported function before an address, whatever follows that: a function without a symbol has no name."""
+    source, library, stripped = (tmp_path / name for name in ("two.c", "libtwo.so", "libstripped.so"))
+    source.write_text(
+        "__attribute__((noinline)) int shown(int x) { return x * 3; }\n"
+        "__attribute__((noinline)) static int hidden(int x) { return x * 7 + shown(x); }\n"
+        "int (*also(void))(int) { return hidden; }\n"
+    )
+    command = ["gcc", "-O1", "-fno-toplevel-reorder", "-shared", "-fPIC", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    subprocess.run(["strip", "-o", str(stripped), str(library)], check=True)
+    listing = subprocess.run(["nm", str(library)], text=True, capture_output=True, check=True).stdout
+    at = {words[2]: int(words[0], 16) for words in map(str.split, listing.splitlines()) if len(words) == 3}
+    assert at["shown"] < at["hidden"] < at["also"]
+    for file, names in ((library, {"shown", "hidden", "also"}), (stripped, {"shown", "also"})):
+        found = _chains(call_sites.lines_of(str(file), sorted(at[name] for name in ("shown", "hidden", "also"))))
+        assert found == {at[name]: [(name, "", 0)] for name in names}
+    known = elf.functions(stripped)
+    assert known is not None and not known.is_whole
+    beyond = np.array([0, at["shown"] - 1, at["also"], 1 << 62], np.uint64)
+    assert known.cover(beyond).tolist() == [False, False, True, False]
+    cut = tmp_path / "cut.so"
+    cut.write_bytes(stripped.read_bytes()[:5000])
+    assert elf.functions(source) is None and elf.functions(tmp_path / "none") is None
+    assert (broken := elf.functions(cut)) is None or not broken.cover(beyond).any()
 
 
 def _chains(lines: Lines) -> dict[int, list[tuple[str, str, int]]]:

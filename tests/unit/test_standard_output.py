@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from occatrace.cli.dispatch import main
+from tests.support.runs import OCCA_PROF
 
 
 @pytest.mark.parametrize(
@@ -81,3 +83,14 @@ def test_a_folder_that_is_not_there(
     assert main(["report", str(run), "-o", "none/x"]) == 2
     said = "cannot write to none/x: the folder none does not exist; choose another file by -o"
     assert capsys.readouterr().err == f"occa_prof: {said}\n"
+
+
+@pytest.mark.parametrize("command", ["flamegraph --format folded", "timeline", "export --format hatchet"])
+def test_a_reader_that_has_gone(command: str, run: Path) -> None:
+    words = command.split()
+    with subprocess.Popen(
+        [*OCCA_PROF, words[0], run, "-o", "-", *words[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b"" and running.wait() == 141

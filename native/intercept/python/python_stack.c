@@ -288,7 +288,6 @@ uint32_t python_here(struct occatrace_thread *self) {
 }
 
 void python_line(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds) {
-  if (kinds == OCCATRACE_WAITS || kinds == OCCATRACE_IS_MPI) return;
   const uint32_t id = python_here(self);
   if (id == 0) return;
   const struct occatrace_python_line r = {self->tid, occatrace_next_seq(self), call_seq, id};

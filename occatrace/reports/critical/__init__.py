@@ -330,20 +330,21 @@ class Run:
 
     def _latency(self, kind: int, work: int | None) -> int:
         what, words = _LATENCY[kind]
-        return self._labels.number(Label(what, words.format(self._labels.all[work].name if work is not None else "")))
+        of = self._labels.all[work] if work is not None else Label("", "")
+        return self._labels.number(Label(what, words.format(of.name), of.source))
 
     def _mpi_labels(self, which: Any, source: Ints | None) -> Ints:
-        """Of calls of MPI: their own time, or the way of a message to their end."""
+        """Of calls of MPI: their own time, or the way of a message to their end. With the line of the call."""
         g = self._known
-        functions = [g.calls["function"][f] for f in g.calls["f"][which].tolist()]
-        if source is None:
-            return np.array([self._labels.number(Label("network", name)) for name in functions], np.int64)
-        froms = [self._rank_of.get(g.process_of.get(int(t), -1)) for t in g.thread[source].tolist()]
-        told = [
-            f"{name} from rank {rank}" if rank is not None else name
-            for name, rank in zip(functions, froms, strict=True)
-        ]
-        return np.array([self._labels.number(Label("network", name)) for name in told], np.int64)
+        froms = np.full(len(which), -1, np.int64) if source is None else self._processes(g.thread[source])
+        keys = np.stack([g.calls["f"][which], g.calls["line"][which], froms])
+        found, place = np.unique(keys, axis=1, return_inverse=True)
+        numbers = []
+        for f, line, process in found.T.tolist():
+            name, rank = g.calls["function"][f], self._rank_of.get(process)
+            told = name if rank is None else f"{name} from rank {rank}"
+            numbers.append(self._labels.number(Label("network", told, g.calls["lines"][line])))
+        return np.array(numbers, np.int64)[np.ravel(place)]
 
     def _processes(self, threads: Ints) -> Ints:
         of = self._known.process_of

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace.core.sql import name as sql_name
+from occatrace.reports.critical import lines
 
 if TYPE_CHECKING:
     from occatrace.store.tables import Store
@@ -251,18 +252,21 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
         "unmatched": 0,
         **dict.fromkeys(("sent", "probed", "posted"), (none, none)),
     }
-    nothing = {"nodes": none, "calls": {"function": [], "f": none, **matched}}
+    nothing = {"nodes": none, "calls": {"function": [], "lines": [""], "f": none, "line": none, **matched}}
     if not names:
         return nothing
     union = " UNION ALL ".join(
-        f"SELECT {number} AS f, process, thread, seq, start_ns, end_ns FROM {sql_name(name)}"
+        f"SELECT {number} AS f, process, thread, seq, caller, start_ns, end_ns FROM {sql_name(name)}"
         for number, name in enumerate(names)
     )
+    known = lines.of_calls(store)
     calls = _numpy(
         store,
-        f"SELECT f::BIGINT AS f, process::BIGINT AS process, thread::BIGINT AS thread, seq::BIGINT AS seq,"
-        f" start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e FROM ({union}) ORDER BY thread, s",
+        f"SELECT f::BIGINT AS f, c.process::BIGINT AS process, c.thread::BIGINT AS thread, c.seq::BIGINT AS seq,"
+        f" {known.number} AS line, start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e"
+        f" FROM ({union}) c{known.join} ORDER BY thread, s",
     )
+    calls["lines"] = known.texts
     calls["function"] = [name.partition(".")[2] for name in names]
     enter = b.add(calls["s"], _SOURCE, calls["thread"])
     leave = b.add(np.maximum(calls["s"], calls["e"]), _SINK, calls["thread"], elastic=True)

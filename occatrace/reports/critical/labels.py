@@ -12,6 +12,7 @@ import numpy.typing as npt
 from occatrace.core import naming
 from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.core.sql import name as sql_name
+from occatrace.reports.critical import lines
 from occatrace.reports.critical.graph import ARRIVES
 from occatrace.store import captures
 
@@ -148,8 +149,9 @@ def special(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
     if "occa_copies" in filled:
         add(
             1,
-            f"SELECT thread, start_ns::BIGINT, end_ns::BIGINT, kind FROM occa_copies WHERE mode IN {_MODES}",
-            lambda kind: Label("copy", kind),
+            "SELECT c.thread, c.start_ns::BIGINT, c.end_ns::BIGINT, c.kind, coalesce(l.source, '') FROM occa_copies c"
+            f" LEFT JOIN call_lines l ON l.thread = c.thread AND l.seq = c.seq WHERE c.mode IN {_MODES}",
+            lambda kind, source: Label("copy", kind, source),
         )
     if "builds" in filled:
         add(
@@ -185,24 +187,23 @@ def calls(store: Store, labels: Labels, zero: int, threads: Sequence[int]) -> di
     if not names or not threads:
         return {}
     title = {name: store.model.tally_function(name.replace(".", ":", 1))[1] for name in names}
-    lines, place = _lines(store)
+    known = lines.of_calls(store)
     chosen = ", ".join(str(int(thread)) for thread in threads)
     parts = [
-        f"SELECT {at} AS f, process, thread, caller, start_ns, end_ns FROM {sql_name(name)}"
+        f"SELECT {at} AS f, process, thread, seq, caller, start_ns, end_ns FROM {sql_name(name)}"
         f" WHERE thread IN ({chosen}) AND end_ns > start_ns"
         for at, name in enumerate(names)
     ]
     rows = store.con.execute(
-        f"SELECT f::INTEGER AS f, c.thread::INTEGER AS thread, coalesce(l.line, 0)::INTEGER AS line,"
-        f" start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(parts)}) c"
-        f" LEFT JOIN ({place}) l ON l.process = c.process AND l.address = c.caller"
+        f"SELECT f::INTEGER AS f, c.thread::INTEGER AS thread, {known.number} AS line,"
+        f" start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(parts)}) c{known.join}"
     ).fetchnumpy()
     f, line, thread, start, end = (np.ma.getdata(rows[name]) for name in ("f", "line", "thread", "s", "e"))
     del rows
-    numbers = np.full((len(names), len(lines)), -1, np.int64)
-    there = np.bincount(f * len(lines) + line, minlength=numbers.size).reshape(numbers.shape)
+    numbers = np.full((len(names), len(known.texts)), -1, np.int64)
+    there = np.bincount(f * len(known.texts) + line, minlength=numbers.size).reshape(numbers.shape)
     for at, of in np.argwhere(there).tolist():
-        numbers[at, of] = labels.number(Label("call", title[names[at]], lines[of]))
+        numbers[at, of] = labels.number(Label("call", title[names[at]], known.texts[of]))
     label = numbers[f, line]
     del f, line
     order = np.argsort(thread, kind="stable").astype(np.int32)
@@ -213,14 +214,6 @@ def calls(store: Store, labels: Labels, zero: int, threads: Sequence[int]) -> di
         own = order[first:last]
         out[int(one)] = _outermost(start[own], end[own], label[own], np.zeros(len(own), np.int8))
     return out
-
-
-def _lines(store: Store) -> tuple[list[str], str]:
-    """The lines of the program that made calls, by number (0: not known), and a query for the number of a place."""
-    place = 'line_place(file, line, module, "offset")'
-    found = store.con.execute(f"SELECT DISTINCT {place} AS source FROM call_sites ORDER BY source").fetchall()
-    numbered = f"SELECT process, address, dense_rank() OVER (ORDER BY {place}) AS line FROM call_sites"
-    return ["", *(source for (source,) in found)], numbered
 
 
 def python(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:

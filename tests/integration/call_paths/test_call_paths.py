@@ -121,6 +121,34 @@ def test_samples_of_python(tmp_path: Path) -> None:
         assert opened.sql(modules).fetchall() == [(0,)]
 
 
+def test_stacks_through_python_to_mpi(tmp_path: Path) -> None:
+    """Below Python's lines the frames of the extension, without those of the interpreter; reports name the line of Python."""
+    pytest.importorskip("mpi4py")
+    mpi = next((mpi for mpi in MPIS if mpi.library and mpi.there), None)
+    if mpi is None:
+        pytest.skip("no MPI is there")
+    program = PROGRAMS / "barrier.py"
+    run = profiled(
+        Run,
+        tmp_path / "run",
+        [sys.executable, program],
+        "--call-paths=mpi",
+        "--python=lines",
+        MPI4PY_LIBMPI=mpi.library,
+    )
+    assert run.status == 0, run.stderr
+    text = program.read_text(encoding="utf-8").splitlines()
+    at = {line.rpartition("TRUE ")[2]: n for n, line in enumerate(text, 1) if "# TRUE" in line}
+    with occatrace.open(run.folder) as opened:
+        [(python, inner)] = opened.sql("""
+            SELECT list((f.function, f.line) ORDER BY depth) FILTER (python), arg_max(module, depth) FROM joined_frames f
+            JOIN path_calls USING (process, path) JOIN python_lines l USING (process, thread, seq, frame)
+            JOIN calls c ON c.thread = l.thread AND c.seq = l.seq WHERE c.function = 'MPI_Barrier' GROUP BY process, path""").fetchall()
+        assert python == [(name, at[name]) for name in ("<module>", "outer", "inner")] and "/mpi4py/" in inner
+        path = opened.report("critical_path_sum")
+        assert {row["source"] for row in path if row["name"] == "MPI_Barrier"} == {f"{program}:{at['inner']}"}
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is x86-64 assembly")
 def test_a_table_that_leads_out_of_memory_ends_the_stack(tmp_path: Path) -> None:
     program = tmp_path / "astray"

@@ -143,8 +143,17 @@ def test_a_program_that_was_built_again_has_no_lines(opencl: tuple[Path, Run], t
         assert _found(run) == _told(run)
         shown = execute([*OCCA_PROF, "report", again, "--report", "callsite_sum"])
         assert f"calls have no lines where {program} is not the file that was run" in shown.stdout + shown.stderr
+        # What has no lines says so where they are asked for.
+        (folder / "library.so").rename(tmp_path / "library.so")
+        shutil.rmtree(again / "tables")
+        for command in (("annotate", again, "calls.c"), ("annotate", again)):
+            shown = execute([*OCCA_PROF, *command])
+            assert shown.returncode == 2 and shown.stderr.count("\n") == 1
+            assert f"call sites have no line: {program} is not the file that was run" in shown.stderr
     finally:
         kept.replace(program)
+        if (tmp_path / "library.so").exists():
+            (tmp_path / "library.so").replace(folder / "library.so")
 
 
 def test_a_stripped_program_has_places_in_its_file(opencl: tuple[Path, Run], tmp_path: Path) -> None:

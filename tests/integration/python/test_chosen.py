@@ -76,6 +76,22 @@ def test_lines(profile: Profile) -> None:
     assert (copy_out["copies"], copy_out["bytes"], copy_out["name"]) == (3, amount, "step")  # blocking: without the GIL
     assert (allocation["allocations"], allocation["allocated_bytes"]) == (3, amount)
     assert all("pyopencl" in row["through"] for row in (launch, copy_in, copy_out))
+    # Waits have their lines, too, and other reports the line of Python in place of one in the extension module.
+    waits = run.sql(
+        "SELECT count(*), count(l.frame) FROM calls LEFT JOIN python_lines l USING (thread, seq) WHERE function = 'clWaitForEvents'"
+    )
+    assert waits == [(6, 6)]
+    callers = {row["name"]: row["caller"] for row in run.report("gpu_mem_size_sum")}
+    program = PROGRAMS / "lines.py"
+    assert callers == {"HtoD": f"{program}:{line['copy in']}", "DtoH": f"{program}:{line['copy out']}"}
+    sources = {(row["kind"], row["source"]) for row in run.report("critical_path_sum")}
+    assert {source for kind, source in sources if kind == "kernel"} == {f"{program}:{line['launch']}"}
+    assert ("launch", f"{program}:{line['launch']}") in sources
+    shown = runs.execute([*runs.OCCA_PROF, "annotate", run.folder, "lines.py"])
+    (margin,) = (text for text in shown.stdout.splitlines() if text.endswith("# line: copy out"))
+    assert (
+        margin.split()[4:7] == ["6", "10.00", "KiB"] and "-" not in margin.split()[:4]
+    )  # device and host time, with units
     # Where the time of the main thread went.
     time = {row["name"]: row["total_ns"] for row in run.report("python_time_sum")}
     (main,) = run.calls("run")

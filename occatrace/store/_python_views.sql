@@ -1,0 +1,13 @@
+-- In place of views of _views.sql in runs with lines of Python (--python lines).
+
+-- The line of the program's own Python code that made each call of which it was recorded.
+CREATE OR REPLACE TEMP VIEW python_places AS
+    SELECT l.thread, l.seq, p.function, p.source, p.through
+    FROM python_lines l JOIN own_lines(python_frames) p ON p.process = l.process AND p.leaf = l.frame;
+
+-- It stands for the place in the extension module.
+CREATE OR REPLACE TEMP VIEW call_lines AS
+    SELECT thread, seq, source FROM python_places
+    UNION ALL
+    SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source
+    FROM call_places p ANTI JOIN python_lines l ON l.thread = p.thread AND l.seq = p.seq JOIN call_sites s USING (process, site);
