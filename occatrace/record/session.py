@@ -152,11 +152,12 @@ class Outcome:
     captures: list[tuple[int, int]] | None = None  # when the run recorded; None: always
     unseen: list[Unseen] = field(default_factory=list)
     limited: list[Limited] = field(default_factory=list)
+    apart: list[int] = field(default_factory=list)  # processes in other PID namespaces
 
     @property
     def past_us(self) -> bool:
         """Whether an API is known to have been used past us."""
-        return bool(self.limited) or any(u.why in ("layer", "variable") for u in self.unseen)
+        return bool(self.limited or self.apart) or any(u.why in ("layer", "variable") for u in self.unseen)
 
 
 class Session:
@@ -314,6 +315,9 @@ class Session:
         self._reserve.release()
         self._daemon.release(self._destroyed, self._all_written)
         self.outcome.notes += limited_lines(self.outcome.limited)
+        if self.outcome.apart:
+            why = "it is in a PID namespace of its own (a container); run occa_prof inside of it"
+            self.outcome.notes.append(f"{_processes(self.outcome.apart)} not recorded: {why}")
         self.outcome.notes += unseen_lines(self.outcome.unseen)
         if self.outcome.problem:
             self.outcome.state = "failed"
@@ -521,6 +525,9 @@ class Session:
         if words[0] == b"LIMIT":
             self._note_limit(client, pid, words[3:])
             return
+        if peer != pid:
+            self._note_namespace(client, peer)
+            return
         who = Registered(pid, uid)
         if self._settled.is_set():
             self._answer(client, who)
@@ -551,6 +558,12 @@ class Session:
             self.outcome.unseen.append(Unseen(pid, *words))
         with contextlib.suppress(OSError), client:
             client.send(b"OK")
+
+    def _note_namespace(self, client: socket.socket, pid: int) -> None:
+        """LTTng's daemon knows a process by the number that the process has for itself, and would take it for another one."""
+        self.outcome.apart.append(pid)
+        with contextlib.suppress(OSError), client:
+            client.send(b"NO")
 
     def _note_limit(self, client: socket.socket, pid: int, words: Sequence[bytes]) -> None:
         if len(words) == 3 and words[0].decode("ascii", "replace") in limits.LACKING and all(map(bytes.isdigit, words[1:])):

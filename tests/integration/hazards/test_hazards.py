@@ -180,3 +180,18 @@ def test_limits_that_were_lowered_on_the_way(hazard: Path, tmp_path: Path, limit
     check_rounds(tmp_path / "run", 1)
     (note,) = json.loads((tmp_path / "run/run.json").read_text())["notes"]
     assert " not recorded: " in note and words in note
+
+
+def test_a_process_in_another_pid_namespace(hazard: Path, tmp_path: Path) -> None:
+    """LTTng's daemon cannot tell who it is: it is not waited for, and named."""
+    apart = ["unshare", "-Ur", "--pid", "--fork"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs namespaces of users")
+    run = tmp_path / "run"
+    command = ["sh", "-c", f"{' '.join(apart)} {hazard} exit3; {hazard} exit3"]
+    done = subprocess.run([*OCCA_PROF, "-o", str(run), *command], text=True, capture_output=True, timeout=300)
+    assert done.returncode == 3, done.stderr
+    assert "did not begin to record" not in done.stderr
+    check_rounds(run, 1)
+    (note,) = json.loads((run / "run.json").read_text())["notes"]
+    assert " not recorded: it is in a PID namespace of its own" in note
