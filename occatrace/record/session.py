@@ -566,7 +566,11 @@ class Session:
             client.send(b"NO")
 
     def _note_limit(self, client: socket.socket, pid: int, words: Sequence[bytes]) -> None:
-        if len(words) == 3 and words[0].decode("ascii", "replace") in limits.LACKING and all(map(bytes.isdigit, words[1:])):
+        if (
+            len(words) == 3
+            and words[0].decode("ascii", "replace") in limits.LACKING
+            and all(map(bytes.isdigit, words[1:]))
+        ):
             self.outcome.limited.append(Limited(pid, words[0].decode(), int(words[1]), int(words[2])))
         with contextlib.suppress(OSError), client:
             client.send(b"NO")
