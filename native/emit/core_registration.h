@@ -9,9 +9,28 @@ int occatrace_is_of_our_run(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && occatrace_trusts_user(other.uid);
 }
 
+/* What a shell or the process itself lowered since occa_prof looked (occatrace/run/limits.py): without room the program would
+ * fail where it does not otherwise, or wait for LTTng. Returns 0 where there is enough, else the request that says so. */
+static int lacks_room(char *text, size_t size) {
+  struct rlimit limit;
+  const char *what = NULL;
+  rlim_t need = OCCATRACE_LEAST_SPACE;
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < need) what = "space";
+  if (what == NULL) {
+    need = OCCATRACE_DESCRIPTORS_PER_CPU * (rlim_t)sysconf(_SC_NPROCESSORS_CONF) + OCCATRACE_OTHER_DESCRIPTORS +
+           OCCATRACE_LEFT_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < need) what = "files";
+  }
+  if (what == NULL) return 0;
+  return snprintf(text, size, "LIMIT %ld %ld %s %llu %llu", (long)getpid(), (long)getuid(), what,
+                  (unsigned long long)limit.rlim_cur, (unsigned long long)need);
+}
+
 int occatrace_register_process(void) {
   const char *path = getenv("OCCATRACE_SOCKET");
-  if (path == NULL || *path == '\0') return 1; /* the user's own LTTng session */
+  char text[128];
+  int n = lacks_room(text, sizeof text);
+  if (path == NULL || *path == '\0') return n == 0; /* the user's own LTTng session */
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) {
     occatrace_say("OCCATRACE_SOCKET is too long; the program runs untraced");
@@ -27,8 +46,7 @@ int occatrace_register_process(void) {
       errno = saved;
       return 0;
     }
-    char text[64];
-    const int n = snprintf(text, sizeof text, "REG %ld %ld", (long)getpid(), (long)getuid());
+    if (n == 0) n = snprintf(text, sizeof text, "REG %ld %ld", (long)getpid(), (long)getuid());
     const uint64_t until = occatrace_now() + UINT64_C(30000000000);
     if (send(fd, text, (size_t)n, MSG_NOSIGNAL) == n) {
       for (;;) {

@@ -232,7 +232,7 @@ class Node:
             job={"id": self.place.job or self.key, "launcher": self.place.launcher, "size": self.place.size},
         )
         try:
-            self.run = runs.create(folder, info, force=self.args.force)
+            self.run = runs.create(folder, info, force=self.args.force, hold=self.meeting is None)
         except RunError as error:
             if self.meeting:
                 self.meeting.tell(error=str(error))

@@ -43,13 +43,17 @@ def not_measured(args: argparse.Namespace, sampler: Sampler | None) -> list[str]
 
 
 def note_in(run: runs.Run, say: Callable[[str], object], **changes: Any) -> runs.Run:
-    """Write to run.json how a run went. A full disk takes nothing else with it: one line says what is missing."""
+    """Write to run.json how a run went, and that it ended. A full disk takes nothing else with it: one line says what is
+    missing."""
     try:
         return run.updated(**changes)
     except OSError as error:
         why = disk.needs_room(run.path) if disk.is_full(error) else error.strerror
         say(f"{runs.FILE} does not say how the run ended: {why}")
         return run
+    finally:
+        if "ended" in changes:
+            run.release()
 
 
 def describe(outcome: Outcome, others: float | None = None) -> runs.SessionFacts:

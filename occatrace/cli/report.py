@@ -19,7 +19,7 @@ from occatrace.core.checked import printable
 from occatrace.core.units import duration
 from occatrace.errors import RunError
 from occatrace.run.folder import result, run_facts
-from occatrace.run.liveness import is_recorded
+from occatrace.run.liveness import is_held, is_recorded
 from occatrace.run.opening import open_run
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _verify(folder: Path) -> int:
     """Say which files are not as they were recorded."""
     from occatrace.run import checksums
 
-    if is_recorded(folder):
+    if is_recorded(folder) or is_held(folder):
         raise BadInput(f"{folder} is being recorded: checksums are written at its end")
     found = checksums.verify(folder)
     for damage in found.damaged:
@@ -284,6 +284,8 @@ def why_nothing(facts: Mapping[str, Any], losses: Losses) -> str:
             f": no traced call began in the {duration(recorded)} that were recorded of {duration(whole)}; record more of the"
             " run (--delay, --duration, --collect, --capture-range, pause and resume)"
         )
+    if losses.partial:
+        return " so far: no traced API was used, or none of its calls has ended"
     if losses.excluded:
         return ": filters left out all that was called (above)"
     return ": no traced API was used, or the program was not reached (occa_prof doctor)"

@@ -154,13 +154,13 @@ def run(args: argparse.Namespace) -> int:
 def create(args: argparse.Namespace, folder: Path, info: runs.RunInfo) -> runs.Run:
     """The run's folder; where nobody chose it and it cannot be made here, among temporary files."""
     try:
-        return runs.create(folder, info, force=args.force)
+        return runs.create(folder, info, force=args.force, hold=True)
     except RunError:
         if args.output is not None:
             raise
         import tempfile
 
-        made = runs.create(Path(tempfile.gettempdir(), folder.name), info)
+        made = runs.create(Path(tempfile.gettempdir(), folder.name), info, hold=True)
         complain(f"this folder cannot be written to: the run goes to {made.path} (-o chooses another place)")
         return made
 
@@ -267,6 +267,7 @@ class Recording:
         keeper.drop()
         complain(f"the program runs without being traced: {why}. `occa_prof doctor` says what to do")
         self._note(notes=(f"not traced: {why}",))
+        self.run.release()
 
     def _finish(self, path: Path) -> None:
         if self.session is None:

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     run_id = layout.new_id()
     info = new_info(args, run_id, program=(args.name,), host=host_name(), choice=args.choosing.values)
     try:
-        made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force)
+        made = runs.create(args.output or runs.default_folder(args.name, run_id), info, force=args.force, hold=True)
     except BaseException:
         listener.close()
         halfway.remove_path(control)

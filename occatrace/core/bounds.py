@@ -24,6 +24,11 @@ SUB_BITS = 6
 SUB = 1 << SUB_BITS
 HISTOGRAM_BUCKETS = SUB + (64 - SUB_BITS) * SUB  # for all 64-bit values
 
+# What a traced process needs (occatrace/run/limits.py): bytes of address space that it may map, and descriptors: of LTTng,
+# of which some are of each processor, and left for the program.
+LEAST_SPACE = 768 << 20
+DESCRIPTORS_PER_CPU, OTHER_DESCRIPTORS, LEFT_DESCRIPTORS = 2, 12, 64
+
 
 def _word(*on: int) -> str:
     """The switch as a 32-bit word, lowest byte first, with these bytes on."""
@@ -46,6 +51,10 @@ def header() -> str:
         "SWITCH_ON": _word(COMMANDED, TIMED, EVENTS, UNUSED),
         "SWITCH_RUNNING": _word(COMMANDED, TIMED),
         "SWITCH_EVENTS": _word(COMMANDED, TIMED, EVENTS),
+        "LEAST_SPACE": f"UINT64_C({LEAST_SPACE})",
+        "DESCRIPTORS_PER_CPU": DESCRIPTORS_PER_CPU,
+        "OTHER_DESCRIPTORS": OTHER_DESCRIPTORS,
+        "LEFT_DESCRIPTORS": LEFT_DESCRIPTORS,
         "HISTOGRAM_SUB_BITS": SUB_BITS,
         "HISTOGRAM_BUCKETS": HISTOGRAM_BUCKETS,
     }

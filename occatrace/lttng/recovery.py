@@ -18,7 +18,7 @@ from occatrace.lttng.packets import EVENTS, EVENTS_MAGIC
 from occatrace.run import checksums, install
 from occatrace.run import folder as runs
 from occatrace.run.layout import RUN_MARK
-from occatrace.run.liveness import NODE_MARK, is_recorded, named_folders, sockets_of, unended
+from occatrace.run.liveness import NODE_MARK, is_held, is_recorded, named_folders, sockets_of, unended
 from occatrace.run.nodes import host_name
 
 PATIENCE_S = 15.0  # for a keeper that is at its work: it saves all there is, and better
@@ -30,7 +30,7 @@ KEEPER, CONSUMER = "occa_keeper", "lttng-consumerd"
 def rescue(run: Path) -> None:
     """Bring what the buffers of a killed run still hold into its trace, and note it; nothing where there is nothing to do."""
     info = unended(run)
-    if info is None or not runs.is_writable(run) or is_recorded(run):
+    if info is None or not runs.is_writable(run) or is_held(run) or is_recorded(run):
         return
     disk.clear_reserves(run)
     notes = list(info.notes)

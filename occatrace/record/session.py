@@ -120,6 +120,16 @@ class Registered:
 
 
 @dataclass(frozen=True)
+class Limited:
+    """A process that lacks what tracing takes, as it says itself (native/emit/core_registration.h)."""
+
+    pid: int
+    what: str  # of limits.LACKING
+    has: int
+    need: int
+
+
+@dataclass(frozen=True)
 class Unseen:
     """A process that saw nothing of an API whose library it had loaded, as it says itself at its end (native/emit/unseen.c)."""
 
@@ -141,11 +151,13 @@ class Outcome:
     daemon: str = "none"  # own, machine
     captures: list[tuple[int, int]] | None = None  # when the run recorded; None: always
     unseen: list[Unseen] = field(default_factory=list)
+    limited: list[Limited] = field(default_factory=list)
+    apart: list[int] = field(default_factory=list)  # processes in other PID namespaces
 
     @property
     def past_us(self) -> bool:
         """Whether an API is known to have been used past us."""
-        return any(u.why in ("layer", "variable") for u in self.unseen)
+        return bool(self.limited or self.apart) or any(u.why in ("layer", "variable") for u in self.unseen)
 
 
 class Session:
@@ -302,6 +314,10 @@ class Session:
                 self.outcome.notes.append("the trace reached --max-size: from then on calls were only counted")
         self._reserve.release()
         self._daemon.release(self._destroyed, self._all_written)
+        self.outcome.notes += limited_lines(self.outcome.limited)
+        if self.outcome.apart:
+            why = "it is in a PID namespace of its own (a container); run occa_prof inside of it"
+            self.outcome.notes.append(f"{_processes(self.outcome.apart)} not recorded: {why}")
         self.outcome.notes += unseen_lines(self.outcome.unseen)
         if self.outcome.problem:
             self.outcome.state = "failed"
@@ -500,11 +516,17 @@ class Session:
         except (OSError, ValueError, IndexError):
             client.close()
             return
-        if words[0] not in (b"REG", b"UNSEEN") or other != uid or not self._is_of_run(peer, uid):
+        if words[0] not in (b"REG", b"UNSEEN", b"LIMIT") or other != uid or not self._is_of_run(peer, uid):
             client.close()
             return
         if words[0] == b"UNSEEN":
             self._note_unseen(client, pid, [os.fsdecode(word) for word in words[3:]])
+            return
+        if words[0] == b"LIMIT":
+            self._note_limit(client, pid, words[3:])
+            return
+        if peer != pid:
+            self._note_namespace(client, peer)
             return
         who = Registered(pid, uid)
         if self._settled.is_set():
@@ -536,6 +558,22 @@ class Session:
             self.outcome.unseen.append(Unseen(pid, *words))
         with contextlib.suppress(OSError), client:
             client.send(b"OK")
+
+    def _note_namespace(self, client: socket.socket, pid: int) -> None:
+        """LTTng's daemon knows a process by the number that the process has for itself, and would take it for another one."""
+        self.outcome.apart.append(pid)
+        with contextlib.suppress(OSError), client:
+            client.send(b"NO")
+
+    def _note_limit(self, client: socket.socket, pid: int, words: Sequence[bytes]) -> None:
+        if (
+            len(words) == 3
+            and words[0].decode("ascii", "replace") in limits.LACKING
+            and all(map(bytes.isdigit, words[1:]))
+        ):
+            self.outcome.limited.append(Limited(pid, words[0].decode(), int(words[1]), int(words[2])))
+        with contextlib.suppress(OSError), client:
+            client.send(b"NO")
 
     def _answer(self, client: socket.socket, who: Registered) -> None:
         from occatrace import _session
@@ -583,6 +621,19 @@ def parent_of(pid: int) -> int:
         return 0
 
 
+def limited_lines(limited: Sequence[Limited]) -> list[str]:
+    """A line for each limit."""
+    lines = []
+    for what, has, need in dict.fromkeys((each.what, each.has, each.need) for each in limited):
+        pids = [each.pid for each in limited if (each.what, each.has, each.need) == (what, has, need)]
+        lines.append(f"{_processes(pids)} not recorded: {limits.lacking(what, has, need)}")
+    return lines
+
+
+def _processes(pids: Sequence[int]) -> str:
+    return f"process {', '.join(map(str, pids[:8]))}{' …' if len(pids) > 8 else ''}"
+
+
 _UNSEEN = {
     "layer": "{api} was used and is not recorded in {who}:"
     " its loader {library} did not start occatrace's layer (`occa_prof doctor` tries the loader)",
@@ -600,8 +651,7 @@ def unseen_lines(unseen: Sequence[Unseen]) -> list[str]:
     lines = []
     for api, library, why in dict.fromkeys((u.api, u.library, u.why) for u in unseen):
         pids = [u.pid for u in unseen if (u.api, u.library, u.why) == (api, library, why)]
-        who = f"process {', '.join(map(str, pids[:8]))}{' …' if len(pids) > 8 else ''}"
-        lines.append(_UNSEEN[why].format(api=api_titles()[api], who=who, library=library))
+        lines.append(_UNSEEN[why].format(api=api_titles()[api], who=_processes(pids), library=library))
     return lines
 
 

@@ -6,6 +6,7 @@ This module makes such folders, and reads and writes run.json. It opens what old
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -13,13 +14,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import IO, Annotated, Any, TypedDict
 
 from occatrace.core import checked, files
 from occatrace.errors import RunError
 
 SCHEMA = 1
 FILE = "run.json"
+HELD = ".recording"  # locked by the process that records
 LONGEST_NAME = 100  # of a program, in the name of its run
 
 
@@ -108,6 +110,16 @@ class Run:
 
     path: Path
     info: RunInfo
+    hold: IO[bytes] | None = field(default=None, compare=False, repr=False)  # of the process that records it
+
+    def release(self) -> None:
+        """Recording is over, and what is known of its end is written: others need not wait for more."""
+        if self.hold and not self.hold.closed:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path / HELD)
+            with contextlib.suppress(OSError):
+                fcntl.flock(self.hold, fcntl.LOCK_UN)  # processes that were forked have it as well
+            self.hold.close()
 
     @property
     def trace(self) -> Path:
@@ -186,8 +198,9 @@ def result(run: Path, name: str) -> Path:
     return run / name
 
 
-def create(path: Path, info: RunInfo, *, force: bool = False) -> Run:
-    """Make the folder, for its owner's eyes only. `force` replaces an older run, and nothing but a run."""
+def create(path: Path, info: RunInfo, *, force: bool = False, hold: bool = False) -> Run:
+    """Make the folder, for its owner's eyes only. `force` replaces an older run, and nothing but a run. `hold`: the caller
+    records it, and calls `release` when run.json says how that ended."""
     there = _make_room(path, force)
     made = False
     try:
@@ -197,13 +210,27 @@ def create(path: Path, info: RunInfo, *, force: bool = False) -> Run:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
             made = True
-        run = Run(path.resolve(), info)
+        run = Run(path.resolve(), info, _hold(path) if hold else None)
         _write(run)
     except OSError as error:
         if made:
             files.remove_tree(path)
         raise RunError(f"cannot write to {path}: {error.strerror or error}; choose another folder by -o") from None
     return run
+
+
+def _hold(path: Path) -> IO[bytes] | None:
+    """Locked until the process ends, however it does; None where there is no room for a file, or no locks."""
+    try:
+        held = files.open_own(path / HELD, "ab")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+        except OSError:
+            held.close()
+            raise
+    except OSError:
+        return None
+    return held
 
 
 def check_room(path: Path, force: bool) -> bool:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import resource
 
+from occatrace.core.bounds import DESCRIPTORS_PER_CPU, LEAST_SPACE, LEFT_DESCRIPTORS, OTHER_DESCRIPTORS
 from occatrace.errors import DaemonError
 
 # Of a traced process: stacks and heaps of LTTng's threads and ours, libraries, buffers.
-TAKEN_SPACE = 256 << 20
-LEAST_SPACE = 3 * TAKEN_SPACE
-LEFT_DESCRIPTORS = 64  # for the program itself
+TAKEN_SPACE = LEAST_SPACE // 3
+
+LACKING = ("space", "files")  # in a process of the program
+
+
+def lacking(what: str, has: int, need: int) -> str:
+    """What a process may not have as much of as tracing takes."""
+    if what == "space":
+        return f"it may map only {has >> 20} MiB (ulimit -v): allow {need >> 20} MiB or more"
+    return f"it may open only {has} files (ulimit -n): allow {need} or more"
 
 
 def address_space() -> int | None:
@@ -21,7 +29,7 @@ def address_space() -> int | None:
 
 def of_process(cpus: int) -> int:
     """Descriptors that LTTng takes in a traced process."""
-    return 2 * cpus + 12
+    return DESCRIPTORS_PER_CPU * cpus + OTHER_DESCRIPTORS
 
 
 def of_daemon(cpus: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import socket
@@ -24,9 +25,32 @@ def is_recorded(run: Path) -> bool:
     """Whether the program of a run is being recorded at this moment."""
     info = unended(run)
     return info is not None and (
-        any(_answers(folder / "register") for folder in sockets_of(run, info.id + NODE_MARK))
+        any(_answers(folder / "register") for folder in _sockets(run, info.id + NODE_MARK))
         or _is_recorded_elsewhere(run)
     )
+
+
+def is_held(run: Path) -> bool:
+    """Whether the process that records a run is there: it has only begun, goes on, or writes down how it ended."""
+    try:
+        fd = os.open(run / runs.HELD, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(fd)
+    return False
+
+
+def _sockets(run: Path, session: str) -> Iterator[Path]:
+    """Where they are for this process; or, with another TMPDIR, as the run says."""
+    yield from sockets_of(run, session)
+    told = control.sockets_of(run, host_name())
+    if told is not None:
+        yield told
 
 
 def _is_recorded_elsewhere(run: Path) -> bool:

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
 from occatrace.errors import RunError, StoreError
 from occatrace.run.folder import is_writable, run_facts
-from occatrace.run.liveness import is_recorded
+from occatrace.run.liveness import is_held, is_recorded, unended
 from occatrace.run.nodes import node_tables
 from occatrace.run.opening import open_run
 from occatrace.store import call_files, captures, empty, memory
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from occatrace.store.moment import Moment
 
 _BLOCK = 4096
+POLL_S = 0.02
 SMALL = 8 << 20  # bytes of a run below which one thread serves
 BATCH_ROWS = 1 << 18
 _SINCE = "since"  # in the folder of single calls: from when on there are any
@@ -354,7 +356,7 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
         if _to_be_made(run, path):
             from occatrace.lttng import recovery
 
-            if os.access(run, os.W_OK) and is_recorded(run):
+            if os.access(run, os.W_OK) and _is_recorded(run):
                 path = temporary / "tables"
                 from occatrace.store.moment import Moment
 
@@ -362,11 +364,13 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
                 problems = _build(run, path, con, model, open_trace, moment=moment)
             elif apart:
                 path = temporary / "tables"
+                _check_metadata(run)
                 problems = _build(run, path, con, model, open_trace)
             else:
                 with _locked(run):
                     if _to_be_made(run, path):
                         recovery.rescue(run)
+                        _check_metadata(run)
                         problems = _build(run, path, con, model, open_trace)
                         if (run / "stream").is_dir():
                             from occatrace.store import stream
@@ -382,6 +386,15 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
             moment.close()
         halfway.remove_path(temporary)
         raise
+
+
+def _is_recorded(run: Path) -> bool:
+    """Whether a run goes on. One that has only begun, or whose end is being written down, is waited for."""
+    while not is_recorded(run):
+        if not is_held(run):
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 def is_small(run: Path) -> bool:
@@ -551,6 +564,16 @@ def _why_nothing(run: Path) -> str:
     if killed:
         return "nothing is recorded: occa_prof was killed before the program's first traced call, or has only begun"
     return "neither tables nor a trace in it: they were removed; record the program again"
+
+
+def _check_metadata(run: Path) -> None:
+    """Raise a StoreError for a run whose end is not known and whose trace LTTng had not described yet: it writes that late."""
+    if unended(run) and any(not file.stat().st_size for file in run.glob("trace/*/ust/*/*/*/metadata")):
+        raise StoreError(
+            f"{run}: its recording had only begun, or went on, when it was copied or killed, and the description of its"
+            " trace is not there yet. While the program runs, give the run itself, as the user who records it; copy it"
+            " when the program has ended"
+        )
 
 
 def _put_in_place(made: Path, path: Path) -> None:

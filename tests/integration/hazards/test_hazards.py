@@ -163,3 +163,35 @@ def test_programs_with_the_address_sanitizer_of_gcc(tmp_path: Path, arguments: t
         assert calls == {"clGetPlatformIDs": 1}
     else:
         assert "it made no call of an API that is traced" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("ulimit -n 24", "it may open only 24 files (ulimit -n): allow "),
+        ("ulimit -v 480000", "it may map only 468 MiB (ulimit -v): allow 768 MiB or more"),
+    ],
+)
+def test_limits_that_were_lowered_on_the_way(hazard: Path, tmp_path: Path, limit: str, words: str) -> None:
+    """By a shell that occa_prof runs: the program is as without occa_prof, and the run says why it is not there."""
+    command = ["sh", "-c", f"{hazard} exit3; {limit}; {hazard} exit3"]
+    done = subprocess.run([*OCCA_PROF, "-o", str(tmp_path / "run"), *command], text=True, capture_output=True, timeout=300)
+    assert done.returncode == 3, done.stderr
+    check_rounds(tmp_path / "run", 1)
+    (note,) = json.loads((tmp_path / "run/run.json").read_text())["notes"]
+    assert " not recorded: " in note and words in note
+
+
+def test_a_process_in_another_pid_namespace(hazard: Path, tmp_path: Path) -> None:
+    """LTTng's daemon cannot tell who it is: it is not waited for, and named."""
+    apart = ["unshare", "-Ur", "--pid", "--fork"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs namespaces of users")
+    run = tmp_path / "run"
+    command = ["sh", "-c", f"{' '.join(apart)} {hazard} exit3; {hazard} exit3"]
+    done = subprocess.run([*OCCA_PROF, "-o", str(run), *command], text=True, capture_output=True, timeout=300)
+    assert done.returncode == 3, done.stderr
+    assert "did not begin to record" not in done.stderr
+    check_rounds(run, 1)
+    (note,) = json.loads((run / "run.json").read_text())["notes"]
+    assert " not recorded: it is in a PID namespace of its own" in note

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -164,3 +166,50 @@ def test_what_another_node_records_is_not_taken_for_complete(tmp_path: Path) -> 
     node.parent.rmdir()
     assert run.sql("SELECT count(*) FROM processes") == [(1,)]
     assert (run.folder / "tables").exists()
+
+
+def test_with_other_temporary_files(start: Start, tmp_path: Path) -> None:
+    """The sockets of the session are where the recording process has its temporary files, not where the report has its own."""
+    (tmp_path / "there").mkdir(mode=0o700)
+    stepper = start("-q", TMPDIR=str(tmp_path / "there"))
+    stepper.steps(2)
+    with_steps(stepper, 2)
+    stepper.end()
+    assert json.loads((stepper.run / "run.json").read_text())["notes"] == []
+
+
+def test_a_copy_of_a_run_that_goes_on(start: Start, tmp_path: Path) -> None:
+    stepper = start("-q")
+    stepper.steps(1)
+    shutil.copytree(stepper.run, tmp_path / "copy")
+    stepper.end()
+    done = runs.execute([*runs.OCCA_PROF, "report", tmp_path / "copy"])
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "copy it when the program has ended" in done.stderr
+
+
+def test_the_end_of_a_run_is_waited_for(tmp_path: Path) -> None:
+    """Its session has been stopped, and run.json does not say yet how it ended: nobody was killed."""
+    run = runs.profiled(runs.Run, tmp_path / "run", [sys.executable, "-c", "import json"], "-q")
+    file = run.folder / "run.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps(facts | {"ended": None}))
+    with (run.folder / ".recording").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert liveness.is_held(run.folder) and not liveness.is_recorded(run.folder)
+        command = [*runs.OCCA_PROF, "query", run.folder, "SELECT count(*) AS n FROM processes", "--format", "csv"]
+        process = subprocess.Popen(list(map(str, command)), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        until(lambda: list(run.folder.glob(".scratch*")), "a report that waits")
+        file.write_text(json.dumps(facts))
+        (run.folder / ".recording").unlink()
+    output, errors = process.communicate(timeout=runs.PATIENCE)
+    assert output.split() == ["n", "1"] and not errors
+    assert json.loads(file.read_text())["notes"] == facts["notes"]
+
+
+def test_a_run_of_which_nothing_has_been_seen_yet(start: Start) -> None:
+    stepper = start("-q", "--trace", "cuda")
+    stepper.steps(1)
+    text = stepper.occa_prof("report", stepper.run).stdout
+    assert text.startswith("! PARTIAL") and text.splitlines()[-1].startswith("nothing was recorded so far: ")
+    stepper.end()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import occatrace
-from tests.integration.session.conftest import OCCA_PROF, ROOT, Person, processes_of, wait_for
+from tests.support.suites.session import OCCA_PROF, ROOT, Person, processes_of, wait_for
 from tests.integration.session.test_command import info
 from tests.integration.session.test_stream import setting
 

@@ -82,7 +82,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     pytest.importorskip("pyopencl")
     started: list[Stepper] = []
 
-    def begin(*options: str, launcher: tuple[str, ...] = (), ranks: int = 1) -> Stepper:
+    def begin(*options: str, launcher: tuple[str, ...] = (), ranks: int = 1, **variables: str) -> Stepper:
         (tmp_path / "steps").write_text("0")
         words = [*launcher, *runs.OCCA_PROF, "-o", tmp_path / "run", *options, sys.executable, STEPS, tmp_path]
         process = subprocess.Popen(
@@ -90,7 +90,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYOPENCL_NO_CACHE": "1", "OCCATRACE_PATIENCE": "600"},
+            env={**os.environ, "PYOPENCL_NO_CACHE": "1", "OCCATRACE_PATIENCE": "600", **variables},
         )
         started.append(Stepper(tmp_path, process, ranks))
         return started[-1]
