@@ -11,3 +11,10 @@ CREATE OR REPLACE TEMP VIEW call_lines AS
     UNION ALL
     SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source
     FROM call_places p ANTI JOIN python_lines l ON l.thread = p.thread AND l.seq = p.seq JOIN call_sites s USING (process, site);
+
+-- Stacks of calls with the frames of Python in them.
+CREATE OR REPLACE TEMP VIEW path_texts AS
+    SELECT p.thread, p.seq, t.text
+    FROM path_calls p LEFT JOIN python_lines l USING (thread, seq)
+    JOIN (SELECT process, path, frame, string_agg(name, ' → ' ORDER BY depth) AS text FROM joined_frames GROUP BY ALL) t
+        ON t.process = p.process AND t.path = p.path AND t.frame = coalesce(l.frame, 0);

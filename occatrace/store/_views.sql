@@ -31,7 +31,8 @@ CREATE OR REPLACE TEMP VIEW path_frames AS
                || CASE WHEN k.file != '' THEN ' (' || regexp_extract(k.file, '[^/]*$') || ':' || k.line || ')' ELSE '' END AS name
     FROM known k JOIN begins b USING (process, path) WHERE k.depth >= b.first;
 CREATE OR REPLACE TEMP VIEW path_texts AS
-    SELECT process, path, string_agg(name, ' → ' ORDER BY depth) AS text FROM path_frames GROUP BY ALL;
+    SELECT p.thread, p.seq, t.text
+    FROM path_calls p JOIN (SELECT process, path, string_agg(name, ' → ' ORDER BY depth) AS text FROM path_frames GROUP BY ALL) t USING (process, path);
 
 -- Stacks of calls and samples with the frames of Python in place of the interpreter's: what called the interpreter, Python, what
 -- that has called; and again, where that called Python. By `place`, the number of

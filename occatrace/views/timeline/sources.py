@@ -248,6 +248,7 @@ ARGUMENTS = (
     ("mode", "text", "OCCA mode"),
     ("source", "text", "source"),
     ("called_from", "text", "called from"),
+    ("call_path", "text", "call path"),
     ("direction", "text", "direction"),
     ("code", "int", "return value"),
     ("team", "uint", "threads"),
@@ -461,11 +462,9 @@ class Sources:
             texts.append(f"SELECT called_from FROM ({SITES})")
             columns |= {CALLER: "coalesce(s.caller, 0)::UBIGINT"}
         if self._some("path_calls"):
-            paths = (
-                "SELECT p.thread, p.seq, t.text AS call_path FROM path_calls p JOIN path_texts t USING (process, path)"
-            )
+            paths = "SELECT thread, seq, text AS call_path FROM path_texts"
             sql = f"SELECT c.*, w.call_path FROM ({sql}) c LEFT JOIN ({paths}) w ON w.thread = c.track AND w.seq = c.number"
-            texts.append("SELECT text FROM path_texts")
+            texts.append("SELECT DISTINCT text FROM path_texts")
             columns |= _of("call_path")
         return Source(THREAD, sql, columns, bare, texts, tied=True, calls=True, views=views)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -121,6 +123,14 @@ def test_samples_of_python(tmp_path: Path) -> None:
         assert opened.sql(modules).fetchall() == [(0,)]
 
 
+def _path_arguments(run: Run, folder: Path, name: str) -> list[str]:
+    """The argument `call path` of slices in a timeline."""
+    done = execute([*OCCA_PROF, "timeline", run.folder, "-o", folder / "timeline.csv"])
+    assert done.returncode == 0, done.stderr
+    with (folder / "timeline.csv").open(encoding="utf-8", newline="") as file:
+        return [row["call path"] for row in csv.DictReader(file) if row["name"] == name]
+
+
 def test_stacks_through_python_to_mpi(tmp_path: Path) -> None:
     """Below Python's lines the frames of the extension, without those of the interpreter; reports name the line of Python."""
     pytest.importorskip("mpi4py")
@@ -147,6 +157,8 @@ def test_stacks_through_python_to_mpi(tmp_path: Path) -> None:
         assert python == [(name, at[name]) for name in ("<module>", "outer", "inner")] and "/mpi4py/" in inner
         path = opened.report("critical_path_sum")
         assert {row["source"] for row in path if row["name"] == "MPI_Barrier"} == {f"{program}:{at['inner']}"}
+    (shown,) = _path_arguments(run, tmp_path, "MPI_Barrier")
+    assert f" → outer (barrier.py:{at['outer']}) → inner (barrier.py:{at['inner']}) → " in shown
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is x86-64 assembly")
@@ -190,6 +202,8 @@ def test_depth_kinds_and_the_flame_graph(tmp_path: Path) -> None:
             key = ";".join([*names, "clEnqueueWriteBuffer", "HtoD"])
             expected[key] = expected.get(key, 0) + n
     assert found == expected
+    shown = _path_arguments(whole, tmp_path, "clEnqueueWriteBuffer")
+    assert len(shown) == len(_told(whole)) - 1 and all(re.search(r"\w+ \(paths\.c:\d+\)$", text) for text in shown)
 
 
 def test_without_the_option_there_is_nothing(tmp_path: Path) -> None:
