@@ -204,8 +204,9 @@ def _sources(files: Sequence[SourceFile]) -> Iterator[str]:
         yield f'<details{"" if number else " open"}><summary><span class="path">{text(file.name)}</span> device {total}</summary>\n'
         if file.note:
             yield f'<p class="note">{text(file.note)}</p>\n'
-        yield f'<div class="wide" role="region" tabindex="0" aria-label="{text(file.name)}"><table class="source"><thead><tr>'
         shown = _SOURCE_HEADS if any(line.text is not None for line in file.lines) else _SOURCE_HEADS[:-1]
+        kinds = "source" if len(shown) == len(_SOURCE_HEADS) else "source bare"
+        yield f'<div class="wide" role="region" tabindex="0" aria-label="{text(file.name)}"><table class="{kinds}"><thead><tr>'
         for head_ in shown:
             kind = "" if head_ == "Source" else ' class="n"'
             yield f'<th scope="col"{kind}><span>{head_}</span></th>'
@@ -219,9 +220,10 @@ def _sources(files: Sequence[SourceFile]) -> Iterator[str]:
                 duration(line.device_ns) if line.device_ns else "", duration(line.host_ns) if line.host_ns else "",
                 f"{line.calls:,}" if line.calls else "", size(line.bytes) if line.bytes else "", str(line.number),
             )  # fmt: skip
-            yield f"<tr{' class=hot' if line.calls else ''}>" + "".join(
-                f'<td class="n">{number}</td>' for number in numbers
-            )
+            hot = line.calls and len(shown) == len(
+                _SOURCE_HEADS
+            )  # without text, all lines are those that caused something
+            yield f"<tr{' class=hot' if hot else ''}>" + "".join(f'<td class="n">{number}</td>' for number in numbers)
             if len(shown) == len(_SOURCE_HEADS):
                 yield f"<td><code>{text((line.text or '').expandtabs(4))}</code></td>"
             yield "</tr>\n"

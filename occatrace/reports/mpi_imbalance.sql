@@ -8,7 +8,7 @@
 -- column: ratio number Compute by mean (over that of the mean rank: 1 is balanced)
 -- column: device_ns ns Device (time in which at least one piece of its work ran on a device; part of all the others)
 -- column: mpi_ns ns MPI
--- column: waiting_ns ns Waiting (part of MPI: in receives, waits, probes, barriers, fences and locks)
+-- column: waiting_ns ns In waiting calls (part of MPI: receives, waits, probes, barriers, fences and locks, which do nothing else; waits in other calls: wait_states)
 -- column: sent bytes Sent (messages and one-sided transfers that it started)
 -- column: received bytes Received
 -- column: calls count Calls (of MPI)

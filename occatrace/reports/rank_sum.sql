@@ -1,7 +1,8 @@
 -- title: Ranks
--- about: each rank of a parallel job: how long it ran, its kernels, its copies, its calls
+-- about: each rank of a parallel job: how long it ran, its time in MPI, its kernels, its copies, its calls
 -- column: rank number Rank
 -- column: span_ns ns Ran (from the start of tracing to the last event)
+-- column: mpi_ns ns MPI (time in its calls, of all threads, with the start and the end of MPI)
 -- column: kernel_ns ns Kernels (on devices, or calls of OCCA kernels that run on the host)
 -- column: kernels count Kernels run
 -- column: copy_ns ns Memory (operations that move or set memory)
@@ -34,9 +35,10 @@ copies AS (
     ) c JOIN processes p USING (process) GROUP BY p.rank
 ),
 calls AS (
-    SELECT p.rank, sum(s.calls) AS calls, sum(s.failed) AS failed FROM call_stats s JOIN processes p USING (process) GROUP BY p.rank
+    SELECT p.rank, sum(s.calls) AS calls, sum(s.failed) AS failed, sum(s.total_ns) FILTER (s.api = 'mpi')::BIGINT AS mpi_ns
+    FROM call_stats s JOIN processes p USING (process) GROUP BY p.rank
 )
-SELECT rank, span_ns, coalesce(kernel_ns, 0) AS kernel_ns, coalesce(kernels, 0) AS kernels, coalesce(copy_ns, 0) AS copy_ns,
+SELECT rank, span_ns, coalesce(mpi_ns, 0) AS mpi_ns, coalesce(kernel_ns, 0) AS kernel_ns, coalesce(kernels, 0) AS kernels, coalesce(copy_ns, 0) AS copy_ns,
        coalesce(bytes, 0) AS bytes, coalesce(calls, 0) AS calls, coalesce(failed, 0) AS failed, processes, ended, name
 FROM ranks LEFT JOIN kernels USING (rank) LEFT JOIN copies USING (rank) LEFT JOIN calls USING (rank)
 ORDER BY rank

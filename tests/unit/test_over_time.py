@@ -310,3 +310,10 @@ def test_source_text_is_asked_for(tmp_path: Path) -> None:
 
     html.render(Document({}, Losses.none(), [], sources=found), out)
     assert "<script>alert(1)" not in out.getvalue() and "&lt;script&gt;alert(1)" in out.getvalue()
+
+
+def test_ranks_have_their_time_in_mpi(tmp_path: Path) -> None:
+    with opened(tmp_path, overlapping()) as store:
+        report = reports.make(store, "rank_sum")
+        at = [column.name for column in report.columns]
+        assert {row[at.index("rank")]: row[at.index("mpi_ns")] for row in report.rows} == {0: 300, 1: 600}

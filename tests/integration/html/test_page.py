@@ -102,6 +102,10 @@ def test_wide_tables_take_the_window(file: Path, browser: Browser) -> None:
     )
     assert all(width > main - 2 for width, hidden in found if hidden > 1)
     page = min(width for width, _ in found)
+    advice = "document.querySelector('section[data-report=advice]')?.getBoundingClientRect().width"
+    assert browser.run(advice) in (None, page), "sentences go on in the next line"
+    lines = "[...document.querySelectorAll('details[open] .source')].map(t => [t.classList.contains('bare'), t.clientWidth])"
+    assert all((width < page / 2) == bare for bare, width in browser.run(lines)), "without text numbers stand together"
     assert page < 1300 and any(page < width for width, _ in found), "only what needs it is wider than the page"
 
 
