@@ -134,7 +134,8 @@ class Staging:
         """Name what refers to a text that the file does not have by the number of that text, and say so."""
         told, examples = [], []
         for what, name, table, column, where in (
-            ("kernel", "kernel ", "work", "name", f"kind IN ({KERNEL}, {OTHER})"),
+            ("kernel", "kernel ", "work", "name", f"kind = {KERNEL}"),
+            ("device record", "work ", "work", "name", f"kind = {OTHER}"),
             ("call", "function_", "calls", "fn", "true"),
             ("range", "range ", "ranges", "named", "name IS NULL"),
         ):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "build" / "dist"
+RESULTS = ROOT / "build" / "ci"  # for tools/support
 CACHE = Path(
     os.environ.get("OCCATRACE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "occatrace"
 )

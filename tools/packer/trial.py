@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import platform
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import DIST, ROOT, base, fail
+from . import DIST, RESULTS, ROOT, base, fail
 
 # The program's own needs (OpenCL), and those of the base's CPythons, which serve where a release has none that is new enough.
 PACKAGES = {
@@ -161,3 +164,23 @@ def profile(root: Path, home: Path, what: str, command: str, python: str, lttng:
             f" {kind} home, no /run, 64 MB of /dev/shm",
             flush=True,
         )
+        note(root, what, kind)
+
+
+def note(root: Path, what: str, home: str) -> None:
+    """Add a trial that went well to the results for tools/support, with the release and the C library of the root."""
+    facts = dict(re.findall(r'^(NAME|VERSION_ID)="?(.*?)"?$', (root / "etc/os-release").read_text(), re.M))
+    library = re.search(
+        r"^Package: libc6\n(?:\S.*\n| .*\n)*?Version: ([\d.]+)", (root / "var/lib/dpkg/status").read_text(), re.M
+    )
+    system = f"{facts['NAME'].removesuffix(' GNU/Linux')} {facts.get('VERSION_ID', '')}, {platform.machine()}"
+    part = "Debian packages" if what == "packages" else "tarball" if what == "tarball" else "wheel"
+    trial = {
+        "part": f"{part}: ordinary user, fresh system",
+        "system": f"{system}, glibc {library[1] if library else 'unknown'}",
+        "versions": "" if part != "wheel" else what,
+        "trial": f"{home} home",
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with (RESULTS / "wheels.jsonl").open("a") as file:
+        file.write(json.dumps(trial) + "\n")
