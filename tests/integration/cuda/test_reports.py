@@ -33,9 +33,7 @@ def test_use_of_the_device(traced: Callable[..., Traced], linked: Path) -> None:
     device, *queues = rows
     spans = [(start, end) for _, start, end in work]
     assert (device["calls"], device["busy_ns"], device["total_ns"]) == (3, busy(spans), sum(e - s for s, e in spans))
-    assert (
-        device["overlap"] == pytest.approx(device["total_ns"] / device["busy_ns"], rel=1e-3) and device["overlap"] > 1.2
-    )
+    assert device["overlap"] == pytest.approx(device["total_ns"] / device["busy_ns"], rel=1e-3)
     assert device["busy_ns"] >= 80 * MS and device["total_ns"] >= 110 * MS
     assert device["span_ns"] == max(e for _, e in spans) - min(s for s, _ in spans)
     assert device["idle_ns"] == device["span_ns"] - device["busy_ns"]

@@ -8,7 +8,6 @@ from tests.support.suites.html import (
     occa_dir,
     programs,
     run,
-    run_nested,
 )
 
 __all__ = [
@@ -19,5 +18,4 @@ __all__ = [
     "occa_dir",
     "programs",
     "run",
-    "run_nested",
 ]

@@ -67,19 +67,10 @@ def run(mode: str, programs: Path, occa_dir: Path, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="session")
-def run_nested(
-    mode: str, programs: Path, occa_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[], Run]:
-    """Runs ranges within ranges."""
-    cache = tmp_path_factory.getbasetemp() / f"occa-{mode}"
-    program = programs / "nested"
-    return lambda: profiled(program, mode, tmp_path_factory.mktemp("nested") / mode, occa_dir, cache, mode)
-
-
-@pytest.fixture(scope="session")
-def nested(run_nested: Callable[[], Run]) -> Run:
+def nested(mode: str, programs: Path, occa_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Ranges within ranges."""
-    return run_nested()
+    cache = tmp_path_factory.getbasetemp() / f"occa-{mode}"
+    return profiled(programs / "nested", mode, tmp_path_factory.mktemp("nested") / mode, occa_dir, cache, mode)
 
 
 @pytest.fixture(scope="session")
