@@ -175,7 +175,9 @@ def test_programs_with_the_address_sanitizer_of_gcc(tmp_path: Path, arguments: t
 def test_limits_that_were_lowered_on_the_way(hazard: Path, tmp_path: Path, limit: str, words: str) -> None:
     """By a shell that occa_prof runs: the program is as without occa_prof, and the run says why it is not there."""
     command = ["sh", "-c", f"{hazard} exit3; {limit}; {hazard} exit3"]
-    done = subprocess.run([*OCCA_PROF, "-o", str(tmp_path / "run"), *command], text=True, capture_output=True, timeout=300)
+    done = subprocess.run(
+        [*OCCA_PROF, "-o", str(tmp_path / "run"), *command], text=True, capture_output=True, timeout=300
+    )
     assert done.returncode == 3, done.stderr
     check_rounds(tmp_path / "run", 1)
     (note,) = json.loads((tmp_path / "run/run.json").read_text())["notes"]
