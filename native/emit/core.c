@@ -520,6 +520,8 @@ const void *occatrace_provider(const char *api) {
   void (*live)(const struct occatrace_live_sink *) = (void (*)(const struct occatrace_live_sink *))dlsym(library, "occatrace_live_into");
   if (live != NULL) live(&occatrace_live_sink);
   tell_of_room(library);
+  void (**at_unload)(void) = dlsym(library, "occatrace_at_unload");
+  if (at_unload != NULL && *at_unload == NULL) *at_unload = occatrace_leave_alone;
   return dlsym(library, table);
 }
 
