@@ -114,7 +114,15 @@ void occatrace_choice_start(void) {
   if (page != MAP_FAILED) __atomic_store_n(&occatrace_run_switch, (const uint32_t *)page, __ATOMIC_RELEASE);
 }
 
-uint32_t occatrace_own_mask(void) { return occatrace_choosing ? OCCATRACE_SWITCH_ON & 0x00ffffffu : UINT32_MAX; }
+/* The thread that ends the process. LTTng takes the events of a library apart one by one: what others call meanwhile would count
+ * as lost. */
+static const struct occatrace_thread *leaving;
+
+/* Without its highest byte every call is looked at: there is a choice, or the process ends. */
+uint32_t occatrace_own_mask(void) {
+  const int all = !occatrace_choosing && __atomic_load_n(&leaving, __ATOMIC_ACQUIRE) == NULL;
+  return all ? UINT32_MAX : OCCATRACE_SWITCH_ON & 0x00ffffffu;
+}
 
 /* ---- levels ---- */
 
@@ -151,13 +159,9 @@ void occatrace_levels(const char *api, uint8_t *levels, const uint8_t (*table)[4
   }
 }
 
-/* The thread that ends the process. LTTng takes the events of a library apart one by one: what others call meanwhile would count
- * as lost. */
-static const struct occatrace_thread *leaving;
-
 void occatrace_leave_alone(void) {
   if (leaving == NULL) __atomic_store_n(&leaving, occatrace_self(), __ATOMIC_RELEASE);
-  __atomic_fetch_and(&occatrace_own_switch, OCCATRACE_SWITCH_ON & 0x00ffffffu, __ATOMIC_RELEASE); /* look at every call */
+  __atomic_fetch_and(&occatrace_own_switch, OCCATRACE_SWITCH_ON & 0x00ffffffu, __ATOMIC_RELEASE);
 }
 
 static int is_left(void) {

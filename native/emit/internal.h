@@ -50,9 +50,9 @@ OCCATRACE_HIDDEN void occatrace_park_lttng_sockets(void);
 /* Whether LTTng's threads are there; a child of fork has none until it registers. */
 OCCATRACE_HIDDEN void occatrace_lttng_has_threads(int present);
 
-/* Asks occa_prof whether this process is traced, and waits until the session records. 1 = yes. */
 /* From now on only this thread is recorded; in a child of fork, all are. */
 OCCATRACE_HIDDEN void occatrace_leave_alone(void);
+/* Asks occa_prof whether this process is traced, and waits until the session records. 1 = yes. */
 OCCATRACE_HIDDEN int occatrace_register_process(void);
 /* Whether what belongs to this user may be of our run. */
 OCCATRACE_HIDDEN int occatrace_trusts_user(unsigned uid);
