@@ -37,8 +37,8 @@ static long cpu(void) { return now(CLOCK_THREAD_CPUTIME_ID); }
 int main(int argc, char **argv) {
   if (argc < 3) return 2;
   if (occatrace_start && !occatrace_start()) return 3;
-  volatile long *childs = mmap(NULL, sizeof *childs, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (childs == MAP_FAILED) return 4;
+  volatile long *in_child = mmap(NULL, sizeof *in_child, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (in_child == MAP_FAILED) return 4;
   const int threads = atoi(argv[2]);
   pthread_t t;
   for (int i = 0; i < threads; i++) pthread_create(&t, NULL, busy, NULL);
@@ -46,12 +46,12 @@ int main(int argc, char **argv) {
     const long before = wall(), used = cpu();
     const pid_t child = fork();
     if (child == 0) {
-      *childs = cpu();
+      *in_child = cpu();
       _exit(0);
     }
     const long forked = wall(), spent = cpu() - used;
     if (child < 0 || waitpid(child, NULL, 0) != child) return 5;
-    printf("%ld %ld %ld %ld\n", wall() - before, forked - before, spent, *childs);
+    printf("%ld %ld %ld %ld\n", wall() - before, forked - before, spent, *in_child);
   }
   stop = 1;
   return 0;
