@@ -71,7 +71,8 @@ static int again(int must, unsigned tries) {
   if (now < __atomic_load_n(&hopeless_until, __ATOMIC_RELAXED)) return 0;
   if (tries >= TRIES) {
     const uint64_t before = __atomic_load_n(&hopeless_ns, __ATOMIC_RELAXED);
-    const uint64_t next = before == 0 ? SECOND : before < LONGEST_HOPELESS ? before * 2 : before;
+    const uint64_t next = before == 0 ? SECOND : before < LONGEST_HOPELESS ? before * 2
+                                                                           : before;
     __atomic_store_n(&hopeless_ns, next, __ATOMIC_RELAXED);
     __atomic_store_n(&hopeless_until, now + next, __ATOMIC_RELAXED);
     return 0;
@@ -107,8 +108,7 @@ void occatrace_flush_counted(struct occatrace_thread *self, struct occatrace_thr
   uint32_t returned[OCCATRACE_RETURNED];
   memcpy(returned, owner->returned, sizeof returned);
   const struct occatrace_process_counted r = {
-      .tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .owner = owner->tid, .numbers = counted,
-      .returned = returned, .returned_length = length};
+      .tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .owner = owner->tid, .numbers = counted, .returned = returned, .returned_length = length};
   occatrace_process->counted(&r);
   owner->counted_flushed = counted;
 }
