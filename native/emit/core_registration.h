@@ -30,7 +30,12 @@ int occatrace_register_process(void) {
   const char *path = getenv("OCCATRACE_SOCKET");
   char text[128];
   int n = lacks_room(text, sizeof text);
-  if (path == NULL || *path == '\0') return n == 0; /* the user's own LTTng session */
+  if (path == NULL || *path == '\0') { /* the user's own LTTng session */
+    if (n != 0)
+      occatrace_say("process %ld runs untraced: ulimit -v or -n leaves less than tracing takes (%llu MiB, or files)",
+                    (long)getpid(), (unsigned long long)(OCCATRACE_LEAST_SPACE >> 20));
+    return n == 0;
+  }
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) {
     occatrace_say("OCCATRACE_SOCKET is too long; the program runs untraced");

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 4096
 POLL_S = 0.02
+PATIENCE_S = 10.0
 SMALL = 8 << 20  # bytes of a run below which one thread serves
 BATCH_ROWS = 1 << 18
 _SINCE = "since"  # in the folder of single calls: from when on there are any
@@ -389,10 +390,16 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
 
 
 def _is_recorded(run: Path) -> bool:
-    """Whether a run goes on. One that has only begun, or whose end is being written down, is waited for."""
+    """Whether a run goes on. One that has only begun, or whose end is being written down, is waited for, but not for ever: its
+    program may run without being traced."""
+    until = time.monotonic() + PATIENCE_S
     while not is_recorded(run):
         if not is_held(run):
             return False
+        if time.monotonic() > until:
+            raise StoreError(
+                f"{run}: its program still runs, and nothing of it can be read yet; try again when it has ended"
+            )
         time.sleep(POLL_S)
     return True
 

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import occatrace
 from occatrace import _native
+from occatrace.errors import StoreError
 from occatrace.ingest import live_buffers
 from occatrace.run import liveness
 from occatrace.run.nodes import host_name
 from occatrace.run.opening import open_run
+from occatrace.store import tables
 from occatrace.store.tables import native_reader
 from tests.support import runs
 from tests.support.runs import until
@@ -205,6 +208,17 @@ def test_the_end_of_a_run_is_waited_for(tmp_path: Path) -> None:
     output, errors = process.communicate(timeout=runs.PATIENCE)
     assert output.split() == ["n", "1"] and not errors
     assert json.loads(file.read_text())["notes"] == facts["notes"]
+
+
+def test_a_program_that_runs_untraced_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PATIENCE_S", 0.0)
+    run = runs.profiled(runs.Run, tmp_path / "run", [sys.executable, "-c", "import json"], "-q")
+    file = run.folder / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"ended": None}))
+    with (run.folder / ".recording").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="nothing of it can be read yet"):
+            run.sql("SELECT count(*) FROM processes")
 
 
 def test_a_run_of_which_nothing_has_been_seen_yet(start: Start) -> None:
