@@ -59,6 +59,7 @@ static uint32_t function_ids[OCCATRACE_MAX_FUNCTIONS];
 
 static void (*lttng_before_fork)(sigset_t *), (*lttng_after_fork_parent)(sigset_t *), (*lttng_after_fork_child)(sigset_t *);
 static void (*lttng_postpone)(sigset_t *);
+static void (*lttng_settle)(void);
 static int (*lttng_records)(void);
 
 void occatrace_say(const char *format, ...) {
@@ -326,10 +327,11 @@ static int load_lttng(void) {
   lttng_after_fork_parent = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_after_fork_parent");
   lttng_after_fork_child = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_after_fork_child");
   lttng_postpone = (void (*)(sigset_t *))dlsym(library, "occatrace_lttng_postpone");
+  lttng_settle = (void (*)(void))dlsym(library, "occatrace_lttng_settle");
   lttng_records = (int (*)(void))dlsym(library, "occatrace_lttng_records");
   void (**at_unload)(void) = dlsym(library, "occatrace_at_unload");
   if (!occatrace_process || !occatrace_devices || !lttng_before_fork || !lttng_after_fork_parent ||
-      !lttng_after_fork_child || !lttng_postpone || !lttng_records || !at_unload) {
+      !lttng_after_fork_child || !lttng_postpone || !lttng_settle || !lttng_records || !at_unload) {
     occatrace_say("liboccatrace_tp_core.so does not fit this liboccatrace.so; the program runs untraced");
     return 0;
   }
@@ -529,16 +531,51 @@ const void *occatrace_provider(const char *api) {
 
 /* ---- end ---- */
 
+#define SETTLE_S 1
+
+static void *settle(void *unused) {
+  (void)unused;
+  lttng_settle();
+  return NULL;
+}
+
+/* A thread that is ended in the middle of an event leaves a part of a buffer that nobody can read, and what lies behind it. So
+ * the others get a moment to leave theirs. In a thread, as this one, or another that never goes on, may be in one itself. */
+static void let_others_settle(void) {
+  pthread_mutex_lock(&threads_lock);
+  const int alone = threads == NULL || threads->next == NULL;
+  pthread_mutex_unlock(&threads_lock);
+  if (alone) return;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  occatrace_makes_own_threads++;
+  const int made = pthread_create(&thread, NULL, settle, NULL) == 0;
+  occatrace_makes_own_threads--;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!made) return;
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += SETTLE_S;
+  if (pthread_timedjoin_np(thread, NULL, &until) != 0) pthread_detach(thread);
+}
+
 void occatrace_finish(enum occatrace_exit_reason reason) {
   /* Samples of a process that has made no traced call. */
   if ((state == NEW || state == FORKED) && occatrace_samples_are_worth_it()) occatrace_self();
   if (state != READY || finished || (uint32_t)getpid() != occatrace_pid) return; /* a vfork child shares our memory */
   finished = 1;
+  /* What other threads still do would be lost where the buffers are full, as nothing is written of them after this. */
+  if (reason != OCCATRACE_EXEC) {
+    occatrace_leave_alone();
+    let_others_settle();
+  }
   occatrace_background_stop();
   occatrace_samples_drain(reason == OCCATRACE_EXEC ? 1 : 2);
   if (reason != OCCATRACE_EXEC && occatrace_on_end != NULL && occatrace_tls != NULL) occatrace_on_end(occatrace_tls);
-  occatrace_harvest(1);
   occatrace_room_turn(1);
+  occatrace_harvest(1);
   occatrace_flush();
   struct occatrace_thread *self = occatrace_self();
   const struct occatrace_process_exit r = {self->tid, occatrace_next_seq(self), occatrace_pid, (uint8_t)reason};

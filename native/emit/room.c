@@ -12,6 +12,7 @@
 #define LONGEST_PAUSE (SECOND * 2)
 #define TRIES 500u /* of a ms each */
 #define LONGEST_HOPELESS (SECOND * 64)
+#define LAST_WAIT (SECOND * 2)
 #define EVENTS_BIT (OCCATRACE_SWITCH_EVENTS & ~OCCATRACE_SWITCH_RUNNING)
 
 static uint32_t full;         /* calls are counted now */
@@ -20,6 +21,7 @@ static uint64_t room_since;   /* when recording went on */
 static uint64_t pause_ns = SHORTEST_PAUSE;
 /* A record has waited in vain: nobody reads the buffers. None waits until then, and then for longer each time. */
 static uint64_t hopeless_until, hopeless_ns;
+static uint64_t last_until; /* the process ends: its last records wait so long in all */
 
 int occatrace_was_full(void) { return __atomic_load_n(&full_since, __ATOMIC_ACQUIRE) != 0; }
 
@@ -67,9 +69,9 @@ static int again(int must, unsigned tries) {
     if (tries > 0) __atomic_store_n(&hopeless_ns, 0, __ATOMIC_RELAXED); /* it waited, and was written */
     return 0;
   }
-  const uint64_t now = occatrace_now();
-  if (now < __atomic_load_n(&hopeless_until, __ATOMIC_RELAXED)) return 0;
-  if (tries >= TRIES) {
+  const uint64_t now = occatrace_now(), last = __atomic_load_n(&last_until, __ATOMIC_RELAXED);
+  if (now >= last && (last != 0 || now < __atomic_load_n(&hopeless_until, __ATOMIC_RELAXED))) return 0;
+  if (last == 0 && tries >= TRIES) {
     const uint64_t before = __atomic_load_n(&hopeless_ns, __ATOMIC_RELAXED);
     const uint64_t next = before == 0 ? SECOND : before < LONGEST_HOPELESS ? before * 2
                                                                            : before;
@@ -91,6 +93,7 @@ static void write_full(struct occatrace_thread *self, uint64_t begin_ns, uint64_
 }
 
 void occatrace_room_turn(int final) {
+  if (final) __atomic_store_n(&last_until, occatrace_now() + LAST_WAIT, __ATOMIC_RELAXED);
   if (!__atomic_load_n(&full, __ATOMIC_ACQUIRE)) return;
   const uint64_t since = __atomic_load_n(&full_since, __ATOMIC_ACQUIRE), now = occatrace_now();
   if (!final && (since <= room_since || now - since < pause_ns)) return; /* the one that found it is about to say since when */
@@ -115,6 +118,6 @@ void occatrace_flush_counted(struct occatrace_thread *self, struct occatrace_thr
 
 void occatrace_room_after_fork(void) {
   full = 0;
-  full_since = room_since = hopeless_until = hopeless_ns = 0;
+  full_since = room_since = hopeless_until = hopeless_ns = last_until = 0;
   pause_ns = SHORTEST_PAUSE;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ enum {
   /* seconds */
   READY_TIMEOUT = 5,
   SESSION_TIMEOUT = 2,
+  BUFFERS_TIMEOUT = 1,
   ANSWER_TIMEOUT = 10,
   END_TIMEOUT = 5,
   ORPHANS_TIMEOUT = 5
@@ -318,6 +320,17 @@ static void remove_folder(const char *path) {
   close(folder);
 }
 
+/* A thread that was killed in the middle of an event leaves a part of a buffer that the consumer never reads, and so it keeps all
+ * of them. The daemon, which has been asked to destroy the session, waits for their folder to go, and answers nobody meanwhile. */
+static void let_go_of_buffers(void) {
+  for (int i = 0; i < remove_count; i++) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/buffers", removed[i]) >= (int)sizeof path) continue;
+    for (double end = now() + BUFFERS_TIMEOUT; access(path, F_OK) == 0 && now() < end; reap()) nap();
+    remove_folder(path);
+  }
+}
+
 static int is_mapped(const char *file) {
   DIR *proc = opendir("/proc");
   if (!proc) return 1;
@@ -404,6 +417,7 @@ int main(int argc, char **argv) {
   } else {
     wait_until_ready();
     end_session();
+    let_go_of_buffers();
     if (daemon_pid > 0) {
       if (lock_fd >= 0)
         wait_for_other_users();

@@ -22,14 +22,20 @@ SUMS = "SELECT function, sum(calls)::BIGINT, sum(failed)::BIGINT FROM call_stats
 
 
 @pytest.fixture(scope="module")
-def crowd() -> Iterator[Path]:
-    """The traced program, where everybody can run it."""
-    with tempfile.TemporaryDirectory(prefix="occa-crowd-") as name:
+def programs() -> Iterator[Path]:
+    """The folder of the traced programs, where everybody can run them."""
+    with tempfile.TemporaryDirectory(prefix="occa-full-") as name:
         Path(name).chmod(0o755)
-        program = Path(name) / "crowd"
-        source = ROOT / "tests/programs/session/crowd.c"
-        subprocess.run(["gcc", "-O1", "-o", program, source, "-lOpenCL", "-lpthread"], check=True)
-        yield program
+        for program in ("crowd", "amid"):
+            source = ROOT / f"tests/programs/session/{program}.c"
+            subprocess.run(["gcc", "-O1", "-o", Path(name) / program, source, "-lOpenCL", "-lpthread"], check=True)
+        yield Path(name)
+
+
+@pytest.fixture
+def crowd(programs: Path) -> Path:
+    """The program of the first test."""
+    return programs / "crowd"
 
 
 @pytest.mark.parametrize("options", [(), ("--stream",)])
@@ -74,3 +80,38 @@ def test_calls_without_room_are_counted(user: Person, folder: Path, crowd: Path,
     assert (losses.events, losses.unfinished) == (0, [])
     (line,) = [line for line in losses.lines() if line.startswith("the buffers were full")]
     assert "only counted" in line
+
+
+@pytest.mark.parametrize(("how", "status"), [("_exit", 8), ("quick_exit", 8), ("return", 8), ("abort", 134)])
+def test_the_end_amid_calls_of_other_threads(user: Person, folder: Path, programs: Path, how: str, status: int) -> None:
+    """A thread that is ended while it writes an event leaves a part of a buffer that nobody can read, and what lies behind it."""
+    for turn in range(3):
+        run = folder / f"run{turn}"
+        done = user.run(
+            [*OCCA_PROF, "-q", "-m", "full", "-o", str(run), str(programs / "amid"), how, "200"], env=setting(folder)
+        )
+        assert done.returncode == status, done.stderr
+        with occatrace.open(run) as opened:
+            losses = opened.losses
+        assert (losses.events, losses.killed, losses.end_unknown) == (0, [], [])
+
+
+def test_the_run_after_one_that_was_killed_amid_calls(person: Person, folder: Path, programs: Path) -> None:
+    """LTTng's daemon, which another run of root uses too, does not wait for ever for the buffers of the killed one to go."""
+    command = [*OCCA_PROF, "-q", "-m", "full", "-o"]
+    for turn in range(3):
+        killed = user_run(
+            person, [*command, str(folder / f"killed{turn}"), str(programs / "amid"), "kill", "200"], folder
+        )
+        assert killed.returncode == 137, killed.stderr
+        after = user_run(
+            person, [*command, str(folder / f"after{turn}"), str(programs / "amid"), "return", "1"], folder
+        )
+        assert after.returncode == 8
+        assert "did not answer" not in after.stderr and "does not answer" not in after.stderr
+        assert info(folder / f"after{turn}")["processes"]
+
+
+def user_run(person: Person, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """With a place for what the driver compiles."""
+    return person.run(command, env=setting(folder))
