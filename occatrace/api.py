@@ -167,6 +167,7 @@ def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.D
             raise QueryError(f"expected one SQL statement, got {len(statements)}")
         _check_that_it_reads(con, statements[0])
         store.shut()
+        store.sum_lines(query)
         try:
             with progress.phase("running the query"):
                 return con.execute(query, list(parameters))

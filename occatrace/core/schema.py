@@ -151,7 +151,7 @@ line         UINTEGER  line   line in it; 0: not known
         _columns("""
 process      UINTEGER  id     process
 site         UINTEGER  id     number of the place within the process
-address      UBIGINT   handle return address, as in the column `caller` of single calls
+address      UBIGINT   handle return address, as in the column `caller` of single calls; null: a line of Python
 module       VARCHAR   text   file of the program or library; empty: not known
 offset       UBIGINT   bytes  address of the call in it
 build_id     VARCHAR   text   build id of that file; empty: it has none

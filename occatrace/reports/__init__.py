@@ -263,6 +263,7 @@ def _within(store: Store, entry: Definition, work: Callable[[], T]) -> T:
 def _make(store: Store, entry: Definition, scoped: Scoped | None, rows: int | None) -> Report:
     if entry.needs_calls:
         store.functions()
+    store.sum_lines(entry.sql)
     try:
         part = scoped is not None and (scoped.scope.window or scoped.scope.by)
         # A module may add to a query; of a part of the run there is the query alone.

@@ -208,7 +208,9 @@ class Scoped:
         conditions: list[str] = []
         if timed and table in _CALL_SUMS:
             query = _CALL_SUMS[table]
-            source = f"({query.format(main=self._main, within=self._within('start_ns'))})"
+            lines = "python_lines" in self._store.filled
+            placed = _IN_PYTHON.format(f"{self._main}.lined_calls") if lines else _NOWHERE
+            source = f"({query.format(main=self._main, within=self._within('start_ns'), placed=placed)})"
         elif timed and table == "failures":
             joins = f" JOIN {self._main}.calls c USING (thread, seq)"
             conditions.append(self._within("c.start_ns"))
@@ -365,9 +367,14 @@ _HIST = """
     SELECT process, thread, api, function, bucket_middle(bucket(span(start_ns, end_ns))) AS value_ns, count(*) AS calls
     FROM {main}.calls WHERE {within} GROUP BY ALL
 """
+_IN_PYTHON = "SELECT thread, seq, python_site(frame) AS site FROM {}"
+_NOWHERE = "SELECT 0::UINTEGER AS thread, 0::UINTEGER AS seq, 0::UINTEGER AS site WHERE false"
 _SITE_STATS = """
-    SELECT c.process, c.thread, c.api, c.function, s.site, count(*) AS calls, count(*) FILTER (c.failed) AS failed,
-           sum(span(c.start_ns, c.end_ns)) AS total_ns, sum(c.bytes) FILTER (c.failed IS NOT true) AS bytes
-    FROM {main}.calls c JOIN {main}.call_sites s ON s.process = c.process AND s.address = c.caller WHERE {within} GROUP BY ALL
+    SELECT c.process, c.thread, c.api, c.function, coalesce(p.site, s.site) AS site, count(*) AS calls,
+           count(*) FILTER (c.failed) AS failed, sum(span(c.start_ns, c.end_ns)) AS total_ns,
+           sum(c.bytes) FILTER (c.failed IS NOT true) AS bytes
+    FROM {main}.calls c LEFT JOIN ({placed}) p USING (thread, seq)
+    LEFT JOIN {main}.call_sites s ON s.process = c.process AND s.address = c.caller
+    WHERE coalesce(p.site, s.site) IS NOT NULL AND {within} GROUP BY ALL
 """
 _CALL_SUMS = {"call_stats": _STATS, "call_hist": _HIST, "call_site_stats": _SITE_STATS}

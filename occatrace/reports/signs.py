@@ -41,8 +41,9 @@ _SHORT_REGION_NS = 20_000
 _SMALL_MESSAGE = 1024
 # Lines of the program for rows `m` of mpi_messages.
 _WITH_LINE = """LEFT JOIN (
-    SELECT k.thread, k.seq, line_place(s.file, s.line, s.module, s."offset") AS source
-    FROM calls k JOIN call_sites s ON s.process = k.process AND s.address = k.caller WHERE k.api = 'mpi'
+    SELECT k.thread, k.seq, coalesce(y.source, line_place(s.file, s.line, s.module, s."offset")) AS source
+    FROM calls k LEFT JOIN call_sites s ON s.process = k.process AND s.address = k.caller
+    LEFT JOIN python_places y ON y.thread = k.thread AND y.seq = k.seq WHERE k.api = 'mpi'
 ) c ON c.thread = m.thread AND c.seq = m.seq"""
 # One core stores at most 64 bytes in a cycle, at about 4 GHz: data of n bytes cannot be made anew in less than n / 256 ns.
 _WRITTEN_BYTES_PER_NS = 256.0

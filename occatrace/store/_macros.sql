@@ -65,6 +65,9 @@ CREATE OR REPLACE MACRO statistics(samples) AS TABLE (
     FROM sums LEFT JOIN medians(hist) USING (key)
 );
 
+-- The number of a place in Python code among the call sites: above all others.
+CREATE OR REPLACE MACRO python_site(frame) AS (2147483648 + frame)::UINTEGER;
+
 -- For each place in Python code (leaf) of a process the innermost line on its stack that is the program's own, or the outermost where
 -- there is none, and what in a package was called through.
 CREATE OR REPLACE MACRO own_lines(frames) AS TABLE (
@@ -80,7 +83,7 @@ CREATE OR REPLACE MACRO own_lines(frames) AS TABLE (
         SELECT process, leaf, arg_min(function, id) AS function, arg_min(source, id) AS source, arg_min(line, id) AS line, min(id) AS id
         FROM walked GROUP BY ALL
     )
-    SELECT o.process, o.leaf, o.function, o.source || ':' || o.line AS source,
+    SELECT o.process, o.leaf, o.function, o.source AS file, o.line, o.source || ':' || o.line AS source,
            CASE WHEN o.id != o.leaf THEN CASE WHEN f.source LIKE '%/%' THEN regexp_extract(f.source, '[^/]*/[^/]*$') ELSE f.source END || ':' || f.line || ' ' || f.function ELSE '' END AS through
     FROM own o JOIN query_table(frames) f ON f.process = o.process AND f.id = o.leaf
 );

@@ -5,13 +5,6 @@ CREATE OR REPLACE TEMP VIEW python_places AS
     SELECT l.thread, l.seq, p.function, p.source, p.through
     FROM python_lines l JOIN own_lines(python_frames) p ON p.process = l.process AND p.leaf = l.frame;
 
--- It stands for the place in the extension module.
-CREATE OR REPLACE TEMP VIEW call_lines AS
-    SELECT thread, seq, source FROM python_places
-    UNION ALL
-    SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source
-    FROM call_places p ANTI JOIN python_lines l ON l.thread = p.thread AND l.seq = p.seq JOIN call_sites s USING (process, site);
-
 -- Stacks of calls with the frames of Python in them.
 CREATE OR REPLACE TEMP VIEW path_texts AS
     SELECT p.thread, p.seq, t.text

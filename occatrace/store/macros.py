@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +29,32 @@ def macros(con: duckdb.DuckDBPyConnection) -> None:
     if con not in _with_macros:
         con.execute((_FOLDER / "_macros.sql").read_text(encoding="utf-8"))
         _with_macros.add(con)
+
+
+def place_in_python(con: duckdb.DuckDBPyConnection) -> None:
+    """Let the lines of Python that made calls, where they were recorded, be call sites."""
+    if con.execute("SELECT 1 FROM python_lines LIMIT 1").fetchall():
+        macros(con)
+        _replace(con, ("call_sites", "call_places"), "_python_sites.sql")
+
+
+def sum_in_python(con: duckdb.DuckDBPyConnection) -> None:
+    """Let the sums by call site be those of these lines, too; the view `calls` must be there."""
+    _replace(con, ("call_site_stats",), "_python_calls.sql")
+
+
+# The line of each of these calls, once: windows of time would follow the stacks of Python again.
+PYTHON_SOURCES = """
+    CREATE OR REPLACE TEMP TABLE python_sources AS
+    SELECT c.thread, c.seq, line_place(s.file, s.line, s.module, s."offset") AS source
+    FROM lined_calls c JOIN call_sites s ON s.process = c.process AND s.site = python_site(c.frame)"""
+
+
+def _replace(con: duckdb.DuckDBPyConnection, names: Sequence[str], views: str) -> None:
+    for name in names:
+        table = con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ? AND NOT temporary", [name]).fetchall()
+        con.execute(f"ALTER {'TABLE' if table else 'VIEW'} {name} RENAME TO native_{name}")
+    con.execute((_FOLDER / views).read_text(encoding="utf-8"))
 
 
 def prepare(con: duckdb.DuckDBPyConnection) -> None:

@@ -33,7 +33,7 @@ from occatrace.run.liveness import is_held, is_recorded, unended
 from occatrace.run.nodes import node_tables
 from occatrace.run.opening import open_run
 from occatrace.store import call_files, captures, empty, memory
-from occatrace.store.macros import macros, prepare
+from occatrace.store.macros import macros, place_in_python, prepare, sum_in_python
 from occatrace.store.made import Made, read_made, write_made
 
 if TYPE_CHECKING:
@@ -240,7 +240,14 @@ class Store:
                 )
             empty = f"SELECT NULL::VARCHAR AS api, NULL::VARCHAR AS function, {_nulls(CALLS.columns)} WHERE false"
             self.con.execute(f"CREATE OR REPLACE VIEW calls AS {' UNION ALL '.join(parts or [empty])}")
+            if "python_lines" in self.filled:
+                sum_in_python(self.con)
         return self._calls
+
+    def sum_lines(self, query: str) -> None:
+        """Open the single calls if a query is about sums by call site that are of lines of Python: those are made of them."""
+        if "call_site_stats" in query and "python_lines" in self.filled:
+            self.functions()
 
     def call_files(self) -> call_files.CallFiles:
         """Which files have the single calls of which time."""
@@ -379,6 +386,7 @@ def _open_store(run: Path, model: Model, open_trace: OpenTrace, apart: bool) -> 
                             stream.discard(run)
         if problems is None:
             problems = _reopen(path, con)
+        place_in_python(con)
         prepare(con)
         captures.make(con, run_facts(run))
         return Store(run, con, model, problems, path, open_trace, temporary, moment)
@@ -694,7 +702,9 @@ def build_node(
 
 def open_tables(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     """Views of the tables in a folder; returns what was wrong with the trace that they were made of."""
-    return _reopen(path, con)
+    problems = _reopen(path, con)
+    place_in_python(con)
+    return problems
 
 
 def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:

@@ -1,5 +1,4 @@
-"""A source file with what its lines caused: calls, device time, bytes. Of the reports `callsite_sum`, `python_line_sum` and
-`occa_kern_sum`."""
+"""A source file with what its lines caused: calls, device time, bytes. Of the reports `callsite_sum` and `occa_kern_sum`."""
 
 from __future__ import annotations
 
@@ -60,28 +59,11 @@ def files(store: Store, made: Mapping[str, reports.Report] | None = None) -> dic
     for row in _rows(store, "callsite_sum", made or {}):
         if row["line"] is not None:
             found[row["file"]][row["line"]].add(row["calls"], row["host_ns"], row["device_ns"], row["bytes"])
-    for row in _rows(store, "python_line_sum", made or {}):
-        path, _, line = row["source"].rpartition(":")
-        found[path][int(line)].add(row["calls"], None, row["device_ns"], row["bytes"])
-    for source, ns in _python_times(store):
-        path, _, line = source.rpartition(":")
-        found[path][int(line)].add(None, ns, None, None)
     for row in _rows(store, "occa_kern_sum", made or {}):
         path, _, line = (row["source"] or "").rpartition(":")
         if path and line.isdigit() and row["parent"] is None:
             found[path][int(line)].add(row["calls"], None, row["total_ns"], None)
     return {path: dict(lines) for path, lines in found.items()}
-
-
-def _python_times(store: Store) -> list[tuple[str, int]]:
-    """The time in the calls of each line of Python: of an outer call and those within it, the outer one takes longest."""
-    if "python_lines" not in store.filled or not store.functions():
-        return []
-    return store.con.execute("""
-        SELECT source, max(ns)::BIGINT FROM (
-            SELECT p.source, c.api, sum(span(c.start_ns, c.end_ns)) AS ns
-            FROM calls c JOIN python_places p USING (thread, seq) GROUP BY ALL
-        ) GROUP BY source""").fetchall()
 
 
 def _rows(store: Store, name: str, made: Mapping[str, reports.Report]) -> Iterator[dict[str, Any]]:

@@ -43,6 +43,7 @@ def export(
         there = [table.name for table in TABLES]
         if calls or any(name not in there for name in names):
             there += [CALLS.name, *store.functions()]
+        store.sum_lines(" ".join(names or there))
         unknown = [name for name in names if name not in there]
         if unknown:
             raise StoreError(f"no table {unknown[0]!r}; there are: {', '.join(there)}")

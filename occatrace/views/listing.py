@@ -20,6 +20,7 @@ from occatrace.core.model import Arg, Enum, Function
 from occatrace.core.sql import bit_names, enum_case
 from occatrace.core.sql import name as sql_name
 from occatrace.core.sql import text as sql_text
+from occatrace.store.macros import PYTHON_SOURCES
 from occatrace.store.tables import Store
 from occatrace.store.windows import ahead, between, windows
 
@@ -29,7 +30,7 @@ _NEVER = 0xFFFF_FFFF_FFFF_FFFF  # end of what never returned
 Columns = dict[str, npt.NDArray[Any]]
 
 
-_PLACE = """coalesce(line_place(s.file, s.line, s.module, s."offset"), '')"""
+_PLACE = """line_place(s.file, s.line, s.module, s."offset")"""
 
 # What may overlap others encloses nothing.
 _RANGES = """
@@ -121,8 +122,12 @@ def _in_order(store: Store, places: bool) -> Iterator[Columns]:
     spans = _spans(store, keys)
     site, join = "", ""
     if places:
-        site = f", {_PLACE} AS place"
+        site = f", coalesce({_PLACE}, '') AS place"
         join = " LEFT JOIN call_sites s ON s.process = c.process AND s.address = c.caller"
+        if "python_lines" in store.filled:
+            cursor.execute(PYTHON_SOURCES)
+            site = f", coalesce(y.source, {_PLACE}, '') AS place"
+            join += " LEFT JOIN python_sources y ON y.thread = c.thread AND y.seq = c.seq"
     for begin, end in windows(store.con, starts, _MANY, _FEW):
         # Each function costs time to plan.
         there = [

@@ -17,6 +17,7 @@ from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range
 from occatrace.errors import StoreError
 from occatrace.store.call_files import CallFiles
+from occatrace.store.macros import PYTHON_SOURCES
 from occatrace.store.tables import Store
 
 DEVICE = "device"  # in Options.apis: the work on devices
@@ -458,7 +459,16 @@ class Sources:
         if self._some("codes"):
             sql = f"SELECT c.*, f.code FROM ({sql}) c LEFT JOIN codes f ON c.failed AND f.thread = c.thread AND f.seq = c.seq"
             columns |= _of("code")
-        if self._some("call_sites"):
+        if self._some("python_lines"):
+            self._con.execute(PYTHON_SOURCES)
+            sql = (
+                f"SELECT c.*, coalesce(y.source, p.called_from) AS called_from FROM ({sql}) c"
+                " LEFT JOIN python_sources y ON y.thread = c.track AND y.seq = c.number"
+                f" LEFT JOIN ({SITES}) p ON p.process = c.process AND p.address = c.caller"
+            )
+            texts.append(f"SELECT called_from FROM ({SITES}) UNION ALL SELECT source FROM python_sources")
+            columns |= _of("called_from")
+        elif self._some("call_sites"):
             texts.append(f"SELECT called_from FROM ({SITES})")
             columns |= {CALLER: "coalesce(s.caller, 0)::UBIGINT"}
         if self._some("path_calls"):

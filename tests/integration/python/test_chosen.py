@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support import runs
 from tests.support.interpreters import interpreters
+from tests.support.suites.mpi import MPIS
 from tests.support.suites.python import PROGRAMS, Profile, Run
 
 FIBONACCI = 177  # calls of fibonacci(10)
@@ -54,6 +56,14 @@ def test_functions(python: str, profile: Profile) -> None:
     assert counted(library)["dumps"] == 15 and "fibonacci" not in counted(library)
 
 
+def _read(run: Run, *options: str) -> dict[str, list[runs.Row]]:
+    """Rows of reports, as the command writes them."""
+    done = runs.execute([*runs.OCCA_PROF, "report", run.folder, *options, "--format", "json"])
+    assert done.returncode == 0, done.stderr
+    reports: list[runs.Row] = json.loads(done.stdout)["reports"]
+    return {one["name"]: one["rows"] for one in reports}
+
+
 def marked(program: str) -> dict[str, int]:
     """Lines of a program that say what they do."""
     text = (PROGRAMS / program).read_text().splitlines()
@@ -92,6 +102,38 @@ def test_lines(profile: Profile) -> None:
     assert (
         margin.split()[4:7] == ["6", "10.00", "KiB"] and "-" not in margin.split()[:4]
     )  # device and host time, with units
+    # Sums by line: each call once, those without a line of Python at their place in the extension module.
+    sites = {row["line"]: row for row in run.report("callsite_sum") if row["file"] == str(program)}
+    names = {
+        "launch": (9, 9, 0, 0),
+        "copy in": (6, 0, amount, 0),
+        "copy out": (6, 0, amount, 0),
+        "allocation": (3, 0, 0, 3),
+    }
+    for name, expected in names.items():
+        row = sites[line[name]]
+        assert (row["calls"], row["launches"], row["bytes"], row["allocations"]) == expected
+    assert {sites[line[name]]["name"] for name in ("launch", "copy in", "copy out")} == {"launch", "copy_in", "step"}
+    assert sites[line["launch"]]["device_ns"] == sum(row["total_ns"] for row in run.report("gpu_kern_sum"))
+    sums = "SELECT function, sum(calls), sum(total_ns) FROM {} GROUP BY function ORDER BY function"
+    single = "SELECT function, count(*), sum(span(start_ns, end_ns)) FROM calls WHERE caller IS NOT NULL GROUP BY ALL ORDER BY ALL"
+    assert run.sql(sums.format("call_site_stats")) == run.sql(single)
+    known = run.sql("SELECT count(*) FROM calls WHERE caller IS NOT NULL")
+    assert [(sum(row["calls"] for row in run.report("callsite_sum")),)] == known
+    for window in ((), ("--filter-time", "0%:100%")):
+        parts = _read(run, "--report", "callsite_sum", "--by", "line", *window)["callsite_sum"]
+        assert {row["line"]: row["calls"] for row in parts if ".py:" in row["line"]} == {
+            f"{program}:{number}": row["calls"] for number, row in sites.items()
+        }
+        assert sum(row["calls"] for row in parts) == known[0][0]
+    listed = runs.execute([*runs.OCCA_PROF, "trace", "--lines", run.folder]).stdout.splitlines()
+    assert sum("clEnqueueNDRangeKernel(" in row and f" lines.py:{line['launch']} " in row for row in listed) == 9
+    timeline = run.folder.with_suffix(".json")
+    runs.execute([*runs.OCCA_PROF, "timeline", run.folder, "-o", timeline])
+    slices = json.loads(timeline.read_text())["traceEvents"]
+    assert [one["args"]["called from"] for one in slices if one["name"] == "clCreateBuffer"] == [
+        f"{program}:{line['allocation']}"
+    ] * 3
     # Where the time of the main thread went.
     time = {row["name"]: row["total_ns"] for row in run.report("python_time_sum")}
     (main,) = run.calls("run")
@@ -201,6 +243,28 @@ def test_lttngust(options: tuple[str, ...], profile: Profile, tmp_path: Path) ->
     assert b"WARNING: end" in timeline.read_bytes()
 
 
+def test_lines_of_mpi(profile: Profile) -> None:
+    pytest.importorskip("mpi4py")
+    mpi = next((mpi for mpi in MPIS if mpi.library and mpi.there), None)
+    if mpi is None:
+        pytest.skip("no MPI is there")
+    run = profile(sys.executable, PROGRAMS / "mpi_lines.py", python=("lines",), MPI4PY_LIBMPI=mpi.library)
+    assert run.status == 0, run.stderr
+    line, program = marked("mpi_lines.py"), PROGRAMS / "mpi_lines.py"
+    sites = {row["line"]: row for row in run.report("callsite_sum") if row["file"] == str(program)}
+    assert {name: sites[number]["calls"] for name, number in line.items()} == {"add": 5, "barrier": 3, "once": 1}
+    assert sites[line["add"]]["bytes"] == 5 * sites[line["once"]]["bytes"] > 0 and sites[line["add"]]["name"] == "add"
+    callers = {row["name"]: row["caller"] for row in run.report("mpi_event_sum")}
+    assert callers["MPI_Barrier"] == f"{program}:{line['barrier']}"
+    assert callers["MPI_Allreduce"] in (f"{program}:{line[name]} (+1)" for name in ("add", "once"))
+    listed = runs.execute([*runs.OCCA_PROF, "trace", "--lines", run.folder]).stdout.splitlines()
+    assert sum("MPI_Barrier(" in row and f" mpi_lines.py:{line['barrier']} " in row for row in listed) == 3
+    # What was only counted has no line, and is counted as before.
+    counted = run.sql("SELECT sum(calls) FROM call_stats WHERE source = 'event' AND api = 'mpi'")
+    assert run.sql("SELECT sum(calls) FROM call_site_stats WHERE api = 'mpi'") == counted
+    assert run.sql("SELECT count(*) FROM call_stats WHERE source = 'tally' AND api = 'mpi'") > [(0,)]
+
+
 @pytest.mark.parametrize("mode", ["Serial", "OpenCL"])
 def test_lines_of_occa(mode: str, profile: Profile) -> None:
     """What OCCA does below counts once."""
@@ -212,6 +276,13 @@ def test_lines_of_occa(mode: str, profile: Profile) -> None:
     assert run.stdout == "right\n", run.stderr
     line = marked("occa_lines.py")
     rows = {int(row["source"].rpartition(":")[2]): row for row in run.report("python_line_sum")}
+    # OCCA's calls and those within them at one line, of which each is counted once.
+    sites = {row["line"]: row for row in run.report("callsite_sum") if row["file"] == str(PROGRAMS / "occa_lines.py")}
+    assert {name: sites[line[name]]["calls"] for name in ("allocation", "copy in", "many")} == {
+        "allocation": 3, "copy in": 2, "many": 4,
+    }  # fmt: skip
+    within = "SELECT count(*) FROM call_site_stats JOIN call_sites USING (process, site) WHERE address IS NOT NULL"
+    assert run.sql(within) == [(0,)]
     found = {
         name: tuple(
             rows[number][column] or 0 for column in ("launches", "copies", "bytes", "allocations", "allocated_bytes")
