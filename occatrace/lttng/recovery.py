@@ -3,6 +3,7 @@ the buffers of that still hold is brought into its trace by lttng-crash."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -33,6 +34,8 @@ def rescue(run: Path) -> None:
     if info is None or not runs.is_writable(run) or is_held(run) or is_recorded(run):
         return
     disk.clear_reserves(run)
+    with contextlib.suppress(OSError):
+        (run / runs.HELD).unlink()
     notes = list(info.notes)
     trace = _trace_of(run)
     for buffers in () if trace.is_symlink() else _buffers(run, info):

@@ -112,8 +112,14 @@ def test_compare(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no difference" in out
     # A page has all columns; what became of each name is in sight, before what is only to be looked up.
     page, _ = say(capsys, "compare", run, run, "--format", "html")
-    heads = re.findall(r'<th scope="col"[^>]*><span>([^<]*)', page)
-    assert heads[:4] == ["Name", "Med A", "Med B", "Verdict"] and {"Min A", "First B", "Total B"} <= set(heads)
+    totals, *named = (
+        re.findall(r'<th scope="col"[^>]*><span>([^<]*)', table)
+        for table in re.findall(r"<table.*?</table>", page, flags=re.DOTALL)
+    )
+    assert totals == ["Name", "Ratio", "Difference", "Total A", "Total B", "Calls A", "Calls B"]  # sums have no medians
+    assert len(named) == 3
+    for heads in named:
+        assert heads[:4] == ["Name", "Med A", "Med B", "Verdict"] and {"Min A", "First B", "Total B"} <= set(heads)
 
 
 def test_trace(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
