@@ -155,8 +155,8 @@ def test_stacks_through_python_to_mpi(tmp_path: Path) -> None:
             JOIN path_calls USING (process, path) JOIN python_lines l USING (process, thread, seq, frame)
             JOIN calls c ON c.thread = l.thread AND c.seq = l.seq WHERE c.function = 'MPI_Barrier' GROUP BY process, path""").fetchall()
         assert python == [(name, at[name]) for name in ("<module>", "outer", "inner")] and "/mpi4py/" in inner
-        path = opened.report("critical_path_sum")
-        assert {row["source"] for row in path if row["name"] == "MPI_Barrier"} == {f"{program}:{at['inner']}"}
+        events = opened.report("mpi_event_sum")
+        assert [row["caller"] for row in events if row["name"] == "MPI_Barrier"] == [f"{program}:{at['inner']}"]
     (shown,) = _path_arguments(run, tmp_path, "MPI_Barrier")
     assert f" → outer (barrier.py:{at['outer']}) → inner (barrier.py:{at['inner']}) → " in shown
 
