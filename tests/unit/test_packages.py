@@ -78,9 +78,15 @@ def test_spack_asks_for_what_pyproject_asks_for(monkeypatch: pytest.MonkeyPatch)
     assert [args[0] for name, args, _ in said if name == "version"] == [occatrace.__version__]
     assert Path(names["WHEELS"]) == DIST
     # Spack has no package of DuckDB for Python.
-    _, own = recipe("py-duckdb", monkeypatch)
+    names, own = recipe("py-duckdb", monkeypatch)
     versions = {args[0]: more for name, args, more in own if name == "version"}
-    assert all(more["url"].endswith(".whl") and not more["expand"] for more in versions.values())
+    package = names["PyDuckdb"]()
+    package.url = f"somewhere/packages/source/d/{package.pypi}"  # as Spack makes it
+    for version, more in versions.items():
+        tag = version.rpartition("-")[2]
+        url = package.url_for_version(version)
+        assert url.startswith(f"somewhere/packages/{tag}/d/duckdb/duckdb-{version}-") and url.endswith(".whl")
+        assert not more["expand"]
     fits = {more["when"].removeprefix("@"): args[0] for name, args, more in own if name == "depends_on"}
     assert fits.keys() == versions.keys()
     for short in pythons:
