@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,23 +20,37 @@ def build_id(path: Path) -> str | None:
     """In hexadecimal digits; "" where the file has none, None where it cannot be read as a 64-bit ELF file."""
     try:
         with path.open("rb") as file:
-            head = file.read(64)
-            if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+            headers = _headers(file, 32, 54, _PROGRAM_HEADER)
+            if headers is None:
                 return None
-            order = "<" if head[5] == 1 else ">"
-            (place,) = struct.unpack_from(order + "Q", head, 32)
-            size, count = struct.unpack_from(order + "HH", head, 54)
-            if size != _PROGRAM_HEADER:
-                return None
-            file.seek(place)
-            headers = file.read(size * count)
-            for at in range(0, len(headers) - size + 1, size):
-                kind, _, offset, _, _, length = struct.unpack_from(order + "IIQQQQ", headers, at)
-                if kind == _NOTE and (found := _in_notes(file, offset, min(length, _MOST), order)):
+            for kind, _, offset, _, _, length in headers.rows:
+                if kind == _NOTE and (found := _in_notes(file, offset, min(length, _MOST), headers.order)):
                     return found
     except (OSError, struct.error):
         return None
     return ""
+
+
+class _Headers(NamedTuple):
+    order: str  # of bytes, as struct writes it
+    entries: int  # how many there are to be; a file that is cut short has fewer
+    rows: Sequence[tuple[int, ...]]  # the first 40 bytes of each: two 32-bit numbers and four of 64 bits
+
+
+def _headers(file: BinaryIO, place_at: int, size_at: int, size: int) -> _Headers | None:
+    """The table of headers that a file's head leads to; None: it is no 64-bit ELF file, or its entries have another size."""
+    head = file.read(64)
+    if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+        return None
+    order = "<" if head[5] == 1 else ">"
+    (place,) = struct.unpack_from(order + "Q", head, place_at)
+    own, count = struct.unpack_from(order + "HH", head, size_at)
+    if own != size:
+        return None
+    file.seek(place)
+    table = file.read(size * count)
+    rows = [struct.unpack_from(order + "IIQQQQ", table, at) for at in range(0, len(table) - size + 1, size)]
+    return _Headers(order, count, rows)
 
 
 def _in_notes(file: BinaryIO, offset: int, length: int, order: str) -> str:
@@ -78,20 +93,10 @@ def functions(path: Path) -> Functions | None:
     """Where the functions of a file are; None where it cannot be read as a 64-bit ELF file with section headers."""
     try:
         with path.open("rb") as file:
-            head = file.read(64)
-            if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+            headers = _headers(file, 40, 58, _SECTION_HEADER)
+            if headers is None or not headers.entries:
                 return None
-            order = "<" if head[5] == 1 else ">"
-            (place,) = struct.unpack_from(order + "Q", head, 40)
-            size, count = struct.unpack_from(order + "HH", head, 58)
-            if size != _SECTION_HEADER or not count:
-                return None
-            file.seek(place)
-            headers = file.read(size * count)
-            tables = {}
-            for at in range(0, len(headers) - size + 1, size):
-                _, kind, _, _, offset, length = struct.unpack_from(order + "IIQQQQ", headers, at)
-                tables[kind] = (offset, length)
+            tables = {kind: (offset, length) for _, kind, _, _, offset, length in headers.rows}
             whole = _SYMTAB in tables
             offset, length = tables.get(_SYMTAB, tables.get(_DYNSYM, (0, 0)))
             file.seek(offset)
@@ -103,7 +108,7 @@ def functions(path: Path) -> Functions | None:
                 ("value", "u8"),
                 ("size", "u8"),
             ]
-            symbol = np.dtype([(name, order + kind) for name, kind in kinds])
+            symbol = np.dtype([(name, headers.order + kind) for name, kind in kinds])
             content = file.read(min(length // symbol.itemsize, _MOST_SYMBOLS) * symbol.itemsize)
             symbols = np.frombuffer(content[: len(content) // symbol.itemsize * symbol.itemsize], symbol)
     except (OSError, OverflowError, struct.error):
