@@ -31,9 +31,13 @@ def macros(con: duckdb.DuckDBPyConnection) -> None:
         _with_macros.add(con)
 
 
+def _has_python_lines(con: duckdb.DuckDBPyConnection) -> bool:
+    return bool(con.execute("SELECT 1 FROM python_lines LIMIT 1").fetchall())
+
+
 def place_in_python(con: duckdb.DuckDBPyConnection) -> None:
     """Let the lines of Python that made calls, where they were recorded, be call sites."""
-    if con.execute("SELECT 1 FROM python_lines LIMIT 1").fetchall():
+    if _has_python_lines(con):
         macros(con)
         _replace(con, ("call_sites", "call_places"), "_python_sites.sql")
 
@@ -67,5 +71,5 @@ def make_views(con: duckdb.DuckDBPyConnection) -> None:
     """Make the views that reports share, over the tables as this connection has them."""
     con.execute(VIEWS.read_text(encoding="utf-8"))
     # Few runs have lines of Python; planning what follows a stack of them would take its time in each report of the others.
-    if con.execute("SELECT 1 FROM python_lines LIMIT 1").fetchall():
+    if _has_python_lines(con):
         con.execute((_FOLDER / "_python_views.sql").read_text(encoding="utf-8"))
