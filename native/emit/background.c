@@ -79,6 +79,18 @@ static void *work(void *unused) {
   return NULL;
 }
 
+int occatrace_own_thread(pthread_t *thread, void *(*what)(void *)) {
+  /* No signal of the program may land on our thread. */
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  occatrace_makes_own_threads++;
+  const int made = pthread_create(thread, NULL, what, NULL) == 0;
+  occatrace_makes_own_threads--;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return made;
+}
+
 void occatrace_background_start(void) {
   if (__atomic_load_n(&running, __ATOMIC_ACQUIRE)) return;
   pthread_mutex_lock(&lock);
@@ -88,15 +100,8 @@ void occatrace_background_start(void) {
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&wake, &clock);
     pthread_condattr_destroy(&clock);
-    /* No signal of the program may land on our thread. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    occatrace_makes_own_threads++;
-    if (pthread_create(&thread, NULL, work, NULL) == 0) pthread_detach(thread);
-    occatrace_makes_own_threads--;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (occatrace_own_thread(&thread, work)) pthread_detach(thread);
     __atomic_store_n(&running, 1, __ATOMIC_RELEASE);
   }
   pthread_mutex_unlock(&lock);

@@ -119,9 +119,10 @@ void occatrace_choice_start(void) {
 static const struct occatrace_thread *leaving;
 
 /* Without its highest byte every call is looked at: there is a choice, or the process ends. */
+#define LOOK_AT_EACH (OCCATRACE_SWITCH_ON & 0x00ffffffu)
 uint32_t occatrace_own_mask(void) {
   const int all = !occatrace_choosing && __atomic_load_n(&leaving, __ATOMIC_ACQUIRE) == NULL;
-  return all ? UINT32_MAX : OCCATRACE_SWITCH_ON & 0x00ffffffu;
+  return all ? UINT32_MAX : LOOK_AT_EACH;
 }
 
 /* ---- levels ---- */
@@ -161,7 +162,7 @@ void occatrace_levels(const char *api, uint8_t *levels, const uint8_t (*table)[4
 
 void occatrace_leave_alone(void) {
   if (leaving == NULL) __atomic_store_n(&leaving, occatrace_self(), __ATOMIC_RELEASE);
-  __atomic_fetch_and(&occatrace_own_switch, OCCATRACE_SWITCH_ON & 0x00ffffffu, __ATOMIC_RELEASE);
+  __atomic_fetch_and(&occatrace_own_switch, LOOK_AT_EACH, __ATOMIC_RELEASE);
 }
 
 static int is_left(void) {

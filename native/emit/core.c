@@ -546,15 +546,8 @@ static void let_others_settle(void) {
   const int alone = threads == NULL || threads->next == NULL;
   pthread_mutex_unlock(&threads_lock);
   if (alone) return;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  occatrace_makes_own_threads++;
-  const int made = pthread_create(&thread, NULL, settle, NULL) == 0;
-  occatrace_makes_own_threads--;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (!made) return;
+  if (!occatrace_own_thread(&thread, settle)) return;
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += SETTLE_S;

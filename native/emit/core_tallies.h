@@ -1,16 +1,23 @@
 /* Tallies: slots of functions, what is counted per thread, and how it is written. A part of core.c, whose state it uses. */
 
+uint32_t occatrace_slot_of(const char *api, const char *function) {
+  char name[72];
+  snprintf(name, sizeof name, "%s:%s", api, function);
+  const uint32_t used = __atomic_load_n(&functions_used, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < used; i++)
+    if (strcmp(function_names[i], name) == 0) return i;
+  return OCCATRACE_MAX_FUNCTIONS;
+}
+
 uint32_t occatrace_register_functions(const char *api, const char *const *names, uint32_t count) {
   pthread_mutex_lock(&threads_lock);
   uint32_t first = functions_used;
   /* An API that is bound again keeps its slots. */
-  char head[72];
-  snprintf(head, sizeof head, "%s:%s", api, count ? names[0] : "");
-  for (uint32_t i = 0; i < functions_used; i++)
-    if (strcmp(function_names[i], head) == 0) {
-      pthread_mutex_unlock(&threads_lock);
-      return i;
-    }
+  const uint32_t known = occatrace_slot_of(api, count ? names[0] : "");
+  if (known != OCCATRACE_MAX_FUNCTIONS) {
+    pthread_mutex_unlock(&threads_lock);
+    return known;
+  }
   if (first + count > OCCATRACE_MAX_FUNCTIONS) {
     occatrace_say("too many traced functions; tallies of %s are not kept", api);
     first = OCCATRACE_MAX_FUNCTIONS; /* occatrace_tally_new refuses such slots */
@@ -21,15 +28,6 @@ uint32_t occatrace_register_functions(const char *api, const char *const *names,
   }
   pthread_mutex_unlock(&threads_lock);
   return first;
-}
-
-uint32_t occatrace_slot_of(const char *api, const char *function) {
-  char name[72];
-  snprintf(name, sizeof name, "%s:%s", api, function);
-  const uint32_t used = __atomic_load_n(&functions_used, __ATOMIC_ACQUIRE);
-  for (uint32_t i = 0; i < used; i++)
-    if (strcmp(function_names[i], name) == 0) return i;
-  return OCCATRACE_MAX_FUNCTIONS;
 }
 
 struct occatrace_tally *occatrace_tally_new(struct occatrace_thread *self, uint32_t slot) {

@@ -1,6 +1,8 @@
 /* What the files of the core share among themselves. */
 #ifndef OCCATRACE_INTERNAL_H
 #define OCCATRACE_INTERNAL_H
+#include <pthread.h>
+
 #include "device_events.h"
 #include "live.h"
 #include "occatrace_core.h"
@@ -107,6 +109,8 @@ OCCATRACE_HIDDEN void occatrace_room_returns(void);
 /* The slot of a function's tallies; OCCATRACE_MAX_FUNCTIONS: it has none. */
 OCCATRACE_HIDDEN uint32_t occatrace_slot_of(const char *api, const char *function);
 
+/* A thread of ours, without the program's signals, which is not traced; 0: there are no more threads. */
+OCCATRACE_HIDDEN int occatrace_own_thread(pthread_t *thread, void *(*what)(void *));
 OCCATRACE_HIDDEN void occatrace_background_start(void);
 OCCATRACE_HIDDEN void occatrace_background_forget(void);
 OCCATRACE_HIDDEN void occatrace_background_stop(void);
