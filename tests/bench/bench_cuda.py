@@ -46,9 +46,16 @@ def compiled(source: Path, output: Path, *options: str) -> None:
     subprocess.run(["g++", "-std=c++17", "-O2", f"-I{headers()}", source, "-o", output, *options], check=True)
 
 
-def measure(command: list[str], folder: Path) -> dict[str, float]:
+def fakes(folder: Path) -> dict[str, str]:
+    """Compile the fake driver and CUPTI into a folder; the environment in which programs find them."""
+    shared = ("-shared", "-fPIC", "-fvisibility=hidden", "-lpthread", "-ldl")
+    compiled(FAKES / "driver.cpp", folder / "libcuda.so.1", *shared, "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1")
+    compiled(FAKES / "cupti.cpp", folder / "libcupti.so.12", *shared, "-Wl,-soname,libcupti.so.12")
+    return {**os.environ, "LD_LIBRARY_PATH": str(folder), "OCCATRACE_CUPTI": str(folder / "libcupti.so.12")}
+
+
+def measure(command: list[str], env: dict[str, str]) -> dict[str, float]:
     """Smallest ns per call of each kind of call."""
-    env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "OCCATRACE_CUPTI": str(folder / "libcupti.so.12")}
     out = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
     return {line.split()[0]: float(line.split()[1]) for line in out.splitlines()}
 
@@ -56,18 +63,16 @@ def measure(command: list[str], folder: Path) -> dict[str, float]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shared = ("-shared", "-fPIC", "-fvisibility=hidden", "-lpthread", "-ldl")
-        compiled(FAKES / "driver.cpp", folder / "libcuda.so.1", *shared, "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1")
-        compiled(FAKES / "cupti.cpp", folder / "libcupti.so.12", *shared, "-Wl,-soname,libcupti.so.12")
+        env = fakes(folder)
         program = folder / "calls"
         compiled(HERE / "programs" / "cuda_calls.cpp", program, str(folder / "libcuda.so.1"))
         found: dict[str, list[dict[str, float]]] = {}
         for turn in range(ROUNDS):
-            found.setdefault("native", []).append(measure([str(program), "events"], folder))
+            found.setdefault("native", []).append(measure([str(program), "events"], env))
             for way, options in WAYS.items():
                 run = folder / f"{way}{turn}"
                 traced = [sys.executable, "-m", "occatrace.cli", "-q", *options, "-o", str(run), str(program)]
-                found.setdefault(way, []).append(measure(traced, folder))
+                found.setdefault(way, []).append(measure(traced, env))
 
         def median(way: str, call: str) -> float:
             return statistics.median(turn[call] for turn in found[way])

@@ -7,14 +7,13 @@ usage: bench_launch_rate.py [--seconds N] [--rate N]
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import occatrace
-from tests.bench.bench_cuda import FAKES, compiled
+from tests.bench.bench_cuda import compiled, fakes
 
 SOURCE = Path(__file__).resolve().parent / "programs" / "launch_rate.cpp"
 THREADS = 8
@@ -36,12 +35,9 @@ def main() -> None:
     print(f"{'':>10}  {'made':>11}  {'recorded':>11}  {'counted':>11}  {'lost events':>11}  remark")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shared = ("-shared", "-fPIC", "-fvisibility=hidden", "-lpthread", "-ldl")
-        compiled(FAKES / "driver.cpp", folder / "libcuda.so.1", *shared, "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1")
-        compiled(FAKES / "cupti.cpp", folder / "libcupti.so.12", *shared, "-Wl,-soname,libcupti.so.12")
+        env = fakes(folder)
         program = folder / "launch_rate"
         compiled(SOURCE, program, str(folder / "libcuda.so.1"), "-lpthread")
-        env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "OCCATRACE_CUPTI": str(folder / "libcupti.so.12")}
         words = [str(program), str(THREADS), str(args.rate), str(args.seconds)]
         alone = subprocess.run(words, check=True, capture_output=True, text=True, env=env).stdout
         print(f"{'alone':>10}  {int(alone):>11,}")

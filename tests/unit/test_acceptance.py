@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.machinery
-import importlib.util
 import math
 import re
 import signal
@@ -18,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.tools import load
+
 ROOT = Path(__file__).resolve().parents[2]
 # Says one thing alone and another when it is traced.
 TELLS = "import os; print('3 done'); print('traced' if 'OCCATRACE_RUN' in os.environ else 'alone')"
@@ -25,13 +25,7 @@ TELLS = "import os; print('3 done'); print('traced' if 'OCCATRACE_RUN' in os.env
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("acceptance", str(ROOT / "tools" / "acceptance"))
-    spec = importlib.util.spec_from_loader("acceptance", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["acceptance"] = module  # dataclasses look their module up
-    loader.exec_module(module)
-    return module
+    return load("acceptance")
 
 
 def results(tool: ModuleType, until: float = math.inf, case: str = "", **program: Any) -> list[Any]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import io
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import duckdb
@@ -20,17 +17,9 @@ from occatrace.reports import partial
 from occatrace.store import macros
 from occatrace.store.tables import Store, connect, open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
+from tests.support.tools import load
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def simulate_ranks() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("simulate_ranks", str(ROOT / "tools" / "simulate_ranks"))
-    spec = importlib.util.spec_from_loader("simulate_ranks", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 def job(folder: Path, ranks: list[int], size: int, seed: int = 0) -> Store:
@@ -138,7 +127,7 @@ def test_simulated_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fan: i
     monkeypatch.setattr(partial, "FAN", fan)
     with job(tmp_path / "job", list(range(4)), 4) as store:
         calls = dict(store.con.execute("SELECT function, sum(calls) FROM call_stats GROUP BY 1").fetchall())
-    tool = simulate_ranks()
+    tool = load("simulate_ranks")
     monkeypatch.setattr(tool, "open_store", lambda run: open_store(run, model=MODEL))
     folders = tool.simulate(200, tmp_path / "job" / "run", tmp_path / "out", per_node=16)
     assert len(folders) == 13
@@ -175,7 +164,7 @@ def test_a_simulated_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         few_kernels = store.con.execute(kernels).fetchall()
     run = tmp_path / "job" / "run"
     (run / "run.json").write_text(json.dumps({"schema": 1, "program": ["a.out"]}))
-    tool = simulate_ranks()
+    tool = load("simulate_ranks")
     monkeypatch.setattr(tool, "open_store", lambda run: open_store(run, model=MODEL))
     tool.simulate_run(40, run, tmp_path / "many", per_node=16)
     with open_store(tmp_path / "many", model=MODEL) as store:
@@ -197,7 +186,7 @@ def test_the_report_of_very_many_ranks(tmp_path: Path, monkeypatch: pytest.Monke
     """What the last node prints: from the nodes' partial summaries, without their tables."""
     with job(tmp_path / "job", list(range(4)), 4):
         pass
-    tool = simulate_ranks()
+    tool = load("simulate_ranks")
     monkeypatch.setattr(tool, "open_store", lambda run: open_store(run, model=MODEL))
     run = tmp_path / "many"
     for folder in tool.simulate(300, tmp_path / "job" / "run", tmp_path / "out", per_node=100):

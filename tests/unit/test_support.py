@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -12,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.support.runs import ROOT
+from tests.support.tools import load
 
 sys.path.insert(0, str(ROOT / "tools"))
 from packer import trial
@@ -19,13 +18,7 @@ from packer import trial
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("support_matrix", str(ROOT / "tools" / "support"))
-    spec = importlib.util.spec_from_loader("support_matrix", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["support_matrix"] = module  # dataclasses look their module up
-    loader.exec_module(module)
-    return module
+    return load("support", "support_matrix")
 
 
 def test_the_readme_has_the_recorded_matrix(tool: ModuleType) -> None:

@@ -100,18 +100,13 @@ def test_the_run_after_one_that_was_killed_amid_calls(person: Person, folder: Pa
     """LTTng's daemon, which another run of root uses too, does not wait for ever for the buffers of the killed one to go."""
     command = [*OCCA_PROF, "-q", "-m", "full", "-o"]
     for turn in range(3):
-        killed = user_run(
-            person, [*command, str(folder / f"killed{turn}"), str(programs / "amid"), "kill", "200"], folder
+        killed = person.run(
+            [*command, str(folder / f"killed{turn}"), str(programs / "amid"), "kill", "200"], env=setting(folder)
         )
         assert killed.returncode == 137, killed.stderr
-        after = user_run(
-            person, [*command, str(folder / f"after{turn}"), str(programs / "amid"), "return", "1"], folder
+        after = person.run(
+            [*command, str(folder / f"after{turn}"), str(programs / "amid"), "return", "1"], env=setting(folder)
         )
         assert after.returncode == 8
         assert "did not answer" not in after.stderr and "does not answer" not in after.stderr
         assert info(folder / f"after{turn}")["processes"]
-
-
-def user_run(person: Person, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """With a place for what the driver compiles."""
-    return person.run(command, env=setting(folder))
