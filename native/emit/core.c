@@ -263,6 +263,8 @@ static void announce_process(struct occatrace_thread *self) {
   occatrace_process->process(&r);
 }
 
+static unsigned announcing; /* threads that are among the others, but have not yet been written of */
+
 static struct occatrace_thread *new_thread(int ready) {
   /* mmap: the table of tallies is large and mostly untouched. */
   struct occatrace_thread *self =
@@ -277,6 +279,7 @@ static struct occatrace_thread *new_thread(int ready) {
   occatrace_tls = self;
   if (!ready) return self;
   pthread_setspecific(thread_end_key, self);
+  __atomic_fetch_add(&announcing, 1, __ATOMIC_ACQ_REL);
   pthread_mutex_lock(&threads_lock);
   self->next = threads;
   threads = self;
@@ -284,6 +287,7 @@ static struct occatrace_thread *new_thread(int ready) {
   process_owed = 0;
   pthread_mutex_unlock(&threads_lock);
   announce_thread(self);
+  __atomic_fetch_sub(&announcing, 1, __ATOMIC_ACQ_REL);
   if (owed) {
     announce_process(self);
     if (!own_on()) write_capture(self, 2);
@@ -475,6 +479,7 @@ static void after_fork_child(void) {
   if (inside_lttng) return;
   const int was = state;
   occatrace_pid = (uint32_t)getpid();
+  announcing = 0;
   occatrace_samples_after_fork();
   pthread_mutex_init(&flush_lock, NULL);
   if (!start_held) {
@@ -535,6 +540,8 @@ const void *occatrace_provider(const char *api) {
 
 static void *settle(void *unused) {
   (void)unused;
+  const struct timespec moment = {0, 100000};
+  for (int i = 0; i < SETTLE_S * 10000 && __atomic_load_n(&announcing, __ATOMIC_ACQUIRE) != 0; i++) nanosleep(&moment, NULL);
   lttng_settle();
   return NULL;
 }

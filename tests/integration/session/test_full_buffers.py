@@ -82,13 +82,28 @@ def test_calls_without_room_are_counted(user: Person, folder: Path, crowd: Path,
     assert "only counted" in line
 
 
-@pytest.mark.parametrize(("how", "status"), [("_exit", 8), ("quick_exit", 8), ("return", 8), ("abort", 134)])
-def test_the_end_amid_calls_of_other_threads(user: Person, folder: Path, programs: Path, how: str, status: int) -> None:
-    """A thread that is ended while it writes an event leaves a part of a buffer that nobody can read, and what lies behind it."""
-    for turn in range(3):
+@pytest.mark.parametrize(
+    ("how", "status", "after_ms", "turns"),
+    [
+        ("_exit", 8, 200, 3),
+        ("quick_exit", 8, 200, 3),
+        ("return", 8, 200, 3),
+        ("return", 8, 1, 20),
+        ("abort", 134, 200, 3),
+    ],
+)
+def test_the_end_amid_calls_of_other_threads(
+    user: Person, folder: Path, programs: Path, how: str, status: int, after_ms: int, turns: int
+) -> None:
+    """A thread that is ended while it writes an event leaves a part of a buffer that nobody can read, and what lies behind it.
+
+    One that goes on at the end must not need what the destructors take away, and one that has just begun is written of.
+    """
+    for turn in range(turns):
         run = folder / f"run{turn}"
         done = user.run(
-            [*OCCA_PROF, "-q", "-m", "full", "-o", str(run), str(programs / "amid"), how, "200"], env=setting(folder)
+            [*OCCA_PROF, "-q", "-m", "full", "-o", str(run), str(programs / "amid"), how, str(after_ms)],
+            env=setting(folder),
         )
         assert done.returncode == status, done.stderr
         with occatrace.open(run) as opened:
