@@ -27,7 +27,7 @@ struct Always : NoHook {
   static constexpr bool always = true;
 };
 
-// Likewise, and it has to know which of the API's loaders was called: handles carry their driver's functions, so others need not.
+// Likewise, and it has to know which of the API's sets of real functions was called: handles carry their driver's functions, so others need not.
 struct ByLoader : Always {
   static constexpr bool by_loader = true;
 };

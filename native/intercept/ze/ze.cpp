@@ -19,6 +19,7 @@ template <int I>
 const Dispatch &real() {
   return targets[I];
 }
+const Dispatch &real(unsigned target) { return targets[target]; }
 const Dispatch &loader() { return targets[0]; }
 
 }  // namespace occatrace::ze
@@ -71,7 +72,7 @@ struct Hook<OCCATRACE_ZE_zeDriverGetExtensionFunctionAddress> : Always {
 // ---- events ----
 
 template <>
-struct Hook<OCCATRACE_ZE_zeEventPoolCreate> : Always {
+struct Hook<OCCATRACE_ZE_zeEventPoolCreate> : ByLoader {
   template <int I>
   static void before(Call &call, Args_zeEventPoolCreate &a) {
     static thread_local EventPoolDescriptor changed;
@@ -312,7 +313,7 @@ struct Hook<OCCATRACE_ZE_zeContextDestroy> : Always {
 
 // The compiler's log of a failed build. A program that did not ask for it does not see that we did.
 template <>
-struct Hook<OCCATRACE_ZE_zeModuleCreate> : Always {
+struct Hook<OCCATRACE_ZE_zeModuleCreate> : ByLoader {
   template <int I>
   static void before(Call &call, Args_zeModuleCreate &a) {
     if (call.level != OCCATRACE_EVENT || a.phBuildLog != nullptr || real<I>().zeModuleBuildLogGetString == nullptr) return;
