@@ -84,9 +84,8 @@ static PyObject *live(PyObject *self, PyObject *unused) {
   for (;;) {
     /* Taking in what has finished may run callbacks of the program. */
     Py_BEGIN_ALLOW_THREADS
-    known = occatrace_live_with(&now, kernels, room, memory, sizeof memory / sizeof *memory);
-    Py_END_ALLOW_THREADS
-    if (!known || now.kernels <= room) break;
+        known = occatrace_live_with(&now, kernels, room, memory, sizeof memory / sizeof *memory);
+    Py_END_ALLOW_THREADS if (!known || now.kernels <= room) break;
     room = 2 * now.kernels;
     if (kernels != few) PyMem_Free(kernels);
     kernels = PyMem_Malloc(room * sizeof *kernels);
@@ -101,11 +100,11 @@ static PyObject *live(PyObject *self, PyObject *unused) {
   calls = PyList_New(now.kernels);
   objects = PyList_New(now.memories);
   if (works == NULL || calls == NULL || objects == NULL) goto done;
-#define FILL(list, at, ...)                         \
-  do {                                              \
+#define FILL(list, at, ...) \
+  do { \
     PyObject *const entry = Py_BuildValue(__VA_ARGS__); \
-    if (entry == NULL) goto done;                   \
-    PyList_SET_ITEM(list, at, entry);               \
+    if (entry == NULL) goto done; \
+    PyList_SET_ITEM(list, at, entry); \
   } while (0)
 #define NUMBER(value) (unsigned long long)(value)
   for (uint32_t i = 0; i < now.kinds; i++)
@@ -127,7 +126,10 @@ static PyObject *present(PyObject *self, PyObject *unused) { return PyBool_FromL
 
 #define FAST(function) {#function, (PyCFunction)(void (*)(void))function, METH_FASTCALL, NULL}
 static PyMethodDef methods[] = {
-    FAST(push), FAST(begin), FAST(mark), FAST(counter),
+    FAST(push),
+    FAST(begin),
+    FAST(mark),
+    FAST(counter),
     {"pop", pop, METH_NOARGS, NULL},
     {"end", end, METH_O, NULL},
     {"capture", capture, METH_O, NULL},

@@ -24,7 +24,17 @@ namespace {
 
 // How one field class goes into columns.
 struct Node {
-    enum class Op { Unsigned, Signed, Bool, Bits, Single, Double, Text, Structure, List } op = Op::Structure;
+    enum class Op {
+        Unsigned,
+        Signed,
+        Bool,
+        Bits,
+        Single,
+        Double,
+        Text,
+        Structure,
+        List,
+    } op = Op::Structure;
     uint64_t member = 0; // place in the enclosing structure
     size_t column = 0;
     uint8_t width = 8;

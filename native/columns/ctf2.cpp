@@ -219,7 +219,8 @@ class Translator {
         } else if (type == "fixed-length-floating-point-number") {
             fixed(*value, *made);
             made->what = Type::What::Float;
-            made->exponent = made->size == 64 ? 11 : made->size == 32 ? 8 : 0;
+            made->exponent = made->size == 64 ? 11 : made->size == 32 ? 8
+                                                                      : 0;
             made->mantissa = static_cast<unsigned>(made->size) - made->exponent;
         } else if (type == "null-terminated-string") {
             encoding(*value);

@@ -162,7 +162,8 @@ class Parser {
             text += static_cast<char>(point);
             return;
         }
-        const unsigned more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+        const unsigned more = point < 0x800 ? 1 : point < 0x10000 ? 2
+                                                                  : 3;
         text += static_cast<char>((0xf00 >> (more + 1) & 0xff) | point >> (6 * more));
         for (unsigned i = more; i-- > 0;) text += static_cast<char>(0x80 | (point >> (6 * i) & 0x3f));
     }

@@ -16,7 +16,15 @@ class Error : public std::runtime_error {
 };
 
 struct Value {
-    enum class What { Null, Bool, Integer, Real, String, Array, Object } what = What::Null;
+    enum class What {
+        Null,
+        Bool,
+        Integer,
+        Real,
+        String,
+        Array,
+        Object,
+    } what = What::Null;
     bool truth = false;
     int64_t number = 0; // of Integer: two's complement of numbers above INT64_MAX
     double real = 0;

@@ -29,7 +29,7 @@ constexpr size_t search_chunk = 1u << 20;
 class File {
   public:
     explicit File(const std::string &path, uint64_t end = UINT64_MAX) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-        struct stat status {};
+        struct stat status{};
         if (fd_ >= 0 && fstat(fd_, &status) == 0) size_ = std::min(static_cast<uint64_t>(status.st_size), end);
     }
     ~File() {

@@ -66,7 +66,11 @@ struct StreamLayout {
     uint64_t id = 0;
     Place timestamp_begin, content_size, packet_size; // from the packet's start
     uint64_t head_size = 0;                           // of packet header and context
-    enum class Header { Compact, Large, Plain } header = Header::Large; // 5 bits of id and 27 of time; 16 and 32; as below
+    enum class Header {
+        Compact,
+        Large,
+        Plain,
+    } header = Header::Large; // 5 bits of id and 27 of time; 16 and 32; as below
     Place header_id, header_time;                     // of a plain header, from its start
     uint64_t header_size = 0;                         // likewise
     // Of LTTng's headers, in bytes: 1 where it packs (x86-64), those of C where it does not (AArch64).

@@ -26,7 +26,7 @@ Limits limits_of(const ReaderOptions &options) {
 }
 
 void find_below(const std::string &path, unsigned depth, std::vector<std::string> &found) {
-    struct stat status {};
+    struct stat status{};
     if (stat((path + "/metadata").c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
         found.push_back(path);
         return; // what lies below a trace (index/) is the trace's
@@ -56,7 +56,7 @@ std::vector<std::string> find_traces(const std::string &path) {
 
 Reader::Reader(const std::string &path, const ReaderOptions &options)
     : output_(limits_of(options)), workers_(options.threads > 0 ? std::min(options.threads, 1024u) : usable_processors()) {
-    struct stat status {};
+    struct stat status{};
     if (stat(path.c_str(), &status) != 0) throw TraceError("cannot open " + path + ": " + strerror(errno));
     std::string last;
     for (const std::string &folder : find_traces(path)) {

@@ -10,7 +10,19 @@
 
 namespace occatrace::columns {
 
-enum class Kind : uint8_t { U8, U16, U32, U64, I8, I16, I32, I64, F32, F64, String };
+enum class Kind : uint8_t {
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    F32,
+    F64,
+    String,
+};
 
 // Bytes of one value; a string is its number in the string table.
 size_t width_of(Kind kind);

@@ -87,7 +87,7 @@ std::vector<StreamFile> stream_files(const std::string &path) {
     if (folder == nullptr) return files;
     while (const dirent *entry = readdir(folder)) {
         const std::string name = entry->d_name;
-        struct stat status {};
+        struct stat status{};
         if (name[0] == '.' || name == "metadata") continue;
         if (stat((path + "/" + name).c_str(), &status) == 0 && S_ISREG(status.st_mode))
             files.push_back({name, static_cast<uint64_t>(status.st_size)});

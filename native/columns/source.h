@@ -81,7 +81,11 @@ std::unique_ptr<Source> open_lttng(const std::string &path, const tsdl::Trace &t
 
 // The decoder of choice for a trace: the fast one where it knows the layout. Babeltrace asks for babeltrace2, and gets it unless
 // the fast decoder finds the trace damaged. Throws TraceError if the trace cannot be read at all.
-enum class DecoderChoice { Automatic, Fast, Babeltrace };
+enum class DecoderChoice {
+    Automatic,
+    Fast,
+    Babeltrace,
+};
 std::unique_ptr<Source> open_trace(const std::string &path, DecoderChoice choice, const SourceOptions &options,
                                    Output &output);
 

@@ -57,7 +57,13 @@ std::string text_of(std::string_view content) {
 namespace {
 
 struct Token {
-    enum class What { End, Word, Number, String, Symbol } what = What::End;
+    enum class What {
+        End,
+        Word,
+        Number,
+        String,
+        Symbol,
+    } what = What::End;
     std::string text;
     int64_t number = 0; // two's complement of numbers above INT64_MAX
 };
@@ -148,7 +154,10 @@ class Lexer {
                 case 'n': c = '\n'; break;
                 case 't': c = '\t'; break;
                 case 'r': c = '\r'; break;
-                case '"': case '\\': case '\'': case '?': break;
+                case '"':
+                case '\\':
+                case '\'':
+                case '?': break;
                 default: fail("an escape that we do not know");
                 }
             }

@@ -40,7 +40,16 @@ struct Range {
 };
 
 struct Type {
-    enum class What { Integer, Float, String, Enum, Struct, Variant, Array, Sequence } what = What::Integer;
+    enum class What {
+        Integer,
+        Float,
+        String,
+        Enum,
+        Struct,
+        Variant,
+        Array,
+        Sequence,
+    } what = What::Integer;
     uint64_t size = 0;  // bits, of integers, floats and enums
     uint64_t align = 1; // bits, as it comes out of all that is inside
     bool is_signed = false;

@@ -17,7 +17,8 @@ constexpr uint64_t kSpacing = 5'000'000;
 constexpr uint64_t kRecordEvery = 1'000'000'000;
 
 int64_t distance(int64_t value, int64_t low, int64_t high) {
-  return value < low ? low - value : value > high ? value - high : 0;
+  return value < low ? low - value : value > high ? value - high
+                                                  : 0;
 }
 
 }  // namespace

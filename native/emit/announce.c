@@ -11,12 +11,19 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct text { uint64_t hash; uint32_t id, length; char bytes[]; };
+struct text {
+  uint64_t hash;
+  uint32_t id, length;
+  char bytes[];
+};
 static const struct text **texts; /* id - 1 */
 static uint32_t texts_used, texts_room;
 /* Open addressing. Known texts are found without the lock, which fork would have to wait for in a program whose threads record
  * all the time: entries are only added, and a table that was outgrown stays, as somebody may be looking into it. */
-struct table { uint32_t size; const struct text *entries[]; };
+struct table {
+  uint32_t size;
+  const struct text *entries[];
+};
 static struct table *table;
 
 static struct occatrace_process_kernel *kernels;
@@ -109,22 +116,22 @@ uint32_t occatrace_intern_n(const char *bytes, size_t length) {
 
 uint32_t occatrace_intern(const char *text) { return text == NULL ? 0 : occatrace_intern_n(text, strlen(text)); }
 
-#define ANNOUNCE(array, count, room, record, emit)                          \
-  if (occatrace_process == NULL) return 0;                                             \
-  struct occatrace_thread *self = occatrace_self();                         \
-  uint32_t id = 0;                                                          \
-  pthread_mutex_lock(&lock);                                                \
-  if (grow(&array, count, &room, sizeof *array)) {                          \
-    id = count + 1;                                                         \
-    array[count] = record;                                                  \
-    array[count].pid = occatrace_pid;                                       \
-    array[count].id = id;                                                   \
-    array[count].tid = self->tid;                                           \
-    array[count].seq = occatrace_next_seq(self);                            \
-    emit(&array[count]);                                                    \
-    count++;                                                                \
-  }                                                                         \
-  pthread_mutex_unlock(&lock);                                              \
+#define ANNOUNCE(array, count, room, record, emit) \
+  if (occatrace_process == NULL) return 0; \
+  struct occatrace_thread *self = occatrace_self(); \
+  uint32_t id = 0; \
+  pthread_mutex_lock(&lock); \
+  if (grow(&array, count, &room, sizeof *array)) { \
+    id = count + 1; \
+    array[count] = record; \
+    array[count].pid = occatrace_pid; \
+    array[count].id = id; \
+    array[count].tid = self->tid; \
+    array[count].seq = occatrace_next_seq(self); \
+    emit(&array[count]); \
+    count++; \
+  } \
+  pthread_mutex_unlock(&lock); \
   return id;
 
 uint32_t occatrace_kernel(uint32_t name, uint32_t mode, uint32_t source, uint32_t line, uint32_t binary) {
@@ -154,12 +161,12 @@ void occatrace_announce_again(struct occatrace_thread *self) {
   occatrace_forget_modules();
   occatrace_forget_paths();
   for (uint32_t i = 1; i <= texts_used; i++) write_text(self, i);
-#define AGAIN(array, count, emit)             \
-  for (uint32_t i = 0; i < count; i++) {      \
-    array[i].pid = occatrace_pid;             \
-    array[i].tid = self->tid;                 \
-    array[i].seq = occatrace_next_seq(self);  \
-    emit(&array[i]);                          \
+#define AGAIN(array, count, emit) \
+  for (uint32_t i = 0; i < count; i++) { \
+    array[i].pid = occatrace_pid; \
+    array[i].tid = self->tid; \
+    array[i].seq = occatrace_next_seq(self); \
+    emit(&array[i]); \
   }
   AGAIN(kernels, kernels_used, occatrace_process->kernel)
   AGAIN(devices, devices_used, occatrace_devices->device)
@@ -171,10 +178,27 @@ void occatrace_activity(const struct occatrace_activity *a) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();
   const struct occatrace_device_activity r = {
-      .tid = self->tid, .seq = occatrace_next_seq(self), .kind = a->kind, .status = a->status, .corr_tid = a->corr_tid,
-      .corr_seq = a->corr_seq, .run_seq = a->run_seq, .queue = a->queue, .queued = a->queued, .submitted = a->submitted,
-      .start = a->start, .end = a->end, .bytes = a->bytes, .name = a->name, .gx = a->grid[0], .gy = a->grid[1],
-      .gz = a->grid[2], .lx = a->block[0], .ly = a->block[1], .lz = a->block[2]};
+      .tid = self->tid,
+      .seq = occatrace_next_seq(self),
+      .kind = a->kind,
+      .status = a->status,
+      .corr_tid = a->corr_tid,
+      .corr_seq = a->corr_seq,
+      .run_seq = a->run_seq,
+      .queue = a->queue,
+      .queued = a->queued,
+      .submitted = a->submitted,
+      .start = a->start,
+      .end = a->end,
+      .bytes = a->bytes,
+      .name = a->name,
+      .gx = a->grid[0],
+      .gy = a->grid[1],
+      .gz = a->grid[2],
+      .lx = a->block[0],
+      .ly = a->block[1],
+      .lz = a->block[2],
+  };
   occatrace_devices->activity(&r);
   if (__builtin_expect(occatrace_live_sink.on, 0)) occatrace_live_activity(a);
 }
@@ -182,17 +206,33 @@ void occatrace_activity(const struct occatrace_activity *a) {
 void occatrace_write_managed(const struct occatrace_managed *m) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();
-  const struct occatrace_device_managed r = {.tid = self->tid, .seq = occatrace_next_seq(self), .device = m->device, .kind = m->kind,
-                                             .start = m->start, .end = m->end, .value = m->value, .address = m->address};
+  const struct occatrace_device_managed r = {
+      .tid = self->tid,
+      .seq = occatrace_next_seq(self),
+      .device = m->device,
+      .kind = m->kind,
+      .start = m->start,
+      .end = m->end,
+      .value = m->value,
+      .address = m->address,
+  };
   occatrace_devices->managed(&r);
 }
 
 void occatrace_write_wait(const struct occatrace_wait *w) {
   if (occatrace_process == NULL) return;
   struct occatrace_thread *self = occatrace_self();
-  const struct occatrace_device_wait r = {.tid = self->tid, .seq = occatrace_next_seq(self), .kind = w->kind, .corr_tid = w->corr_tid,
-                                          .corr_seq = w->corr_seq, .queue = w->queue, .waiting = w->waiting,
-                                          .start = w->start, .end = w->end};
+  const struct occatrace_device_wait r = {
+      .tid = self->tid,
+      .seq = occatrace_next_seq(self),
+      .kind = w->kind,
+      .corr_tid = w->corr_tid,
+      .corr_seq = w->corr_seq,
+      .queue = w->queue,
+      .waiting = w->waiting,
+      .start = w->start,
+      .end = w->end,
+  };
   occatrace_devices->wait(&r);
 }
 

@@ -23,7 +23,12 @@ const uint32_t *occatrace_run_switch = &always_on;
 uint32_t occatrace_own_switch;
 uint8_t occatrace_choosing;
 
-struct numbers { uint32_t count; struct { uint64_t first, last; } ranges[OCCATRACE_MOST_RANGES]; };
+struct numbers {
+  uint32_t count;
+  struct {
+    uint64_t first, last;
+  } ranges[OCCATRACE_MOST_RANGES];
+};
 
 static struct {
   int kernels, exclude_kernels;
@@ -34,7 +39,11 @@ static struct {
 } choice;
 
 /* A kernel by its name, as far as it has been asked for. */
-struct kernel { uint32_t name; uint8_t wanted; uint64_t launches, excluded, flushed; };
+struct kernel {
+  uint32_t name;
+  uint8_t wanted;
+  uint64_t launches, excluded, flushed;
+};
 static struct kernel *kernels[CHUNK]; /* chunks of CHUNK by name id, made when needed */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t gone[OCCATRACE_EXCLUDED_REASON_COUNT], reported[OCCATRACE_EXCLUDED_REASON_COUNT]; /* counts of threads that have ended; of the last flush */

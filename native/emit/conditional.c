@@ -17,12 +17,12 @@ extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 /* What is needed of an object's dynamic section. */
 struct object {
   ElfW(Addr) base;
-  ElfW(Sym) *symbols;
+  ElfW(Sym) * symbols;
   const char *texts;
   const uint32_t *gnu_hash, *hash;
 };
 
-static void read_dynamic(struct object *o, ElfW(Addr) base, const ElfW(Dyn) *d) {
+static void read_dynamic(struct object *o, ElfW(Addr) base, const ElfW(Dyn) * d) {
   *o = (struct object){.base = base};
   for (; d->d_tag != DT_NULL; d++) {
     /* The loader has made most of them absolute, but not in objects like the vDSO. */
@@ -82,7 +82,7 @@ static uint32_t symbol_count(const struct object *o) {
 
 enum { FEW = 64 }; /* symbols that are looked up one by one; more of them by a walk over all */
 
-static void make_indirect(ElfW(Sym) *s, ElfW(Addr) begin, ElfW(Addr) size) {
+static void make_indirect(ElfW(Sym) * s, ElfW(Addr) begin, ElfW(Addr) size) {
   if (s->st_value - begin >= size || s->st_shndx == SHN_UNDEF) return;
   s->st_value += OCCATRACE_LOOKUP_OFFSET;
   s->st_info = ELF64_ST_INFO(ELF64_ST_BIND(s->st_info), STT_GNU_IFUNC);

@@ -75,9 +75,22 @@ static void write_tally(struct occatrace_thread *self, struct occatrace_thread *
       }
   const uint32_t function = function_id(slot);
   const struct occatrace_process_tally r = {
-      .tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .owner = owner->tid, .function = function,
-      .count = count, .failed = t->failed, .total = t->total, .min = t->min, .max = t->max, .ticks_hz = hz,
-      .buckets = buckets, .buckets_length = n, .counts = counts, .counts_length = n};
+      .tid = self->tid,
+      .seq = occatrace_next_seq(self),
+      .pid = occatrace_pid,
+      .owner = owner->tid,
+      .function = function,
+      .count = count,
+      .failed = t->failed,
+      .total = t->total,
+      .min = t->min,
+      .max = t->max,
+      .ticks_hz = hz,
+      .buckets = buckets,
+      .buckets_length = n,
+      .counts = counts,
+      .counts_length = n,
+  };
   occatrace_process->tally(&r);
   t->flushed = count;
 }

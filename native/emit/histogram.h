@@ -8,7 +8,10 @@
 #include "bounds.h"
 
 static inline uint32_t occatrace_histogram_bucket(uint64_t value) {
-  enum { BITS = OCCATRACE_HISTOGRAM_SUB_BITS, EACH = 1 << BITS };
+  enum {
+    BITS = OCCATRACE_HISTOGRAM_SUB_BITS,
+    EACH = 1 << BITS,
+  };
   if (value < EACH) return (uint32_t)value;
   const uint32_t octave = 63u - (uint32_t)__builtin_clzll(value); /* BITS … 63 */
   return (octave - (BITS - 1)) * EACH + (uint32_t)((value >> (octave - BITS)) & (EACH - 1));

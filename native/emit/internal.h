@@ -10,7 +10,13 @@
 
 #define OCCATRACE_HIDDEN __attribute__((visibility("hidden")))
 
-enum occatrace_exit_reason { OCCATRACE_EXIT = 0, OCCATRACE__EXIT = 1, OCCATRACE_EXEC = 2, OCCATRACE_UNLOAD = 3, OCCATRACE_ABORT = 4 };
+enum occatrace_exit_reason {
+  OCCATRACE_EXIT = 0,
+  OCCATRACE__EXIT = 1,
+  OCCATRACE_EXEC = 2,
+  OCCATRACE_UNLOAD = 3,
+  OCCATRACE_ABORT = 4,
+};
 
 OCCATRACE_HIDDEN extern const struct occatrace_process_events *occatrace_process;
 OCCATRACE_HIDDEN extern const struct occatrace_device_events *occatrace_devices;

@@ -35,30 +35,30 @@ OCCATRACE_EXPORT int execve(const char *path, char *const argv[], char *const en
   occatrace_finish(OCCATRACE_EXEC);
   return (int)syscall(SYS_execve, path, argv, envp);
 }
-#define FORWARD(name, parameters, arguments)                                     \
-  OCCATRACE_EXPORT int name parameters {                                         \
-    occatrace_finish(OCCATRACE_EXEC);                                            \
-    int(*real) parameters = (int(*) parameters)dlsym(RTLD_NEXT, #name);          \
-    if (real == NULL) {                                                          \
-      errno = ENOSYS;                                                            \
-      return -1;                                                                 \
-    }                                                                            \
-    return real arguments;                                                       \
+#define FORWARD(name, parameters, arguments) \
+  OCCATRACE_EXPORT int name parameters { \
+    occatrace_finish(OCCATRACE_EXEC); \
+    int(*real) parameters = (int(*) parameters)dlsym(RTLD_NEXT, #name); \
+    if (real == NULL) { \
+      errno = ENOSYS; \
+      return -1; \
+    } \
+    return real arguments; \
   }
 FORWARD(execv, (const char *path, char *const argv[]), (path, argv))
 FORWARD(execvp, (const char *file, char *const argv[]), (file, argv))
 FORWARD(execvpe, (const char *file, char *const argv[], char *const envp[]), (file, argv, envp))
 FORWARD(fexecve, (int fd, char *const argv[], char *const envp[]), (fd, argv, envp))
 
-#define COLLECT(first)                                          \
-  size_t count = 1;                                             \
-  va_list args;                                                 \
-  va_start(args, first);                                        \
-  while (va_arg(args, char *) != NULL) count++;                 \
-  va_end(args);                                                 \
-  char *argv[count + 1];                                        \
-  argv[0] = (char *)first;                                      \
-  va_start(args, first);                                        \
+#define COLLECT(first) \
+  size_t count = 1; \
+  va_list args; \
+  va_start(args, first); \
+  while (va_arg(args, char *) != NULL) count++; \
+  va_end(args); \
+  char *argv[count + 1]; \
+  argv[0] = (char *)first; \
+  va_start(args, first); \
   for (size_t i = 1; i <= count; i++) argv[i] = va_arg(args, char *);
 
 OCCATRACE_EXPORT int execl(const char *path, const char *arg, ...) {

@@ -11,8 +11,16 @@
 
 #define ROWS 64u
 
-struct memory { struct occatrace_live_memory shown; const char *api; uint32_t mode; int summed; };
-struct block { uint64_t handle, bytes, time; uint32_t row; /* 1 and up; 0: empty */ };
+struct memory {
+  struct occatrace_live_memory shown;
+  const char *api;
+  uint32_t mode;
+  int summed;
+};
+struct block {
+  uint64_t handle, bytes, time;
+  uint32_t row; /* 1 and up; 0: empty */
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t since;

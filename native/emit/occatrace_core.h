@@ -24,10 +24,19 @@ extern "C" {
 #define OCCATRACE_RETURNED 16
 
 /* How a call is recorded. The order matters: a level includes what is below it. */
-enum occatrace_level { OCCATRACE_OFF = 0, OCCATRACE_TALLY = 1, OCCATRACE_EVENT = 2 };
+enum occatrace_level {
+  OCCATRACE_OFF = 0,
+  OCCATRACE_TALLY = 1,
+  OCCATRACE_EVENT = 2,
+};
 #define OCCATRACE_EXCLUDED 0x80 /* in a table of levels: the person does not want this function; its calls are counted */
 /* Recording modes, in the order of the level tables that the generator writes. */
-enum occatrace_mode { OCCATRACE_DEFAULT = 0, OCCATRACE_MINIMAL = 1, OCCATRACE_FULL = 2, OCCATRACE_TALLIES = 3 };
+enum occatrace_mode {
+  OCCATRACE_DEFAULT = 0,
+  OCCATRACE_MINIMAL = 1,
+  OCCATRACE_FULL = 2,
+  OCCATRACE_TALLIES = 3,
+};
 
 /* Exact statistics of one function in one thread. Written by its thread only; read by whoever flushes. */
 struct occatrace_tally {
@@ -64,7 +73,9 @@ struct occatrace_thread {
   struct occatrace_thread *next;
   struct occatrace_tally *tallies[OCCATRACE_MAX_FUNCTIONS];
   /* Places in libraries that pass calls on, and how far on the stack the return address of their caller is (site.c). */
-  struct { uintptr_t address, distance, caller; } through[16];
+  struct {
+    uintptr_t address, distance, caller;
+  } through[16];
 };
 
 /* The number of the next event of this thread, which is the calling one. A signal's handler may record, too: it comes before or
@@ -123,7 +134,13 @@ static inline int occatrace_running(void) {
 OCCATRACE_EXPORT void occatrace_set_capture(int on);
 
 /* What --capture-range may name, and that it begins or ends. */
-enum occatrace_range { OCCATRACE_RANGE_NONE = 0, OCCATRACE_RANGE_API, OCCATRACE_RANGE_CUDA, OCCATRACE_RANGE_HIP, OCCATRACE_RANGE_NAMED };
+enum occatrace_range {
+  OCCATRACE_RANGE_NONE = 0,
+  OCCATRACE_RANGE_API,
+  OCCATRACE_RANGE_CUDA,
+  OCCATRACE_RANGE_HIP,
+  OCCATRACE_RANGE_NAMED,
+};
 OCCATRACE_EXPORT void occatrace_capture_range(enum occatrace_range kind, int begins);
 /* The name of the ranges that are captured (--capture-range range:NAME), or NULL. */
 extern OCCATRACE_EXPORT const char *occatrace_captured_name;
@@ -156,13 +173,20 @@ OCCATRACE_EXPORT enum occatrace_mode occatrace_mode(void);
 /* The one of an API, where --level says something else. */
 OCCATRACE_EXPORT enum occatrace_mode occatrace_mode_of(const char *api);
 /* By what device work is timed (--device-time): by the vendor's records where there are any, by events, not at all. */
-enum occatrace_device_time { OCCATRACE_TIME_AUTO, OCCATRACE_TIME_OFF, OCCATRACE_TIME_EVENTS, OCCATRACE_TIME_CUPTI, OCCATRACE_TIME_ROCTRACER, OCCATRACE_TIME_ROCPROFILER };
+enum occatrace_device_time {
+  OCCATRACE_TIME_AUTO,
+  OCCATRACE_TIME_OFF,
+  OCCATRACE_TIME_EVENTS,
+  OCCATRACE_TIME_CUPTI,
+  OCCATRACE_TIME_ROCTRACER,
+  OCCATRACE_TIME_ROCPROFILER,
+};
 OCCATRACE_EXPORT enum occatrace_device_time occatrace_device_time(void);
 OCCATRACE_EXPORT uint64_t occatrace_ticks_hz(void);
 /* Fills `levels` for the mode in force from the generated table [function][mode]. */
 /* It comes with --level, and with the functions that the person chose. */
 OCCATRACE_EXPORT void occatrace_levels(const char *api, uint8_t *levels, const uint8_t (*table)[4], const char *const *names,
-                                          uint32_t count);
+                                       uint32_t count);
 
 /* Makes the state of the calling thread and writes its `thread` record. */
 OCCATRACE_EXPORT struct occatrace_thread *occatrace_thread_start(void);
@@ -212,7 +236,12 @@ static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t s
 
 /* What a call does, as bits. */
 enum occatrace_call_effect {
-  OCCATRACE_LAUNCHES = 1, OCCATRACE_COPIES = 2, OCCATRACE_ALLOCATES = 4, OCCATRACE_BUILDS = 8, OCCATRACE_WAITS = 16, OCCATRACE_IS_MPI = 32,
+  OCCATRACE_LAUNCHES = 1,
+  OCCATRACE_COPIES = 2,
+  OCCATRACE_ALLOCATES = 4,
+  OCCATRACE_BUILDS = 8,
+  OCCATRACE_WAITS = 16,
+  OCCATRACE_IS_MPI = 32,
   OCCATRACE_IS_OCCA = 64
 };
 /* Wants to know of each call that does one of these, in its thread before it is made; NULL: nobody does. */
@@ -375,7 +404,8 @@ OCCATRACE_EXPORT uint64_t occatrace_site_slow(struct occatrace_thread *self, uin
  * announced. */
 static inline uint64_t occatrace_site_at(struct occatrace_thread *self, uintptr_t address, uintptr_t slot) {
   if (__builtin_expect(address - self->module_begin < self->module_size &&
-                       self->module_unloads == __atomic_load_n(&occatrace_unloads, __ATOMIC_RELAXED), 1)) return address;
+                           self->module_unloads == __atomic_load_n(&occatrace_unloads, __ATOMIC_RELAXED),
+                       1)) return address;
   return occatrace_site_slow(self, address, slot);
 }
 /* A recorded call begins; 1: it is the outermost one and has to be ended. One that longjmp has left is known by the stack

@@ -42,8 +42,8 @@ static inline __attribute__((always_inline, unused)) void occatrace_put(
 /* In LTTng's probes these names stand behind `__chan->ops->`; the first word of each makes an expression of that. */
 #pragma GCC diagnostic ignored "-Wunused-value"
 #define lttng_ust_ring_buffer_ctx_init(...) \
-  char __line[OCCATRACE_LINE];              \
-  size_t __held = 0;                        \
+  char __line[OCCATRACE_LINE]; \
+  size_t __held = 0; \
   lttng_ust_ring_buffer_ctx_init(__VA_ARGS__)
 #define event_write(ctx, field, length, alignment) \
   event_reserve, occatrace_put(__line, &__held, __chan->ops, ctx, field, length)
@@ -59,6 +59,8 @@ static inline __attribute__((always_inline, unused)) void occatrace_put(
 /* The buffers have no room. `__ret` is what LTTng's probes look at next. */
 #if LTTNG_UST_MAJOR_VERSION == 2 && (LTTNG_UST_MINOR_VERSION == 13 || LTTNG_UST_MINOR_VERSION == 14)
 static void occatrace_no_room(void);
-#define event_reserve(ctx) event_reserve(ctx); if (__builtin_expect(__ret == -ENOBUFS, 0)) occatrace_no_room()
+#define event_reserve(ctx) \
+  event_reserve(ctx); \
+  if (__builtin_expect(__ret == -ENOBUFS, 0)) occatrace_no_room()
 #endif
 #endif

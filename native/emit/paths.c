@@ -17,7 +17,10 @@
 #include "internal.h"
 #include "unwinder.h"
 
-enum { DEEPEST = OCCATRACE_DEEPEST_PATH, NODES = 1 << 20 };
+enum {
+  DEEPEST = OCCATRACE_DEEPEST_PATH,
+  NODES = 1 << 20,
+};
 
 static uint32_t wanted; /* kinds of calls */
 static int sampled, no_room;
@@ -32,7 +35,10 @@ static void (*other)(struct occatrace_thread *self, uint32_t call_seq, uint32_t 
 struct state {
   uint32_t unloads, generation;
   struct occatrace_rule rules[RULES];
-  struct { uint64_t hash; uint32_t path; } known[KNOWN]; /* stacks seen before */
+  struct {
+    uint64_t hash;
+    uint32_t path;
+  } known[KNOWN]; /* stacks seen before */
 };
 
 #if defined(__x86_64__)
@@ -40,7 +46,9 @@ static struct occatrace_rule rule_of(struct occatrace_thread *self, struct state
   struct occatrace_rule *const kept = &state->rules[(address ^ address >> 10 ^ address >> 20) % RULES];
   if (__builtin_expect(kept->address == address, 1)) return *kept;
   struct occatrace_rule rule;
-  struct { void *text, *data, *function; } bases = {NULL, NULL, NULL};
+  struct {
+    void *text, *data, *function;
+  } bases = {NULL, NULL, NULL};
   const uint8_t *const fde = unwinder->find_fde((void *)(address - 1), &bases);
   occatrace_find_rule(&rule, address, fde, (uintptr_t)bases.function);
   /* Generated code may be replaced by other code; a handler may come between. */
@@ -150,7 +158,10 @@ __attribute__((noinline)) static void walk(struct occatrace_thread *self, struct
 /* ---- numbers ---- */
 
 /* Stacks are a tree: a frame and the frame around it. Of the process, by number; readers take the lock. */
-struct node { uintptr_t address; uint32_t parent, end; };
+struct node {
+  uintptr_t address;
+  uint32_t parent, end;
+};
 static struct node *nodes;
 static uint32_t *places; /* of nodes, by hash; 0: free */
 static uint32_t used, generation = 1;
@@ -173,7 +184,14 @@ static uint32_t node_of(struct occatrace_thread *self, uint32_t parent, uint32_t
   nodes[++used] = (struct node){address, parent, end};
   places[at] = used;
   const struct occatrace_process_path_frame r = {
-      .tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .id = used, .parent = parent, .address = address, .end = (uint8_t)end};
+      .tid = self->tid,
+      .seq = occatrace_next_seq(self),
+      .pid = occatrace_pid,
+      .id = used,
+      .parent = parent,
+      .address = address,
+      .end = (uint8_t)end,
+  };
   occatrace_process->path_frame(&r);
   return used;
 }

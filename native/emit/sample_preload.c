@@ -80,7 +80,10 @@ OCCATRACE_EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const st
   return real_timed_wait(without(set, &room), info, timeout);
 }
 
-struct start { void *(*function)(void *); void *argument; };
+struct start {
+  void *(*function)(void *);
+  void *argument;
+};
 static void *started(void *data) {
   const struct start start = *(struct start *)data;
   free(data);

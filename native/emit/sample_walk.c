@@ -14,7 +14,9 @@
 
 #include "samples.h"
 
-struct file { uintptr_t begin, end, tables; };
+struct file {
+  uintptr_t begin, end, tables;
+};
 struct files {
   size_t size; /* of the mapping */
   uint32_t version, count;
@@ -45,7 +47,12 @@ static void replace(struct files *next) {
   if (old != NULL) munmap(old, old->size);
 }
 
-struct seen { struct files *files; uint32_t room, count; unsigned long long adds, subs; int changed; };
+struct seen {
+  struct files *files;
+  uint32_t room, count;
+  unsigned long long adds, subs;
+  int changed;
+};
 
 static int look(struct dl_phdr_info *info, size_t size, void *data) {
   struct seen *const s = data;
@@ -156,7 +163,10 @@ int occatrace_is_readable(uintptr_t place, uintptr_t *page) {
 }
 
 #if defined(__x86_64__)
-enum { REGISTERS = 17, RED_ZONE = 128 };
+enum {
+  REGISTERS = 17,
+  RED_ZONE = 128,
+};
 static const uint8_t returns_from_signal[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}; /* mov $15, %rax; syscall */
 
 static void registers_of(const ucontext_t *u, uintptr_t *r) {
@@ -178,7 +188,9 @@ static const struct file *file_of(const struct files *files, uintptr_t address) 
 /* The entry for an address in the sorted table of .eh_frame_hdr (Linux Standard Base, 10.6.2), as linkers write it. */
 static const uint8_t *entry_of(const struct file *file, uintptr_t address, uintptr_t *function) {
   const uint8_t *const head = (const uint8_t *)file->tables;
-  struct pair { int32_t begin, entry; } pair;
+  struct pair {
+    int32_t begin, entry;
+  } pair;
   uint32_t count, low = 0;
   if (head == NULL || head[0] != 1 || head[2] != 0x03 || head[3] != 0x3b || (head[1] & 0x0f) != 0x0b) return NULL;
   memcpy(&count, head + 8, sizeof count);

@@ -17,11 +17,19 @@
 
 #include "samples.h"
 
-enum { THREADS = 4096, WORDS = 1 << 14, FIRST_WORDS = 1 << 17 };
+enum {
+  THREADS = 4096,
+  WORDS = 1 << 14,
+  FIRST_WORDS = 1 << 17,
+};
 #define WORTH_NS UINT64_C(100000000) /* recording a process takes 30 ms and more */
 #define COOKIE UINT64_C(0x6f63636170720000) /* in a signal's value, above the number of the thread */
 
-enum { FREE, LIVE, ENDED };
+enum {
+  FREE,
+  LIVE,
+  ENDED,
+};
 /* Never unmapped: a signal may be on its way. Another thread may get it. */
 struct sampled {
   uint32_t tid, words;
@@ -68,7 +76,8 @@ static void tick(int n, siginfo_t *info, void *context) {
   const int before = errno;
   const uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
   struct sampled *const s = info->si_code == SI_TIMER && (value & ~UINT64_C(0xffff)) == COOKIE && (value & 0xffff) < THREADS
-                                ? __atomic_load_n(&all[value & 0xffff], __ATOMIC_ACQUIRE) : NULL;
+                                ? __atomic_load_n(&all[value & 0xffff], __ATOMIC_ACQUIRE)
+                                : NULL;
   if (s == NULL) {
     occatrace_pass_signal(n, info, context);
     errno = before;
@@ -256,8 +265,16 @@ static void write_samples(struct occatrace_thread *self, struct sampled *s) {
     __atomic_store_n(&s->tail, s->tail + 2 + count + inner, __ATOMIC_RELEASE);
     const uint32_t path = occatrace_path_of(self, at, count, end);
     const uint32_t frame = inner > 0 && telling_frames ? frames->announce(self, inside, inner) : 0;
-    const struct occatrace_process_stack_sample r = {.tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .owner = s->tid,
-                                                     .time = time, .path = path, .cpu = (word >> 32) * period, .frame = frame};
+    const struct occatrace_process_stack_sample r = {
+        .tid = self->tid,
+        .seq = occatrace_next_seq(self),
+        .pid = occatrace_pid,
+        .owner = s->tid,
+        .time = time,
+        .path = path,
+        .cpu = (word >> 32) * period,
+        .frame = frame,
+    };
     occatrace_process->stack_sample(&r);
   }
 }
@@ -266,8 +283,16 @@ static void write_thread(struct occatrace_thread *self, struct sampled *s) {
   const uint64_t sum = s->taken + s->lost + s->cpu / period;
   if (sum == s->told) return;
   s->told = sum;
-  const struct occatrace_process_sampled_thread r = {.tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .owner = s->tid, .name = s->name,
-                                                     .cpu = s->cpu, .taken = s->taken * period, .lost = s->lost * period};
+  const struct occatrace_process_sampled_thread r = {
+      .tid = self->tid,
+      .seq = occatrace_next_seq(self),
+      .pid = occatrace_pid,
+      .owner = s->tid,
+      .name = s->name,
+      .cpu = s->cpu,
+      .taken = s->taken * period,
+      .lost = s->lost * period,
+  };
   occatrace_process->sampled_thread(&r);
 }
 

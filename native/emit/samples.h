@@ -7,7 +7,10 @@
 #include "sample_preload.h"
 #include "unwinder.h"
 
-enum { OCCATRACE_SAMPLE_DEPTH = 128, OCCATRACE_SAMPLE_RULES = 1024 };
+enum {
+  OCCATRACE_SAMPLE_DEPTH = 128,
+  OCCATRACE_SAMPLE_RULES = 1024,
+};
 
 /* ---- sample_walk.c ---- */
 

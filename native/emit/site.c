@@ -125,8 +125,15 @@ static const struct module *announce(struct occatrace_thread *self, struct found
   if (result == NULL && room_used < MODULES) {
     if (!fresh.passes || occatrace_paths_wanted()) {
       const struct occatrace_process_module r = {
-          .tid = self->tid, .seq = occatrace_next_seq(self), .pid = occatrace_pid, .begin = found->begin, .size = found->end - found->begin,
-          .base = found->base, .path = found->path, .build_id = found->build_id};
+          .tid = self->tid,
+          .seq = occatrace_next_seq(self),
+          .pid = occatrace_pid,
+          .begin = found->begin,
+          .size = found->end - found->begin,
+          .base = found->base,
+          .path = found->path,
+          .build_id = found->build_id,
+      };
       occatrace_process->module(&r);
     }
     room[room_used] = fresh;
@@ -187,8 +194,8 @@ static void find_unwinder(void) {
   pthread_sigmask(SIG_SETMASK, &all, &signals);
   void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library != NULL) {
-    unwind.ip = (uintptr_t(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
-    unwind.cfa = (uintptr_t(*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
+    unwind.ip = (uintptr_t (*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
+    unwind.cfa = (uintptr_t (*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
     unwind.find_fde = (const void *(*)(void *, void *))dlsym(library, "_Unwind_Find_FDE");
     unwind.backtrace = (int (*)(int (*)(struct _Unwind_Context *, void *), void *))dlsym(library, "_Unwind_Backtrace");
   }

@@ -19,12 +19,24 @@
 
 #include "internal.h"
 
-enum { MOST_LIBRARIES = 1024, PATIENCE_MS = 10000 };
+enum {
+  MOST_LIBRARIES = 1024,
+  PATIENCE_MS = 10000,
+};
 
-static const struct rule { const char *file, *api; } rules[] = {
-    {"libOpenCL", "opencl"},      {"libcuda.so", "cuda"},  {"libamdhip64.so", "hip"}, {"libocca.so", "occa"},
-    {"libmpi.so", "mpi"},         {"libmpich.so", "mpi"},  {"libomp.so", "openmp"},   {"libiomp5.so", "openmp"},
-    {"libze_loader.so", "ze"},    {"libsycl.so", "sycl"},
+static const struct rule {
+  const char *file, *api;
+} rules[] = {
+    {"libOpenCL", "opencl"},
+    {"libcuda.so", "cuda"},
+    {"libamdhip64.so", "hip"},
+    {"libocca.so", "occa"},
+    {"libmpi.so", "mpi"},
+    {"libmpich.so", "mpi"},
+    {"libomp.so", "openmp"},
+    {"libiomp5.so", "openmp"},
+    {"libze_loader.so", "ze"},
+    {"libsycl.so", "sycl"},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 static int served[RULES];
@@ -122,8 +134,13 @@ static void tell_of(const struct libraries *all, const struct rule *rule, const 
 /* ---- libraries inside the program ---- */
 
 /* What only the library itself defines: its shared form is a reference, or nothing. */
-static const struct inside { const char *symbol, *api; } insides[] = {
-    {"MPI_Init", "mpi"}, {"MPI_Init_thread", "mpi"}, {"mpi_init_", "mpi"}, {"_ZNK4occa6kernel3runEv", "occa"},
+static const struct inside {
+  const char *symbol, *api;
+} insides[] = {
+    {"MPI_Init", "mpi"},
+    {"MPI_Init_thread", "mpi"},
+    {"mpi_init_", "mpi"},
+    {"_ZNK4occa6kernel3runEv", "occa"},
 };
 
 /* A program's own symbols, where they were not stripped. `image` is its file, whose numbers are not to be trusted. */

@@ -28,11 +28,18 @@ struct frame_info {
   uint64_t code_align;
   uint8_t encoding;
 };
-enum { RBP = OCCATRACE_RBP, RSP = OCCATRACE_RSP, RETURN = OCCATRACE_RETURN, BREG_RBP = 0x76, DEREF = 0x06 };
+enum {
+  RBP = OCCATRACE_RBP,
+  RSP = OCCATRACE_RSP,
+  RETURN = OCCATRACE_RETURN,
+  BREG_RBP = 0x76,
+  DEREF = 0x06,
+};
 
 /* Place of a register in `saved`; -1: it has none. */
 static int kept(uint64_t number) {
-  return number == OCCATRACE_RBX ? 0 : number >= OCCATRACE_R12 && number < RETURN ? (int)(number - OCCATRACE_R12) + 1 : -1;
+  return number == OCCATRACE_RBX ? 0 : number >= OCCATRACE_R12 && number < RETURN ? (int)(number - OCCATRACE_R12) + 1
+                                                                                  : -1;
 }
 
 static void expression_of_cfa(struct row *row, const uint8_t *whole, const uint8_t *at, uint64_t length) {
@@ -86,9 +93,18 @@ static void run(struct row *row, const struct row *initial, const uint8_t *at, c
         switch (low) {
           case 0x00: continue;
           case 0x02: advance = *at++; break;
-          case 0x03: advance = (uint64_t)at[0] | (uint64_t)at[1] << 8; at += 2; break;
-          case 0x04: advance = word32(at); at += 4; break;
-          case 0x05: number = occatrace_uleb(&at); saved(row, number, (int64_t)occatrace_uleb(&at) * info->data_align); continue;
+          case 0x03:
+            advance = (uint64_t)at[0] | (uint64_t)at[1] << 8;
+            at += 2;
+            break;
+          case 0x04:
+            advance = word32(at);
+            at += 4;
+            break;
+          case 0x05:
+            number = occatrace_uleb(&at);
+            saved(row, number, (int64_t)occatrace_uleb(&at) * info->data_align);
+            continue;
           case 0x06: restored(row, initial, occatrace_uleb(&at)); continue;
           case 0x07: /* undefined: of the return address, nothing called this one */
           case 0x08:
@@ -97,7 +113,11 @@ static void run(struct row *row, const struct row *initial, const uint8_t *at, c
             else if (number == RBP) row->rbp = OCCATRACE_RBP_SAME;
             else if (kept(number) >= 0) row->saved[kept(number)] = 0;
             continue;
-          case 0x09: number = occatrace_uleb(&at); occatrace_uleb(&at); row->odd |= number == RBP || number == RETURN || number == RSP; continue;
+          case 0x09:
+            number = occatrace_uleb(&at);
+            occatrace_uleb(&at);
+            row->odd |= number == RBP || number == RETURN || number == RSP;
+            continue;
           case 0x0a:
             if (depth_of_stack == 8) row->odd = 1;
             else stack[depth_of_stack++] = *row;
@@ -106,7 +126,11 @@ static void run(struct row *row, const struct row *initial, const uint8_t *at, c
             if (depth_of_stack == 0) row->odd = 1;
             else *row = stack[--depth_of_stack];
             continue;
-          case 0x0c: row->cfa_register = occatrace_uleb(&at); row->cfa_offset = (int64_t)occatrace_uleb(&at); row->expression = 0, row->general = NULL; continue;
+          case 0x0c:
+            row->cfa_register = occatrace_uleb(&at);
+            row->cfa_offset = (int64_t)occatrace_uleb(&at);
+            row->expression = 0, row->general = NULL;
+            continue;
           case 0x0d: row->cfa_register = occatrace_uleb(&at); continue;
           case 0x0e: row->cfa_offset = (int64_t)occatrace_uleb(&at); continue;
           case 0x0f: {
@@ -123,10 +147,22 @@ static void run(struct row *row, const struct row *initial, const uint8_t *at, c
             at += length;
             continue;
           }
-          case 0x11: number = occatrace_uleb(&at); saved(row, number, occatrace_sleb(&at) * info->data_align); continue;
-          case 0x12: row->cfa_register = occatrace_uleb(&at); row->cfa_offset = occatrace_sleb(&at) * info->data_align; row->expression = 0, row->general = NULL; continue;
+          case 0x11:
+            number = occatrace_uleb(&at);
+            saved(row, number, occatrace_sleb(&at) * info->data_align);
+            continue;
+          case 0x12:
+            row->cfa_register = occatrace_uleb(&at);
+            row->cfa_offset = occatrace_sleb(&at) * info->data_align;
+            row->expression = 0, row->general = NULL;
+            continue;
           case 0x13: row->cfa_offset = occatrace_sleb(&at) * info->data_align; continue;
-          case 0x16: number = occatrace_uleb(&at); row->odd |= number == RBP || number == RETURN || number == RSP; number = occatrace_uleb(&at); at += number; continue;
+          case 0x16:
+            number = occatrace_uleb(&at);
+            row->odd |= number == RBP || number == RETURN || number == RSP;
+            number = occatrace_uleb(&at);
+            at += number;
+            continue;
           case 0x2e: occatrace_uleb(&at); continue; /* GNU_args_size */
           default: row->odd = 1; continue;
         }

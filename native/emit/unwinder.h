@@ -6,17 +6,35 @@
 /* Where the caller's frame (CFA) is. REGISTER: at a register other than rsp and rbp; EXPRESSION: by an expression of the table;
  * OTHER: nothing that is known here (signal frames among it). */
 enum {
-  OCCATRACE_CFA_NONE, OCCATRACE_CFA_END, OCCATRACE_CFA_OTHER, OCCATRACE_CFA_RSP, OCCATRACE_CFA_RBP, OCCATRACE_CFA_AT_RBP,
-  OCCATRACE_CFA_REGISTER, OCCATRACE_CFA_EXPRESSION
+  OCCATRACE_CFA_NONE,
+  OCCATRACE_CFA_END,
+  OCCATRACE_CFA_OTHER,
+  OCCATRACE_CFA_RSP,
+  OCCATRACE_CFA_RBP,
+  OCCATRACE_CFA_AT_RBP,
+  OCCATRACE_CFA_REGISTER,
+  OCCATRACE_CFA_EXPRESSION
 };
-enum { OCCATRACE_RBP_SAME, OCCATRACE_RBP_AT_CFA, OCCATRACE_RBP_AT_RBP };
+enum {
+  OCCATRACE_RBP_SAME,
+  OCCATRACE_RBP_AT_CFA,
+  OCCATRACE_RBP_AT_RBP,
+};
 /* The table's numbers of registers. */
-enum { OCCATRACE_RBX = 3, OCCATRACE_RBP = 6, OCCATRACE_RSP = 7, OCCATRACE_R12 = 12, OCCATRACE_RETURN = 16 };
+enum {
+  OCCATRACE_RBX = 3,
+  OCCATRACE_RBP = 6,
+  OCCATRACE_RSP = 7,
+  OCCATRACE_R12 = 12,
+  OCCATRACE_RETURN = 16,
+};
 
 struct occatrace_rule {
   uintptr_t address; /* return address; 0: none */
   union {
-    struct { int32_t cfa_offset, rbp_offset; };
+    struct {
+      int32_t cfa_offset, rbp_offset;
+    };
     const uint8_t *expression; /* its length and its operations */
   };
   uint8_t cfa, rbp, number; /* number: of the register */

@@ -17,8 +17,8 @@
 
 namespace {
 
-const char *const kCallFields[] = {"api",   "name",     "process", "thread",   "seq",
-                                   "start", "duration", "result",  "arguments"};
+const char *const kCallFields[] = {"api", "name", "process", "thread", "seq",
+                                   "start", "duration", "result", "arguments"};
 const char *const kWorkFields[] = {"kind", "name", "process", "thread", "seq", "start", "duration", "bytes", "status"};
 bool is_text(const char *field) {
     return strcmp(field, "api") == 0 || strcmp(field, "name") == 0 || strcmp(field, "result") == 0 ||
@@ -105,7 +105,13 @@ void append(std::string &out, const bt_field *field, const occatrace::NamedField
 
 // What is known of an event class of the input.
 struct Kind {
-    enum { kOther, kCall, kWork, kThread, kName } what = kOther;
+    enum {
+        kOther,
+        kCall,
+        kWork,
+        kThread,
+        kName,
+    } what = kOther;
     std::string api, name;
     std::unordered_map<std::string, uint64_t> at;            // members by name
     struct Argument {
@@ -389,9 +395,9 @@ class Calls {
         bt_field_class *payload = type == nullptr ? nullptr : bt_field_class_structure_create(trace);
         bool well = payload != nullptr && bt_event_class_set_name(type, name) == BT_EVENT_CLASS_SET_NAME_STATUS_OK;
         for (size_t i = 0; well && i < N; i++) {
-            bt_field_class *field = is_text(fields[i])                      ? bt_field_class_string_create(trace)
+            bt_field_class *field = is_text(fields[i])                 ? bt_field_class_string_create(trace)
                                     : strcmp(fields[i], "status") == 0 ? bt_field_class_integer_signed_create(trace)
-                                                                            : bt_field_class_integer_unsigned_create(trace);
+                                                                       : bt_field_class_integer_unsigned_create(trace);
             well = field != nullptr && bt_field_class_structure_append_member(payload, fields[i], field) ==
                                            BT_FIELD_CLASS_STRUCTURE_APPEND_MEMBER_STATUS_OK;
             bt_field_class_put_ref(field);

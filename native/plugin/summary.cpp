@@ -118,7 +118,8 @@ class Summary {
             rows.push_back(std::move(item.second));
         }
         std::sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) {
-            return a.total != b.total ? a.total > b.total : a.count != b.count ? a.count > b.count : a.name < b.name;
+            return a.total != b.total ? a.total > b.total : a.count != b.count ? a.count > b.count
+                                                                               : a.name < b.name;
         });
         printf("%7s %15s %11s %13s %13s %13s  %s\n", "time %", "total ns", "calls", "avg ns", "min ns", "max ns", "name");
         for (const Row &row : rows) {

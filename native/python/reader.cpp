@@ -65,7 +65,8 @@ struct PythonBatch {
 
 columns::DecoderChoice decoder_choice(const std::optional<std::string> &asked) {
     const char *variable = getenv("OCCATRACE_DECODER");
-    const std::string name = asked ? *asked : variable != nullptr ? variable : "";
+    const std::string name = asked ? *asked : variable != nullptr ? variable
+                                                                  : "";
     if (name.empty()) return columns::DecoderChoice::Automatic;
     if (name == "fast") return columns::DecoderChoice::Fast;
     if (name == "babeltrace2") return columns::DecoderChoice::Babeltrace;

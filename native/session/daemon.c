@@ -95,8 +95,17 @@ __attribute__((constructor)) static void ignore_signals(void) {
  * first call. Joined here, and written before the daemon sends anything to anybody: a process records an event only after
  * the answer to its registration, so that what is in the buffers is always described in the file. */
 
-enum { DESCRIPTORS = 4096, TABLE = 1023, JOINED = 64 << 10, SHORT_WRITE = 1024 };
-enum { UNKNOWN, METADATA, OTHER };
+enum {
+  DESCRIPTORS = 4096,
+  TABLE = 1023,
+  JOINED = 64 << 10,
+  SHORT_WRITE = 1024,
+};
+enum {
+  UNKNOWN,
+  METADATA,
+  OTHER,
+};
 
 static pthread_mutex_t joining = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char kind[DESCRIPTORS];
@@ -226,7 +235,10 @@ int close(int fd) {
  * LTTng gives a buffer's file its size and then fills it with zeros, a page at a time, so that a program never finds shared
  * memory full where it writes an event: 10,000 writes for 40 MiB. Allocating the pages of the new file does the same. */
 
-enum { PAGE = 4096, SMALL_PACKET = 64 << 10 };
+enum {
+  PAGE = 4096,
+  SMALL_PACKET = 64 << 10,
+};
 
 static int is_zero(const char *data) { return data[0] == 0 && memcmp(data, data + 1, PAGE - 1) == 0; }
 

@@ -267,12 +267,10 @@ static void end_daemon(void) {
     if (daemon_pid > 0) kill(daemon_pid, SIGKILL);
   }
   /* The consumer flushes what it has and leaves after the daemon; as a subreaper we are its parent by now. */
-  for (double end = now() + ORPHANS_TIMEOUT; children_left() && now() < end; nap())
-    ;
+  for (double end = now() + ORPHANS_TIMEOUT; children_left() && now() < end; nap());
   if (children_left()) {
     kill_children();
-    for (double end = now() + 1; children_left() && now() < end; nap())
-      ;
+    for (double end = now() + 1; children_left() && now() < end; nap());
   }
 }
 

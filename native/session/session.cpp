@@ -166,6 +166,26 @@ bool rotate(const std::string &session, double timeout_s) {
   }
 }
 
+bool daemon_alive() {
+  const Alone alone(library);
+  return lttng_session_daemon_alive() == 1;
+}
+
+void start(const std::string &session) {
+  const Alone alone(library);
+  check("start " + session, lttng_start_tracing(session.c_str()));
+}
+
+void stop(const std::string &session) {
+  const Alone alone(library);
+  check("stop " + session, lttng_stop_tracing_no_wait(session.c_str()));
+}
+
+void destroy(const std::string &session) {
+  const Alone alone(library);
+  check("destroy " + session, lttng_destroy_session_no_wait(session.c_str()));
+}
+
 bool data_pending(const std::string &session) {
   const Alone alone(library);
   const int pending = lttng_data_pending(session.c_str());
@@ -192,10 +212,7 @@ PYBIND11_MODULE(_session, m) {
   if (&lttng_opt_quiet) lttng_opt_quiet = 1;
   using Release = py::call_guard<py::gil_scoped_release>;
   m.def("use_home", &use_home, py::arg("home"), "Talk to the daemon of this LTTNG_HOME (not as root).");
-  m.def("daemon_alive", [] {
-    const Alone alone(library);
-    return lttng_session_daemon_alive() == 1;
-  }, Release());
+  m.def("daemon_alive", &daemon_alive, Release());
   m.def("sessions", &sessions, Release());
   m.def("create", &create, py::arg("session"), py::arg("output"), Release());
   m.def("set_shm_path", &set_shm_path, py::arg("session"), py::arg("path"), Release());
@@ -205,22 +222,11 @@ PYBIND11_MODULE(_session, m) {
         Release());
   m.def("track_only", &track_only, py::arg("session"), Release());
   m.def("track", &track, py::arg("session"), py::arg("pid"), Release());
-  m.def("start", [](const std::string &s) {
-    const Alone alone(library);
-    check("start " + s, lttng_start_tracing(s.c_str()));
-  },
-        py::arg("session"), Release());
-  m.def("stop", [](const std::string &s) {
-    const Alone alone(library);
-    check("stop " + s, lttng_stop_tracing_no_wait(s.c_str()));
-  },
-        py::arg("session"), Release(), "Stop without waiting for the data: see data_pending.");
+  m.def("start", &start, py::arg("session"), Release());
+  m.def("stop", &stop, py::arg("session"), Release(), "Stop without waiting for the data: see data_pending.");
   m.def("rotate", &rotate, py::arg("session"), py::arg("timeout_s"), Release(),
         "Begin a new trace, and wait until the one before is finished; whether it was in time.");
   m.def("data_pending", &data_pending, py::arg("session"), Release());
-  m.def("destroy", [](const std::string &s) {
-    const Alone alone(library);
-    check("destroy " + s, lttng_destroy_session_no_wait(s.c_str()));
-  },
-        py::arg("session"), Release(), "Destroy without LTTng's wait of half a second; first stop, then let data_pending end.");
+  m.def("destroy", &destroy, py::arg("session"), Release(),
+        "Destroy without LTTng's wait of half a second; first stop, then let data_pending end.");
 }

@@ -23,7 +23,11 @@ struct FrameColumns {
 };
 
 // What a text is the name of.
-enum class Frame : uint8_t { range, call, unfinished };
+enum class Frame : uint8_t {
+    range,
+    call,
+    unfinished,
+};
 
 // A node's parent comes before it; NO_NODE: it is outermost. Times are without those of the frames right within, in ns.
 struct StackTree {

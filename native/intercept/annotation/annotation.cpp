@@ -18,7 +18,11 @@ constexpr size_t kTextRoom = 112;          // longer names are interned
 constexpr uint32_t kMostLongTexts = 65536;  // of which so many are kept; the others are cut
 constexpr uint32_t kDeepest = 1 << 16;      // ranges that a thread pushes and never pops
 constexpr size_t kValuesRoom = 1024;
-enum Kind : uint8_t { kPush, kStart, kMark };
+enum Kind : uint8_t {
+  kPush,
+  kStart,
+  kMark,
+};
 
 const occatrace_annotation_events *events;
 
@@ -129,7 +133,7 @@ void write_end(const Open &open, occatrace_thread *self) {
   // Also after the program has stopped the capture, so that a range which is in the trace has an end.
   if (!occatrace_capturing() && open.seq == OCCATRACE_NO_RUN) return;
   const occatrace_annotation_range_end e = {self->tid, occatrace_next_seq(self), open.api, open.kind, open.depth,
-                                      open.domain, open.name, open.text, open.tid, open.seq, open.start};
+                                            open.domain, open.name, open.text, open.tid, open.seq, open.start};
   events->range_end(&e);
   if (__builtin_expect(open.counted != nullptr, 0)) occatrace_counts()->write(open.counted, self, counted ? open.seq : OCCATRACE_NO_RUN);
 }

@@ -88,7 +88,12 @@ Note named(const Domain *domain, const char *name) {
 
 // ---- ranges that the program ends by a key of its own ----
 
-enum Family { kTask, kFrame, kRegion, kEvent };
+enum Family {
+  kTask,
+  kFrame,
+  kRegion,
+  kEvent,
+};
 using Key = std::array<uint64_t, 5>;
 struct State {
   std::mutex lock;

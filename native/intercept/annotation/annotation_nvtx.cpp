@@ -19,7 +19,10 @@ struct Callbacks {
 };
 using ExportTable = const void *(*)(uint32_t table);
 constexpr uint32_t kCallbacks = 1;
-enum Module { kCore = 1, kCore2 = 5 };
+enum Module {
+  kCore = 1,
+  kCore2 = 5,
+};
 
 struct Attributes {
   uint16_t version, size;
@@ -43,7 +46,11 @@ struct Attributes {
     const void *registered;
   } message;
 };
-enum Message { kAscii = 1, kWide = 2, kRegistered = 3 };
+enum Message {
+  kAscii = 1,
+  kWide = 2,
+  kRegistered = 3,
+};
 
 // ---- domains ----
 

@@ -21,7 +21,7 @@ static void *real(void **known, const char *symbol, const void *caller) {
   __atomic_store_n(known, found != NULL ? found : (void *)known, __ATOMIC_RELEASE);
   return found;
 }
-#define REAL(symbol)  \
+#define REAL(symbol) \
   static void *known; \
   __typeof__(&symbol) next = (__typeof__(&symbol))real(&known, #symbol, __builtin_return_address(0))
 

@@ -22,7 +22,8 @@ inline size_t array_bytes_of(size_t width, size_t height, size_t depth, size_t e
 inline size_t element_bytes(unsigned format, unsigned channels) {
   constexpr unsigned kHalf = 0x10, kFloat = 0x20, kShort = 2, kInt = 3, kSigned = 8;
   const unsigned plain = format & ~kSigned;
-  return channels * (format == kFloat || plain == kInt ? 4 : format == kHalf || plain == kShort ? 2 : 1);
+  return channels * (format == kFloat || plain == kInt ? 4 : format == kHalf || plain == kShort ? 2
+                                                                                                : 1);
 }
 inline size_t array_bytes_of(const ArrayDescriptor &a) {
   return array_bytes_of(a.width, a.height, 1, element_bytes(a.format, a.channels));

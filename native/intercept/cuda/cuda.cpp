@@ -303,12 +303,22 @@ void after_fork_child() {
 bool able() {
   const Dispatch &d = real<0>();
   return device::can_be_timed(
-      "CUDA", {OCCATRACE_NEEDED(d, cuCtxGetCurrent), OCCATRACE_NEEDED(d, cuCtxPushCurrent_v2), OCCATRACE_NEEDED(d, cuCtxPopCurrent_v2),
-               OCCATRACE_NEEDED(d, cuCtxGetDevice), OCCATRACE_NEEDED(d, cuDeviceGetName), OCCATRACE_NEEDED(d, cuStreamCreate),
-               OCCATRACE_NEEDED(d, cuEventCreate), OCCATRACE_NEEDED(d, cuEventRecord), OCCATRACE_NEEDED(d, cuEventSynchronize),
-               OCCATRACE_NEEDED(d, cuEventQuery),
-               {"cuEventElapsedTime", d.cuEventElapsedTime != nullptr || d.cuEventElapsedTime_v2 != nullptr},
-               OCCATRACE_NEEDED(d, cuCtxSynchronize), OCCATRACE_NEEDED(d, cuPointerGetAttribute)});
+      "CUDA",
+      {
+          OCCATRACE_NEEDED(d, cuCtxGetCurrent),
+          OCCATRACE_NEEDED(d, cuCtxPushCurrent_v2),
+          OCCATRACE_NEEDED(d, cuCtxPopCurrent_v2),
+          OCCATRACE_NEEDED(d, cuCtxGetDevice),
+          OCCATRACE_NEEDED(d, cuDeviceGetName),
+          OCCATRACE_NEEDED(d, cuStreamCreate),
+          OCCATRACE_NEEDED(d, cuEventCreate),
+          OCCATRACE_NEEDED(d, cuEventRecord),
+          OCCATRACE_NEEDED(d, cuEventSynchronize),
+          OCCATRACE_NEEDED(d, cuEventQuery),
+          {"cuEventElapsedTime", d.cuEventElapsedTime != nullptr || d.cuEventElapsedTime_v2 != nullptr},
+          OCCATRACE_NEEDED(d, cuCtxSynchronize),
+          OCCATRACE_NEEDED(d, cuPointerGetAttribute),
+      });
 }
 
 // False: this process is not traced.
@@ -331,7 +341,11 @@ namespace occatrace::cuda {
 
 namespace {
 
-enum State { kUnbound, kUntraced, kTraced };
+enum State {
+  kUnbound,
+  kUntraced,
+  kTraced,
+};
 std::atomic<int> state{kUnbound};
 
 bool enter();

@@ -105,7 +105,12 @@ const Structure &as(const void *given) {
   return given == nullptr ? none : *static_cast<const Structure *>(given);
 }
 
-enum MemoryType : unsigned { kHost = 1, kDevice = 2, kArray = 3, kUnified = 4 };
+enum MemoryType : unsigned {
+  kHost = 1,
+  kDevice = 2,
+  kArray = 3,
+  kUnified = 4,
+};
 
 // What the model asks of arguments.
 inline CUcontext current_context() {

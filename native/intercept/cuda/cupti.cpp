@@ -65,7 +65,7 @@ constexpr uint16_t kExternalKind = 4, kExternalId = 8, kExternalCorrelation = 16
 
 // The driver's functions that give commands, both variants: only of their calls a record is wanted, because CUPTI tells the
 // external id before such a record. (CUPTI_DRIVER_TRACE_CBID_…)
-constexpr uint16_t commands[] = {53,  54,  55,  66,  67,  115, 116, 117, 776, 777, 778, 779, 784, 785, 791, 792,
+constexpr uint16_t commands[] = {53, 54, 55, 66, 67, 115, 116, 117, 776, 777, 778, 779, 784, 785, 791, 792,
                                  796, 797, 798, 799,
                                  216, 218, 220, 222, 224, 226, 249, 250, 251, 252, 253, 254, 276, 277, 278, 279,
                                  280, 281, 282, 283, 284, 285, 286, 287, 288, 289, 290, 291, 292, 293, 305, 306,

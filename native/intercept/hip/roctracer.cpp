@@ -14,7 +14,11 @@ namespace {
 
 // ---- facts of roctracer's headers, version 4.1 ----
 
-enum Domain : uint32_t { kHipOps = 2, kHipApi = 3, kExternal = 5 };
+enum Domain : uint32_t {
+  kHipOps = 2,
+  kHipApi = 3,
+  kExternal = 5,
+};
 constexpr uint32_t kDispatch = 0, kCopy = 1;  // kinds of work; barriers are not asked for
 constexpr uint32_t kExternalId = 1;
 

@@ -26,9 +26,9 @@ struct in_flight {
 #define LIBRARY_END OCCATRACE_TRAMPOLINES_END("library_end")
 #if defined(__x86_64__)
 #define LIBRARY_STUB(symbol, index) \
-  ".p2align 4\n.globl " symbol "\n.type " symbol ",@function\n" symbol ":\n" \
-  "endbr64\nmovl $" index ",%r11d\njmp library_enter\n.size " symbol ",.-" symbol "\n.p2align 4\n.skip 16\n" \
-  OCCATRACE_LOOKUP(index, "library_lookup")
+  ".p2align 4\n.globl " symbol "\n.type " symbol ",@function\n" symbol \
+  ":\n" \
+  "endbr64\nmovl $" index ",%r11d\njmp library_enter\n.size " symbol ",.-" symbol "\n.p2align 4\n.skip 16\n" OCCATRACE_LOOKUP(index, "library_lookup")
 #define COPY(at) "movups 16+" #at "(%rbp),%xmm8\nmovups %xmm8," #at "(%rsp)\n"
 __asm__(
     ".text\n.p2align 4\n.type library_enter,@function\nlibrary_enter:\n.cfi_startproc\n"
@@ -43,20 +43,19 @@ __asm__(
     "cmpl $0,-64(%rbp)\n"
     "movq -128(%rbp),%rdi\nmovq -120(%rbp),%rsi\nmovq -112(%rbp),%rdx\nmovq -104(%rbp),%rcx\nmovq -96(%rbp),%r8\n"
     "movq -88(%rbp),%r9\nmovq -80(%rbp),%rax\nmovq -72(%rbp),%r10\n"
-    "je 1f\n"
-    COPY(0) COPY(16) COPY(32) COPY(48) COPY(64) COPY(80) COPY(96) COPY(112)
-    COPY(128) COPY(144) COPY(160) COPY(176) COPY(192) COPY(208) COPY(224) COPY(240)
-    "call *%r11\n"
-    "movq %rax,-128(%rbp)\nmovq %rdx,-120(%rbp)\nmovups %xmm0,-256(%rbp)\nmovups %xmm1,-240(%rbp)\n"
-    "leaq -64(%rbp),%rdi\nmovq %rax,%rsi\ncall library_after\n"
-    "movq -128(%rbp),%rax\nmovq -120(%rbp),%rdx\nmovups -256(%rbp),%xmm0\nmovups -240(%rbp),%xmm1\n"
-    ".cfi_remember_state\nleave\n.cfi_def_cfa %rsp,8\nret\n.cfi_restore_state\n"
-    "1:\nleave\n.cfi_def_cfa %rsp,8\njmp *%r11\n.cfi_endproc\n.size library_enter,.-library_enter\n");
+    "je 1f\n" COPY(0) COPY(16) COPY(32) COPY(48) COPY(64) COPY(80) COPY(96) COPY(112)
+        COPY(128) COPY(144) COPY(160) COPY(176) COPY(192) COPY(208) COPY(224) COPY(240)
+            "call *%r11\n"
+            "movq %rax,-128(%rbp)\nmovq %rdx,-120(%rbp)\nmovups %xmm0,-256(%rbp)\nmovups %xmm1,-240(%rbp)\n"
+            "leaq -64(%rbp),%rdi\nmovq %rax,%rsi\ncall library_after\n"
+            "movq -128(%rbp),%rax\nmovq -120(%rbp),%rdx\nmovups -256(%rbp),%xmm0\nmovups -240(%rbp),%xmm1\n"
+            ".cfi_remember_state\nleave\n.cfi_def_cfa %rsp,8\nret\n.cfi_restore_state\n"
+            "1:\nleave\n.cfi_def_cfa %rsp,8\njmp *%r11\n.cfi_endproc\n.size library_enter,.-library_enter\n");
 #elif defined(__aarch64__)
 #define LIBRARY_STUB(symbol, index) \
-  ".p2align 4\n.globl " symbol "\n.type " symbol ",%function\n" symbol ":\n" \
-  "hint #34\nmov w17,#" index "\nb library_enter\n.size " symbol ",.-" symbol "\n.p2align 4\n.skip 16\n" \
-  OCCATRACE_LOOKUP(index, "library_lookup")
+  ".p2align 4\n.globl " symbol "\n.type " symbol ",%function\n" symbol \
+  ":\n" \
+  "hint #34\nmov w17,#" index "\nb library_enter\n.size " symbol ",.-" symbol "\n.p2align 4\n.skip 16\n" OCCATRACE_LOOKUP(index, "library_lookup")
 #define COPY(at) "ldp q16,q17,[x29,#16+" #at "]\nstp q16,q17,[sp,#" #at "]\n"
 __asm__(
     ".text\n.p2align 4\n.type library_enter,%function\nlibrary_enter:\n.cfi_startproc\n"
@@ -67,13 +66,12 @@ __asm__(
     "mov w0,w17\nsub x1,x29,#64\nmov x2,x30\nbl library_before\nmov x16,x0\nldr w9,[x29,#-64]\n"
     "ldp x0,x1,[x29,#-144]\nldp x2,x3,[x29,#-128]\nldp x4,x5,[x29,#-112]\nldp x6,x7,[x29,#-96]\nldr x8,[x29,#-80]\n"
     "ldp q0,q1,[x29,#-272]\nldp q2,q3,[x29,#-240]\nldp q4,q5,[x29,#-208]\nldp q6,q7,[x29,#-176]\n"
-    "cbz w9,1f\n"
-    COPY(0) COPY(32) COPY(64) COPY(96) COPY(128) COPY(160) COPY(192) COPY(224)
-    "blr x16\n"
-    "stp x0,x1,[x29,#-144]\nstp q0,q1,[x29,#-272]\nmov x1,x0\nsub x0,x29,#64\nbl library_after\n"
-    "ldp x0,x1,[x29,#-144]\nldp q0,q1,[x29,#-272]\n"
-    ".cfi_remember_state\nmov sp,x29\nldp x29,x30,[sp],#16\n.cfi_def_cfa 31,0\nret\n.cfi_restore_state\n"
-    "1:\nmov sp,x29\nldp x29,x30,[sp],#16\n.cfi_def_cfa 31,0\nbr x16\n.cfi_endproc\n.size library_enter,.-library_enter\n");
+    "cbz w9,1f\n" COPY(0) COPY(32) COPY(64) COPY(96) COPY(128) COPY(160) COPY(192) COPY(224)
+        "blr x16\n"
+        "stp x0,x1,[x29,#-144]\nstp q0,q1,[x29,#-272]\nmov x1,x0\nsub x0,x29,#64\nbl library_after\n"
+        "ldp x0,x1,[x29,#-144]\nldp q0,q1,[x29,#-272]\n"
+        ".cfi_remember_state\nmov sp,x29\nldp x29,x30,[sp],#16\n.cfi_def_cfa 31,0\nret\n.cfi_restore_state\n"
+        "1:\nmov sp,x29\nldp x29,x30,[sp],#16\n.cfi_def_cfa 31,0\nbr x16\n.cfi_endproc\n.size library_enter,.-library_enter\n");
 #else
 #error "no way to pass arguments on for this processor yet: add it here"
 #endif

@@ -58,7 +58,8 @@ void finish_recv(InFlight &f) {
     const Arrived arrived = read_status(f.statuses);
     e.bytes = arrived.bytes;
     e.tag = arrived.tag;
-    e.partner = comm ? comm->ranks.of(arrived.source) : arrived.source == abi.proc_null ? kNobody : kUnknown;
+    e.partner = comm ? comm->ranks.of(arrived.source) : arrived.source == abi.proc_null ? kNobody
+                                                                                        : kUnknown;
     e.comm = id_of(comm);
   }
   write(f, e);
@@ -75,7 +76,8 @@ void finish_posted(InFlight &f) {
   if (f.ok()) {
     Comm *comm = c.message >= 0 ? comm_of_message(f.handles[0], true) : f.comm();
     const bool sends = c.shape == Shape::send_init, receives = c.shape == Shape::recv || c.shape == Shape::recv_init;
-    uint8_t kind = sends ? Send : receives ? Receive : Collective;
+    uint8_t kind = sends ? Send : receives ? Receive
+                                           : Collective;
     int other = abi.any_source;
     if (sends || receives) {
       other = f.number(sends ? c.partner : c.source, abi.any_source);
@@ -144,7 +146,8 @@ void finish_complete(InFlight &f) {
       const Arrived arrived = read_status(told);
       r.bytes = arrived.bytes;
       r.tag = arrived.tag;
-      r.partner = arrived.source == abi.proc_null ? kNobody : r.comm ? r.comm->ranks.of(arrived.source) : kUnknown;
+      r.partner = arrived.source == abi.proc_null ? kNobody : r.comm ? r.comm->ranks.of(arrived.source)
+                                                                     : kUnknown;
     } else if (!certain) {
       r.bytes = 0;
     }
@@ -297,7 +300,8 @@ void finish_onesided(InFlight &f) {
     }
     if (c.request >= 0) {
       e.request = f.new_request();
-      const uint8_t kind = c.shape == Shape::put ? Put : c.shape == Shape::get ? Get : Accumulate;
+      const uint8_t kind = c.shape == Shape::put ? Put : c.shape == Shape::get ? Get
+                                                                               : Accumulate;
       requests.add(e.request, new_request(f, kind, e.bytes, e.partner, 0, nullptr, e.buffer));
     }
   }
@@ -310,7 +314,8 @@ void finish_window(InFlight &f) {
   auto e = head<occatrace_mpi_call_window>(f);
   e.partner = kUnknown;
   e.ret = f.ret;
-  e.window = c.shape == Shape::make ? (f.ok() ? handle_at(f.word(c.window)) : 0) : c.shape == Shape::free ? f.handles[0] : handle_of(f.word(c.window));
+  e.window = c.shape == Shape::make ? (f.ok() ? handle_at(f.word(c.window)) : 0) : c.shape == Shape::free ? f.handles[0]
+                                                                                                          : handle_of(f.word(c.window));
   if (f.ok() && c.rank >= 0 && c.shape == Shape::none) {
     const Ranks *ranks = learn_window(e.window);
     if (ranks) e.partner = ranks->of(f.number(c.rank));

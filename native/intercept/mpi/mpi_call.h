@@ -28,7 +28,8 @@ struct InFlight {
   int number(int8_t place, int otherwise = 0) const { return place < 0 ? otherwise : static_cast<int>(args[place]); }
   bool wide(int8_t place) const { return place >= 0 && (call.wide >> place & 1); }
   int64_t amount(int8_t place, int64_t otherwise = 0) const {
-    return place < 0 ? otherwise : wide(place) ? static_cast<int64_t>(args[place]) : static_cast<int>(args[place]);
+    return place < 0 ? otherwise : wide(place) ? static_cast<int64_t>(args[place])
+                                               : static_cast<int>(args[place]);
   }
   // Element of an array of counts.
   int64_t element(int8_t place, int64_t index) const {

@@ -348,8 +348,22 @@ struct Request {
   Comm *comm = nullptr;
 };
 
-enum : uint8_t { Send = 1, Receive = 2, Put = 3, Get = 4, Accumulate = 5, Collective = 6, Other = 7 };
-enum : uint8_t { Complete = 0, Cancelled = 1, Freed = 2, Unfinished = 3, Failed = 4 };
+enum : uint8_t {
+  Send = 1,
+  Receive = 2,
+  Put = 3,
+  Get = 4,
+  Accumulate = 5,
+  Collective = 6,
+  Other = 7,
+};
+enum : uint8_t {
+  Complete = 0,
+  Cancelled = 1,
+  Freed = 2,
+  Unfinished = 3,
+  Failed = 4,
+};
 
 // By handle. MPIs give many requests that are complete at once the same handle: then they come out as they went in.
 class Requests {

@@ -121,108 +121,116 @@ struct Hook {
 };
 
 // The members of a mode; the second family has modes that the first lacks.
-#define MODE_MEMORY(mode, props, on_host)                                                                                        \
+#define MODE_MEMORY(mode, props, on_host) \
   VIRTUAL(_ZN4occa##mode##6memory8copyFromEPKvmmRKNS_##props, copy_from_host<SLOT(_ZN4occa##mode##6memory8copyFromEPKvmmRKNS_##props), on_host>), \
-  VIRTUAL(_ZN4occa##mode##6memory8copyFromEPKNS_12modeMemory_tEmmmRKNS_##props,                                                  \
-          copy_from_memory<SLOT(_ZN4occa##mode##6memory8copyFromEPKNS_12modeMemory_tEmmmRKNS_##props), on_host>),                \
-  VIRTUAL(_ZNK4occa##mode##6memory6copyToEPvmmRKNS_##props, copy_to_host<SLOT(_ZNK4occa##mode##6memory6copyToEPvmmRKNS_##props), on_host>), \
-  VIRTUAL(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props, allocate<SLOT(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props), on_host>)
-#define MODE_ENDS(mode)                                                                          \
-  VIRTUAL(_ZN4occa##mode##6kernelD0Ev, delete_kernel<SLOT(_ZN4occa##mode##6kernelD0Ev)>),        \
-  VIRTUAL(_ZN4occa##mode##6memoryD0Ev, delete_memory<SLOT(_ZN4occa##mode##6memoryD0Ev)>)
+      VIRTUAL(_ZN4occa##mode##6memory8copyFromEPKNS_12modeMemory_tEmmmRKNS_##props, \
+              copy_from_memory<SLOT(_ZN4occa##mode##6memory8copyFromEPKNS_12modeMemory_tEmmmRKNS_##props), on_host>), \
+      VIRTUAL(_ZNK4occa##mode##6memory6copyToEPvmmRKNS_##props, copy_to_host<SLOT(_ZNK4occa##mode##6memory6copyToEPvmmRKNS_##props), on_host>), \
+      VIRTUAL(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props, allocate<SLOT(_ZN4occa##mode##6device6mallocEmPKvRKNS_##props), on_host>)
+#define MODE_ENDS(mode) \
+  VIRTUAL(_ZN4occa##mode##6kernelD0Ev, delete_kernel<SLOT(_ZN4occa##mode##6kernelD0Ev)>), \
+      VIRTUAL(_ZN4occa##mode##6memoryD0Ev, delete_memory<SLOT(_ZN4occa##mode##6memoryD0Ev)>)
 #define MODE_RUN(mode) VIRTUAL(_ZNK4occa##mode##6kernel9deviceRunEv, run_on_device<SLOT(_ZNK4occa##mode##6kernel9deviceRunEv)>)
 // Of 1.2 and later.
-#define MODE_BUFFERS(mode, on_host)                                                                                                 \
-  VIRTUAL(_ZN4occa##mode##6buffer6mallocEm, grow<SLOT(_ZN4occa##mode##6buffer6mallocEm), on_host>),                                 \
-  VIRTUAL(_ZN4occa##mode##6bufferD0Ev, delete_buffer<SLOT(_ZN4occa##mode##6bufferD0Ev)>),                                           \
-  VIRTUAL(_ZN4occa##mode##10memoryPoolD0Ev, delete_pool<SLOT(_ZN4occa##mode##10memoryPoolD0Ev)>),                                   \
-  VIRTUAL(_ZN4occa##mode##10memoryPool6memcpyEPNS_12modeBuffer_tElS3_lm,                                                            \
-          move_in_pool<SLOT(_ZN4occa##mode##10memoryPool6memcpyEPNS_12modeBuffer_tElS3_lm), on_host>)
+#define MODE_BUFFERS(mode, on_host) \
+  VIRTUAL(_ZN4occa##mode##6buffer6mallocEm, grow<SLOT(_ZN4occa##mode##6buffer6mallocEm), on_host>), \
+      VIRTUAL(_ZN4occa##mode##6bufferD0Ev, delete_buffer<SLOT(_ZN4occa##mode##6bufferD0Ev)>), \
+      VIRTUAL(_ZN4occa##mode##10memoryPoolD0Ev, delete_pool<SLOT(_ZN4occa##mode##10memoryPoolD0Ev)>), \
+      VIRTUAL(_ZN4occa##mode##10memoryPool6memcpyEPNS_12modeBuffer_tElS3_lm, \
+              move_in_pool<SLOT(_ZN4occa##mode##10memoryPool6memcpyEPNS_12modeBuffer_tElS3_lm), on_host>)
 #define MODE(mode) MODE_MEMORY(mode, 4jsonE, false), MODE_ENDS(mode), MODE_RUN(mode), MODE_BUFFERS(mode, false)
 
 const Hook hooks[] = {
-  API(_ZNK4occa6kernel3runEv, KernelRun, void, Handle),
-  VIRTUAL(_ZNK4occa20launchedModeKernel_t3runEv, run_kernel<SLOT(_ZNK4occa20launchedModeKernel_t3runEv)>),
-  VIRTUAL(_ZNK4occa6serial6kernel3runEv, run_kernel<SLOT(_ZNK4occa6serial6kernel3runEv)>),
-  API(_ZN4occa6kernel4freeEv, KernelFree, void, Handle),
+    API(_ZNK4occa6kernel3runEv, KernelRun, void, Handle),
+    VIRTUAL(_ZNK4occa20launchedModeKernel_t3runEv, run_kernel<SLOT(_ZNK4occa20launchedModeKernel_t3runEv)>),
+    VIRTUAL(_ZNK4occa6serial6kernel3runEv, run_kernel<SLOT(_ZNK4occa6serial6kernel3runEv)>),
+    API(_ZN4occa6kernel4freeEv, KernelFree, void, Handle),
 
-  API2(_ZN4occa6memory8copyFromEPKv, CopyFromHost, void, void *, const void *, Props),
-  API2(_ZN4occa6memory8copyFromEPKvll, CopyFromHost, void, void *, const void *, int64_t, int64_t, Props),
-  API2(_ZN4occa6memory8copyFromES0_, CopyFromMemory, void, void *, Object *, Props),
-  API2(_ZN4occa6memory8copyFromES0_lll, CopyFromMemory, void, void *, Object *, int64_t, int64_t, int64_t, Props),
-  API2(_ZNK4occa6memory6copyToEPv, CopyToHost, void, Handle, void *, Props),
-  API2(_ZNK4occa6memory6copyToEPvll, CopyToHost, void, Handle, void *, int64_t, int64_t, Props),
-  API2(_ZNK4occa6memory6copyToES0_, CopyToMemory, void, Handle, Object *, Props),
-  API2(_ZNK4occa6memory6copyToES0_lll, CopyToMemory, void, Handle, Object *, int64_t, int64_t, int64_t, Props),
-  API2(_ZN4occa6memcpyENS_6memoryEPKv, MemcpyToMemory, void, Object *, const void *, Props),
-  API2(_ZN4occa6memcpyENS_6memoryEPKvll, MemcpyToMemory, void, Object *, const void *, int64_t, int64_t, Props),
-  API2(_ZN4occa6memcpyENS_6memoryES0_, MemcpyInDevice, void, Object *, Object *, Props),
-  API2(_ZN4occa6memcpyENS_6memoryES0_lll, MemcpyInDevice, void, Object *, Object *, int64_t, int64_t, int64_t, Props),
-  API2(_ZN4occa6memcpyEPvNS_6memoryE, MemcpyToHost, void, void *, Object *, Props),
-  API2(_ZN4occa6memcpyEPvNS_6memoryEll, MemcpyToHost, void, void *, Object *, int64_t, int64_t, Props),
-  API(_ZN4occa6memcpyEPvPKvRKNS_10propertiesE, MemcpyUnified, void, void *, const void *, Props),
-  API(_ZN4occa6memcpyEPvPKvlRKNS_10propertiesE, MemcpyUnified, void, void *, const void *, int64_t, Props),
+    API2(_ZN4occa6memory8copyFromEPKv, CopyFromHost, void, void *, const void *, Props),
+    API2(_ZN4occa6memory8copyFromEPKvll, CopyFromHost, void, void *, const void *, int64_t, int64_t, Props),
+    API2(_ZN4occa6memory8copyFromES0_, CopyFromMemory, void, void *, Object *, Props),
+    API2(_ZN4occa6memory8copyFromES0_lll, CopyFromMemory, void, void *, Object *, int64_t, int64_t, int64_t, Props),
+    API2(_ZNK4occa6memory6copyToEPv, CopyToHost, void, Handle, void *, Props),
+    API2(_ZNK4occa6memory6copyToEPvll, CopyToHost, void, Handle, void *, int64_t, int64_t, Props),
+    API2(_ZNK4occa6memory6copyToES0_, CopyToMemory, void, Handle, Object *, Props),
+    API2(_ZNK4occa6memory6copyToES0_lll, CopyToMemory, void, Handle, Object *, int64_t, int64_t, int64_t, Props),
+    API2(_ZN4occa6memcpyENS_6memoryEPKv, MemcpyToMemory, void, Object *, const void *, Props),
+    API2(_ZN4occa6memcpyENS_6memoryEPKvll, MemcpyToMemory, void, Object *, const void *, int64_t, int64_t, Props),
+    API2(_ZN4occa6memcpyENS_6memoryES0_, MemcpyInDevice, void, Object *, Object *, Props),
+    API2(_ZN4occa6memcpyENS_6memoryES0_lll, MemcpyInDevice, void, Object *, Object *, int64_t, int64_t, int64_t, Props),
+    API2(_ZN4occa6memcpyEPvNS_6memoryE, MemcpyToHost, void, void *, Object *, Props),
+    API2(_ZN4occa6memcpyEPvNS_6memoryEll, MemcpyToHost, void, void *, Object *, int64_t, int64_t, Props),
+    API(_ZN4occa6memcpyEPvPKvRKNS_10propertiesE, MemcpyUnified, void, void *, const void *, Props),
+    API(_ZN4occa6memcpyEPvPKvlRKNS_10propertiesE, MemcpyUnified, void, void *, const void *, int64_t, Props),
 
-  API(_ZN4occa6device6mallocElNS_6memoryERKNS_10propertiesE, Malloc, Object, Handle, int64_t, Object *, Props),
-  API(_ZN4occa6device6mallocElPKvRKNS_10propertiesE, Malloc, Object, Handle, int64_t, const void *, Props),
-  API(_ZN4occa6device6mallocElRKNS_10propertiesE, Malloc, Object, Handle, int64_t, Props),
-  API2(_ZN4occa6device6mallocElRKNS_7dtype_tENS_6memoryE, Malloc, Object, Handle, int64_t, const void *, Object *, Props),
-  API2(_ZN4occa6device6mallocElRKNS_7dtype_tEPKv, Malloc, Object, Handle, int64_t, const void *, const void *, Props),
-  API2(_ZN4occa6device6mallocElRKNS_7dtype_tE, Malloc, Object, Handle, int64_t, const void *, Props),
-  API(_ZN4occa6device7umallocElNS_6memoryERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, Object *, Props),
-  API(_ZN4occa6device7umallocElPKvRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Props),
-  API(_ZN4occa6device7umallocElRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, Props),
-  API(_ZN4occa6device7umallocElRKNS_7dtype_tENS_6memoryERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Object *, Props),
-  API(_ZN4occa6device7umallocElRKNS_7dtype_tEPKvRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, const void *, Props),
-  API(_ZN4occa6device7umallocElRKNS_7dtype_tERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Props),
-  API2(_ZN4occa6mallocElRKNS_7dtype_tEPKv, AllocOnCurrentDevice<Malloc>, Object, int64_t, const void *, const void *, Props),
-  API(_ZN4occa6mallocElPKvRKNS_10propertiesE, AllocOnCurrentDevice<Malloc>, Object, int64_t, const void *, Props),
-  API(_ZN4occa7umallocElPKvRKNS_10propertiesE, AllocOnCurrentDevice<UMalloc>, void *, int64_t, const void *, Props),
-  API(_ZN4occa7umallocElRKNS_7dtype_tEPKvRKNS_10propertiesE, AllocOnCurrentDevice<UMalloc>, void *, int64_t, const void *, const void *, Props),
-  API(_ZN4occa6device10wrapMemoryEPKvlRKNS_7dtype_tERKNS_4jsonE, WrapMemory, Object, Handle, const void *, int64_t, const void *, Props),
-  API(_ZN4occa6memory4freeEv, MemoryFree, void, Handle),
-  API(_ZN4occa6memory6detachEv, MemoryFree, void, Handle),
-  API(_ZNK4occa6memory5sliceEll, Slice, Object, Handle, int64_t, int64_t),
-  API(_ZNK4occa6memoryplEl, Slice, Object, Handle, int64_t),
-  API(_ZNK4occa6memory5cloneEv, Clone, Object, Handle),
-  API(_ZN4occa6device16createMemoryPoolERKNS_4jsonE, CreateMemoryPool, Object, Handle, Props),
-  API(_ZN4occa10memoryPool7reserveElRKNS_7dtype_tE, Reserve, Object, Handle, int64_t, const void *),
-  API(_ZN4occa10memoryPool6resizeEm, PoolResize, void, Handle, uint64_t),
-  API(_ZN4occa10memoryPool11shrinkToFitEv, PoolShrinkToFit, void, Handle),
-  API(_ZN4occa10memoryPool12setAlignmentEm, PoolSetAlignment, void, Handle, uint64_t),
-  API(_ZN4occa10memoryPool4freeEv, PoolFree, void, Handle),
+    API(_ZN4occa6device6mallocElNS_6memoryERKNS_10propertiesE, Malloc, Object, Handle, int64_t, Object *, Props),
+    API(_ZN4occa6device6mallocElPKvRKNS_10propertiesE, Malloc, Object, Handle, int64_t, const void *, Props),
+    API(_ZN4occa6device6mallocElRKNS_10propertiesE, Malloc, Object, Handle, int64_t, Props),
+    API2(_ZN4occa6device6mallocElRKNS_7dtype_tENS_6memoryE, Malloc, Object, Handle, int64_t, const void *, Object *, Props),
+    API2(_ZN4occa6device6mallocElRKNS_7dtype_tEPKv, Malloc, Object, Handle, int64_t, const void *, const void *, Props),
+    API2(_ZN4occa6device6mallocElRKNS_7dtype_tE, Malloc, Object, Handle, int64_t, const void *, Props),
+    API(_ZN4occa6device7umallocElNS_6memoryERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, Object *, Props),
+    API(_ZN4occa6device7umallocElPKvRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Props),
+    API(_ZN4occa6device7umallocElRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, Props),
+    API(_ZN4occa6device7umallocElRKNS_7dtype_tENS_6memoryERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Object *, Props),
+    API(_ZN4occa6device7umallocElRKNS_7dtype_tEPKvRKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, const void *, Props),
+    API(_ZN4occa6device7umallocElRKNS_7dtype_tERKNS_10propertiesE, UMalloc, void *, Handle, int64_t, const void *, Props),
+    API2(_ZN4occa6mallocElRKNS_7dtype_tEPKv, AllocOnCurrentDevice<Malloc>, Object, int64_t, const void *, const void *, Props),
+    API(_ZN4occa6mallocElPKvRKNS_10propertiesE, AllocOnCurrentDevice<Malloc>, Object, int64_t, const void *, Props),
+    API(_ZN4occa7umallocElPKvRKNS_10propertiesE, AllocOnCurrentDevice<UMalloc>, void *, int64_t, const void *, Props),
+    API(_ZN4occa7umallocElRKNS_7dtype_tEPKvRKNS_10propertiesE, AllocOnCurrentDevice<UMalloc>, void *, int64_t, const void *, const void *, Props),
+    API(_ZN4occa6device10wrapMemoryEPKvlRKNS_7dtype_tERKNS_4jsonE, WrapMemory, Object, Handle, const void *, int64_t, const void *, Props),
+    API(_ZN4occa6memory4freeEv, MemoryFree, void, Handle),
+    API(_ZN4occa6memory6detachEv, MemoryFree, void, Handle),
+    API(_ZNK4occa6memory5sliceEll, Slice, Object, Handle, int64_t, int64_t),
+    API(_ZNK4occa6memoryplEl, Slice, Object, Handle, int64_t),
+    API(_ZNK4occa6memory5cloneEv, Clone, Object, Handle),
+    API(_ZN4occa6device16createMemoryPoolERKNS_4jsonE, CreateMemoryPool, Object, Handle, Props),
+    API(_ZN4occa10memoryPool7reserveElRKNS_7dtype_tE, Reserve, Object, Handle, int64_t, const void *),
+    API(_ZN4occa10memoryPool6resizeEm, PoolResize, void, Handle, uint64_t),
+    API(_ZN4occa10memoryPool11shrinkToFitEv, PoolShrinkToFit, void, Handle),
+    API(_ZN4occa10memoryPool12setAlignmentEm, PoolSetAlignment, void, Handle, uint64_t),
+    API(_ZN4occa10memoryPool4freeEv, PoolFree, void, Handle),
 
-  API2(_ZN4occa6device5setupE, Setup, void, Handle, Props),
-  API(_ZN4occa6device5setupERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE, Setup, void, Handle, Name),
-  API2(_ZN4occa6deviceC1E, Setup, void, Handle, Props),
-  API(_ZN4occa6deviceC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE, Setup, void, Handle, Name),
-  API(_ZN4occa6deviceC1ESt16initializer_listINS_12jsonKeyValueEE, Setup, void, Handle, const void *, size_t),
-  API2(_ZNK4occa6device11buildKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernel, Object, Handle, Name, Name, Props),
-  API2(_ZNK4occa6device21buildKernelFromStringERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernelFromString, Object, Handle,
-       Name, Name, Props),
-  API2(_ZNK4occa6device21buildKernelFromBinaryERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernelFromBinary, Object, Handle,
-       Name, Name, Props),
-  API2(_ZN4occa11buildKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernel>, Object, Name, Name, Props),
-  API2(_ZN4occa21buildKernelFromStringERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernelFromString>, Object,
-       Name, Name, Props),
-  API2(_ZN4occa21buildKernelFromBinaryERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernelFromBinary>, Object,
-       Name, Name, Props),
-  API(_ZN4occa6finishEv, FinishCurrent, void),
-  API(_ZN4occa6device6finishEv, Finish, void, Handle),
-  API(_ZN4occa6device9finishAllEv, FinishAll, void, Handle),
-  API(_ZN4occa6device4freeEv, DeviceFree, void, Handle),
-  API(_ZN4occa6stream6finishEv, StreamFinish, void, Handle),
-  API(_ZN4occa6stream4freeEv, StreamFree, void, Handle),
-  API2(_ZN4occa6device12createStreamE, CreateStream, Object, Handle, Props),
-  API(_ZN4occa6device10wrapStreamEPvRKNS_4jsonE, WrapStream, Object, Handle, void *, Props),
-  API(_ZN4occa6device9setStreamENS_6streamE, SetStream, void, Handle, Object *),
-  API(_ZN4occa6device9tagStreamEv, TagStream, Object, Handle),
-  API(_ZN4occa6device7waitForENS_9streamTagE, WaitFor, void, Handle, Object *),
-  API(_ZN4occa6device11timeBetweenERKNS_9streamTagES3_, TimeBetween, double, Handle, Handle, Handle),
+    API2(_ZN4occa6device5setupE, Setup, void, Handle, Props),
+    API(_ZN4occa6device5setupERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE, Setup, void, Handle, Name),
+    API2(_ZN4occa6deviceC1E, Setup, void, Handle, Props),
+    API(_ZN4occa6deviceC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE, Setup, void, Handle, Name),
+    API(_ZN4occa6deviceC1ESt16initializer_listINS_12jsonKeyValueEE, Setup, void, Handle, const void *, size_t),
+    API2(_ZNK4occa6device11buildKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernel, Object, Handle, Name, Name, Props),
+    API2(_ZNK4occa6device21buildKernelFromStringERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernelFromString, Object, Handle,
+         Name, Name, Props),
+    API2(_ZNK4occa6device21buildKernelFromBinaryERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8_, BuildKernelFromBinary, Object, Handle,
+         Name, Name, Props),
+    API2(_ZN4occa11buildKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernel>, Object, Name, Name, Props),
+    API2(_ZN4occa21buildKernelFromStringERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernelFromString>, Object,
+         Name, Name, Props),
+    API2(_ZN4occa21buildKernelFromBinaryERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES7_, OnCurrentDevice<BuildKernelFromBinary>, Object,
+         Name, Name, Props),
+    API(_ZN4occa6finishEv, FinishCurrent, void),
+    API(_ZN4occa6device6finishEv, Finish, void, Handle),
+    API(_ZN4occa6device9finishAllEv, FinishAll, void, Handle),
+    API(_ZN4occa6device4freeEv, DeviceFree, void, Handle),
+    API(_ZN4occa6stream6finishEv, StreamFinish, void, Handle),
+    API(_ZN4occa6stream4freeEv, StreamFree, void, Handle),
+    API2(_ZN4occa6device12createStreamE, CreateStream, Object, Handle, Props),
+    API(_ZN4occa6device10wrapStreamEPvRKNS_4jsonE, WrapStream, Object, Handle, void *, Props),
+    API(_ZN4occa6device9setStreamENS_6streamE, SetStream, void, Handle, Object *),
+    API(_ZN4occa6device9tagStreamEv, TagStream, Object, Handle),
+    API(_ZN4occa6device7waitForENS_9streamTagE, WaitFor, void, Handle, Object *),
+    API(_ZN4occa6device11timeBetweenERKNS_9streamTagES3_, TimeBetween, double, Handle, Handle, Handle),
 
-  MODE_MEMORY(6serial, 10propertiesE, true), MODE_MEMORY(6serial, 4jsonE, true), MODE_ENDS(6serial), MODE_BUFFERS(6serial, true),
-  MODE_MEMORY(6opencl, 10propertiesE, false), MODE_MEMORY(4cuda, 10propertiesE, false),
-  MODE(6opencl), MODE(4cuda), MODE(3hip), MODE(5dpcpp), MODE(5metal),
+    MODE_MEMORY(6serial, 10propertiesE, true),
+    MODE_MEMORY(6serial, 4jsonE, true),
+    MODE_ENDS(6serial),
+    MODE_BUFFERS(6serial, true),
+    MODE_MEMORY(6opencl, 10propertiesE, false),
+    MODE_MEMORY(4cuda, 10propertiesE, false),
+    MODE(6opencl),
+    MODE(4cuda),
+    MODE(3hip),
+    MODE(5dpcpp),
+    MODE(5metal),
 };
 
 // operator() with 0, 1, 2 … arguments, all of them references; their slots follow each other.
@@ -243,13 +251,37 @@ template <unsigned... N> std::array<Hook, sizeof...(N)> call_hooks(std::integer_
 // ---- binding ----
 
 const char *const vtables[] = {
-  "_ZTVN4occa6serial6kernelE", "_ZTVN4occa6serial6memoryE", "_ZTVN4occa6serial6deviceE", "_ZTVN4occa6serial6bufferE", "_ZTVN4occa6serial10memoryPoolE",
-  "_ZTVN4occa6openmp6deviceE",
-  "_ZTVN4occa6opencl6kernelE", "_ZTVN4occa6opencl6memoryE", "_ZTVN4occa6opencl6deviceE", "_ZTVN4occa6opencl6bufferE", "_ZTVN4occa6opencl10memoryPoolE",
-  "_ZTVN4occa4cuda6kernelE", "_ZTVN4occa4cuda6memoryE", "_ZTVN4occa4cuda6deviceE", "_ZTVN4occa4cuda6bufferE", "_ZTVN4occa4cuda10memoryPoolE",
-  "_ZTVN4occa3hip6kernelE", "_ZTVN4occa3hip6memoryE", "_ZTVN4occa3hip6deviceE", "_ZTVN4occa3hip6bufferE", "_ZTVN4occa3hip10memoryPoolE",
-  "_ZTVN4occa5dpcpp6kernelE", "_ZTVN4occa5dpcpp6memoryE", "_ZTVN4occa5dpcpp6deviceE", "_ZTVN4occa5dpcpp6bufferE", "_ZTVN4occa5dpcpp10memoryPoolE",
-  "_ZTVN4occa5metal6kernelE", "_ZTVN4occa5metal6memoryE", "_ZTVN4occa5metal6deviceE", "_ZTVN4occa5metal6bufferE", "_ZTVN4occa5metal10memoryPoolE",
+    "_ZTVN4occa6serial6kernelE",
+    "_ZTVN4occa6serial6memoryE",
+    "_ZTVN4occa6serial6deviceE",
+    "_ZTVN4occa6serial6bufferE",
+    "_ZTVN4occa6serial10memoryPoolE",
+    "_ZTVN4occa6openmp6deviceE",
+    "_ZTVN4occa6opencl6kernelE",
+    "_ZTVN4occa6opencl6memoryE",
+    "_ZTVN4occa6opencl6deviceE",
+    "_ZTVN4occa6opencl6bufferE",
+    "_ZTVN4occa6opencl10memoryPoolE",
+    "_ZTVN4occa4cuda6kernelE",
+    "_ZTVN4occa4cuda6memoryE",
+    "_ZTVN4occa4cuda6deviceE",
+    "_ZTVN4occa4cuda6bufferE",
+    "_ZTVN4occa4cuda10memoryPoolE",
+    "_ZTVN4occa3hip6kernelE",
+    "_ZTVN4occa3hip6memoryE",
+    "_ZTVN4occa3hip6deviceE",
+    "_ZTVN4occa3hip6bufferE",
+    "_ZTVN4occa3hip10memoryPoolE",
+    "_ZTVN4occa5dpcpp6kernelE",
+    "_ZTVN4occa5dpcpp6memoryE",
+    "_ZTVN4occa5dpcpp6deviceE",
+    "_ZTVN4occa5dpcpp6bufferE",
+    "_ZTVN4occa5dpcpp10memoryPoolE",
+    "_ZTVN4occa5metal6kernelE",
+    "_ZTVN4occa5metal6memoryE",
+    "_ZTVN4occa5metal6deviceE",
+    "_ZTVN4occa5metal6bufferE",
+    "_ZTVN4occa5metal10memoryPoolE",
 };
 
 struct Protection {

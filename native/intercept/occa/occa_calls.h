@@ -22,7 +22,9 @@ struct Function {
 };
 
 constexpr uint32_t call_kinds(Kind kind) {
-  return kind == Kind::Run ? OCCATRACE_LAUNCHES : kind == Kind::Copy ? OCCATRACE_COPIES : kind == Kind::Alloc ? OCCATRACE_ALLOCATES : 0;
+  return kind == Kind::Run ? OCCATRACE_LAUNCHES : kind == Kind::Copy ? OCCATRACE_COPIES
+                                              : kind == Kind::Alloc  ? OCCATRACE_ALLOCATES
+                                                                     : 0;
 }
 
 template <class P> struct Call : Frame {
@@ -52,7 +54,8 @@ template <class P> struct Call : Frame {
       placed = occatrace_site_begin(self, from);
       event.caller = self->caller;
       event.seq = occatrace_next_seq(self);
-      occatrace_calling(self, event.seq, OCCATRACE_IS_OCCA | call_kinds(P::kind) | (P::builds ? OCCATRACE_BUILDS : P::blocking ? OCCATRACE_WAITS : 0));
+      occatrace_calling(self, event.seq, OCCATRACE_IS_OCCA | call_kinds(P::kind) | (P::builds ? OCCATRACE_BUILDS : P::blocking ? OCCATRACE_WAITS
+                                                                                                                               : 0));
       if (outermost) self->scope_seq = event.seq;
       if constexpr (P::kind == Kind::Run) {
         self->run_seq = event.seq;
@@ -121,7 +124,11 @@ void close_calls(occatrace_thread *self) {
 }
 
 // What is not chosen is silent, with all that it calls.
-enum class Voice { Same, Silent, Heard };
+enum class Voice {
+  Same,
+  Silent,
+  Heard,
+};
 template <class Chosen, class Tagged> Voice voice_of(occatrace_thread *self, Chosen chosen, Tagged tagged) {
   if (!occatrace_choosing || !occatrace_running()) return Voice::Same;
   if (!self->silent) return chosen() ? Voice::Same : Voice::Silent;
@@ -194,13 +201,13 @@ template <class P, unsigned Slot, class R, class... A> struct Api {
   }
 };
 
-#define OCCA_FUNCTION(name)                                                  \
-  using Event = occatrace_occa_##name;                                       \
-  static constexpr unsigned function = OCCATRACE_OCCA_##name;                \
+#define OCCA_FUNCTION(name) \
+  using Event = occatrace_occa_##name; \
+  static constexpr unsigned function = OCCATRACE_OCCA_##name; \
   static void write(const Event &event) { events->name(&event); }
-#define OCCA_BLOCKING(name)                                                  \
-  OCCA_FUNCTION(name)                                                        \
-  static constexpr bool blocking = true;                                     \
+#define OCCA_BLOCKING(name) \
+  OCCA_FUNCTION(name) \
+  static constexpr bool blocking = true; \
   static void begin(const occatrace_occa_begin &b) { events->name##_begin(&b); }
 
 // ---- kernels ----
@@ -288,11 +295,12 @@ using PassOn = void (*)(void *real, const void *kernel, const void *const *argum
 
 [[gnu::noinline]] void run_of_many(occatrace_thread *self, State *state, const void *from, void *real, PassOn pass_on, const void *kernel,
                                    const void *const *arguments, unsigned count) {
-  const Voice voice = voice_of(self, [&] { return KernelRun::chosen(state, kernel); },
-                               [&] {
-                                 if (tag_of(object(kernel)).wanted) return true;
-                                 return std::any_of(arguments, arguments + count, [](const void *a) { return KernelRun::takes_tagged(static_cast<const char *>(a)); });
-                               });
+  const auto chosen = [&] { return KernelRun::chosen(state, kernel); };
+  const auto takes_tagged = [](const void *a) { return KernelRun::takes_tagged(static_cast<const char *>(a)); };
+  const auto tagged = [&] {
+    return tag_of(object(kernel)).wanted || std::any_of(arguments, arguments + count, takes_tagged);
+  };
+  const Voice voice = voice_of(self, chosen, tagged);
   const Voiced voiced(self, voice, KernelRun::reason);
   Call<KernelRun> call(self, state, from);
   KernelRun::of(call, object(kernel));
@@ -304,6 +312,9 @@ template <unsigned Slot, class... A> struct ManyArguments {
   template <size_t... I> static void pass_on(void *real, const void *kernel, const void *const *arguments, std::index_sequence<I...>) {
     reinterpret_cast<Real>(real)(kernel, arguments[I]...);
   }
+  static void pass_all_on(void *real, const void *kernel, const void *const *arguments) {
+    pass_on(real, kernel, arguments, std::index_sequence_for<A...>());
+  }
   static void hook(const void *kernel, A... arguments) {
     const Real real = reinterpret_cast<Real>(original[Slot]);
     if (!occatrace_running()) return real(kernel, arguments...);
@@ -311,9 +322,7 @@ template <unsigned Slot, class... A> struct ManyArguments {
     State *state = state_of(self);
     if (!state || self->occa_depth) return real(kernel, arguments...);
     const void *const all[] = {arguments...};
-    run_of_many(self, state, OCCATRACE_CALLED_FROM(), original[Slot],
-                [](void *to, const void *of, const void *const *given) { pass_on(to, of, given, std::index_sequence_for<A...>()); }, kernel, all,
-                sizeof...(A));
+    run_of_many(self, state, OCCATRACE_CALLED_FROM(), original[Slot], pass_all_on, kernel, all, sizeof...(A));
   }
 };
 
@@ -363,7 +372,11 @@ template <unsigned Slot> void delete_kernel(void *mode_kernel) {
 // ---- building ----
 
 // The three ways to build; `Source` says what the first argument is.
-enum class Source { File, Text, Binary };
+enum class Source {
+  File,
+  Text,
+  Binary,
+};
 
 // What compilers leave behind: OCCA runs them as child processes and waits for them.
 struct Children {
@@ -426,7 +439,8 @@ template <class E, Source source> struct Build : Function {
     else
       call.event.source = intern(ask_kernel(ask.kernel_source, result.object));
     call.event.kernel = remember_kernel(call.state, result.object, name, name_by(tag), call.event.source,
-                                        source == Source::Text ? given : source == Source::File ? read_file(given) : nothing);
+                                        source == Source::Text ? given : source == Source::File ? read_file(given)
+                                                                                                : nothing);
     if (name == inline_kernel) call.event.function = cached_kernel(call.state, result.object).name;
   }
   static void finish(Event &, Frame &) {}

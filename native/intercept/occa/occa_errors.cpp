@@ -58,7 +58,7 @@ uint32_t occatrace::current_error() noexcept {
   return error;
 }
 
-#define PERSONALITY(name)                                                                                                  \
+#define PERSONALITY(name) \
   extern "C" _Unwind_Reason_Code name(int version, _Unwind_Action actions, _Unwind_Exception_Class kind, _Unwind_Exception *exception, \
                                       _Unwind_Context *context)
 PERSONALITY(__real___gxx_personality_v0);

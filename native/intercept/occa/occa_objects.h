@@ -106,7 +106,13 @@ uint32_t first_tally;
 
 // ---- the calls in flight on this thread ----
 
-enum class Kind : uint8_t { Plain, Run, Copy, Alloc, Free };
+enum class Kind : uint8_t {
+  Plain,
+  Run,
+  Copy,
+  Alloc,
+  Free,
+};
 
 // What the virtual members tell the call of the user above them.
 struct Frame {
@@ -251,7 +257,12 @@ std::string read_file(const std::string &path) {
 
 // Comments and strings become blanks of the same length, so that nothing in them is found.
 std::string code_only(std::string text) {
-  enum { Code, Line, Block, Quote } in = Code;
+  enum {
+    Code,
+    Line,
+    Block,
+    Quote,
+  } in = Code;
   char quote = 0;
   for (size_t i = 0; i < text.size(); i++) {
     const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\0';

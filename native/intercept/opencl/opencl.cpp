@@ -283,8 +283,9 @@ struct Hook<OCCATRACE_OPENCL_clCreateCommandBufferKHR> : Always {
     if (queue == nullptr || queue->profiling_asked()) return;
     static std::atomic<bool> said{false};
     if (said.exchange(true)) return;
-    occatrace_say("this OpenCL refuses command buffers for a queue with profiling, which device times need; "
-                  "--device-time off leaves queues as they are");
+    occatrace_say(
+        "this OpenCL refuses command buffers for a queue with profiling, which device times need; "
+        "--device-time off leaves queues as they are");
   }
 };
 

@@ -45,15 +45,15 @@ struct Older<cl_int(CL_API_CALL *)(cl_command_buffer_khr, cl_command_queue, cons
   }
 };
 
-#define OCCATRACE_OLDER(function)                                       \
-  struct Older_##function {                                             \
-    static constexpr auto member = &Extensions::function;               \
-    static constexpr const char *name = #function;                      \
-    using Present = decltype(Extensions::function);                     \
-    template <int P, class... A>                                        \
-    static cl_int asked(A... a) {                                       \
-      return asked_##function<P>(a...);                                 \
-    }                                                                   \
+#define OCCATRACE_OLDER(function) \
+  struct Older_##function { \
+    static constexpr auto member = &Extensions::function; \
+    static constexpr const char *name = #function; \
+    using Present = decltype(Extensions::function); \
+    template <int P, class... A> \
+    static cl_int asked(A... a) { \
+      return asked_##function<P>(a...); \
+    } \
   };
 OCCATRACE_OLDER(clCommandBarrierWithWaitListKHR)
 OCCATRACE_OLDER(clCommandCopyBufferKHR)

@@ -94,12 +94,12 @@ cl_int missing<cl_int>() {
 }  // namespace
 
 extern "C" {
-#define OCCATRACE_FORWARD(result, name, parameters, arguments)                                       \
-  __attribute__((visibility("default"))) result CL_API_CALL name parameters {                        \
-    const auto function = functions(__builtin_return_address(0)).name;                               \
-    if (function == nullptr) return missing<result>();                                               \
-    const Inside inside;                                                                             \
-    return function arguments;                                                                       \
+#define OCCATRACE_FORWARD(result, name, parameters, arguments) \
+  __attribute__((visibility("default"))) result CL_API_CALL name parameters { \
+    const auto function = functions(__builtin_return_address(0)).name; \
+    if (function == nullptr) return missing<result>(); \
+    const Inside inside; \
+    return function arguments; \
   }
 OCCATRACE_OPENCL_FUNCTIONS(OCCATRACE_FORWARD)
 }

@@ -462,11 +462,10 @@ void worksharing_end(occatrace_thread *self, State *state, uint64_t start, uint6
                                                                     });
 }
 
-#define MUTEX(name, end)                                                                                                   \
+#define MUTEX(name, end) \
   plain<occatrace_openmp_##name, OCCATRACE_OPENMP_##name>(self, state, start, ticks, caller, [&](occatrace_openmp_##name &e) { \
     e.mutex = mutex;                                                                                                  \
-    events->name(&e);                                                                                                 \
-  }, end)
+    events->name(&e); }, end)
 
 void mutex_acquired(occatrace_thread *self, State *state, MutexKind kind, uint64_t mutex, uint64_t start, uint64_t ticks, uint64_t now_ticks,
                     const void *caller) {
@@ -475,19 +474,19 @@ void mutex_acquired(occatrace_thread *self, State *state, MutexKind kind, uint64
     f->mutex += now_ticks - ticks;
   }
   switch (kind) {
-  case Critical: MUTEX(critical_wait, now_ticks); break;
-  case Lock: MUTEX(lock_wait, now_ticks); break;
-  case Ordered: MUTEX(ordered_wait, now_ticks); break;
-  case Atomic: MUTEX(atomic_wait, now_ticks); break;
+    case Critical: MUTEX(critical_wait, now_ticks); break;
+    case Lock: MUTEX(lock_wait, now_ticks); break;
+    case Ordered: MUTEX(ordered_wait, now_ticks); break;
+    case Atomic: MUTEX(atomic_wait, now_ticks); break;
   }
 }
 
 void mutex_released(occatrace_thread *self, State *state, MutexKind kind, uint64_t mutex, uint64_t start, uint64_t ticks, const void *caller) {
   switch (kind) {
-  case Critical: MUTEX(critical, 0); break;
-  case Lock: MUTEX(lock, 0); break;
-  case Ordered: MUTEX(ordered, 0); break;
-  case Atomic: MUTEX(atomic, 0); break;
+    case Critical: MUTEX(critical, 0); break;
+    case Lock: MUTEX(lock, 0); break;
+    case Ordered: MUTEX(ordered, 0); break;
+    case Atomic: MUTEX(atomic, 0); break;
   }
 }
 

@@ -11,11 +11,41 @@ extern const occatrace_openmp_events *events; // null: this process is not trace
 extern uint8_t levels[OCCATRACE_OPENMP_COUNT];
 extern uint32_t first_tally;
 
-enum Runtime : uint8_t { Libgomp = 1, Ompt = 2 };
-enum ParallelKind : uint8_t { Parallel = 1, LoopStatic, LoopDynamic, LoopGuided, LoopRuntime, Sections, Teams };
-enum Schedule : uint8_t { UnknownSchedule, Static, Dynamic, Guided, RuntimeSchedule, Doacross, OtherSchedule };
-enum Construct : uint8_t { Construct_target = 1, Construct_target_data, Construct_target_enter_data, Construct_target_exit_data, Construct_target_update };
-enum BarrierKind : uint8_t { ImplicitBarrier = 1, ExplicitBarrier, WorksharingBarrier, RuntimeBarrier };
+enum Runtime : uint8_t {
+  Libgomp = 1,
+  Ompt = 2,
+};
+enum ParallelKind : uint8_t {
+  Parallel = 1,
+  LoopStatic,
+  LoopDynamic,
+  LoopGuided,
+  LoopRuntime,
+  Sections,
+  Teams,
+};
+enum Schedule : uint8_t {
+  UnknownSchedule,
+  Static,
+  Dynamic,
+  Guided,
+  RuntimeSchedule,
+  Doacross,
+  OtherSchedule,
+};
+enum Construct : uint8_t {
+  Construct_target = 1,
+  Construct_target_data,
+  Construct_target_enter_data,
+  Construct_target_exit_data,
+  Construct_target_update,
+};
+enum BarrierKind : uint8_t {
+  ImplicitBarrier = 1,
+  ExplicitBarrier,
+  WorksharingBarrier,
+  RuntimeBarrier,
+};
 
 // A region in flight. Kept in the state of the thread that met it, which is never given back to the system: a pointer that
 // a thread of the team still has is harmless, and `id` tells that the region has ended.
@@ -34,7 +64,11 @@ struct Region {
   uint64_t start, ticks, caller;
   void *account; // of who met it, for what the threads of the team count (--papi)
   LateTasks *late; // by thread number, from calloc, made by whoever first runs a task at the last barrier
-  struct { Region *region; uint64_t id; uint32_t thread_num; } outer_late;
+  struct {
+    Region *region;
+    uint64_t id;
+    uint32_t thread_num;
+  } outer_late;
 };
 
 // A thread's part of a region.
@@ -68,7 +102,11 @@ struct State {
   uint32_t depth, masters, tasks;
   uint32_t target_seq;
   uint64_t inner; // ticks of the tasks that have run in the innermost span
-  struct { Region *region; uint64_t id; uint32_t thread_num; } late;
+  struct {
+    Region *region;
+    uint64_t id;
+    uint32_t thread_num;
+  } late;
   Frame frames[kFrames];
   Region regions[kRegions];
   Site sites[kSites];
@@ -139,7 +177,12 @@ void single_end(occatrace_thread *self, State *state, uint64_t start, uint64_t t
 void worksharing_end(occatrace_thread *self, State *state, uint64_t start, uint64_t ticks, uint64_t count, const void *caller);
 
 // ---- mutexes ----
-enum MutexKind { Critical, Lock, Ordered, Atomic };
+enum MutexKind {
+  Critical,
+  Lock,
+  Ordered,
+  Atomic,
+};
 void mutex_acquired(occatrace_thread *self, State *state, MutexKind kind, uint64_t mutex, uint64_t start, uint64_t ticks, uint64_t now_ticks, const void *caller);
 void mutex_released(occatrace_thread *self, State *state, MutexKind kind, uint64_t mutex, uint64_t start, uint64_t ticks, const void *caller);
 

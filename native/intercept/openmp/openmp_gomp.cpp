@@ -193,7 +193,8 @@ Held *held(State *state, MutexKind kind, bool take) {
   Gomp &g = gomp(state);
   if (kind == Ordered) return &g.ordered;
   if (kind == Atomic) return &g.atomic;
-  const uint32_t at = take ? g.criticals++ : g.criticals > 0 ? --g.criticals : UINT32_MAX;
+  const uint32_t at = take ? g.criticals++ : g.criticals > 0 ? --g.criticals
+                                                             : UINT32_MAX;
   return at < std::size(g.critical) ? &g.critical[at] : nullptr;
 }
 
@@ -274,7 +275,7 @@ void target(const Library &library, Construct construct, const void *site, int d
   at.state->target_seq = outer;
   (*write)(&e);
 }
-#define TARGET(name, site, device, count, sizes, kinds, flags, ...)                                                             \
+#define TARGET(name, site, device, count, sizes, kinds, flags, ...) \
   target<occatrace_openmp_##name, OCCATRACE_OPENMP_##name>(library, Construct_##name, site, device, count, sizes, kinds, flags, \
                                                            events ? &events->name : nullptr, __VA_ARGS__)
 
@@ -404,7 +405,8 @@ int target_memcpy(void *to, const void *from, size_t bytes, size_t to_offset, si
   e.start = start;
   e.caller = caller_of(self, caller);
   e.site = site_of_return(state, caller);
-  e.kind = from_device == host ? (to_device == host ? OCCATRACE_HTOH : OCCATRACE_HTOD) : to_device == host ? OCCATRACE_DTOH : OCCATRACE_DTOD;
+  e.kind = from_device == host ? (to_device == host ? OCCATRACE_HTOH : OCCATRACE_HTOD) : to_device == host ? OCCATRACE_DTOH
+                                                                                                           : OCCATRACE_DTOD;
   e.source = reinterpret_cast<uintptr_t>(from) + from_offset;
   e.source_device = from_device;
   e.destination = reinterpret_cast<uintptr_t>(to) + to_offset;
@@ -427,72 +429,79 @@ struct Hook {
 // Words instead of long, pointers and bool: integer registers all the same.
 #define LOOP(name, schedule, first, ...) HOOK(GOMP_loop_##name##_start, LoopStart<SLOT(GOMP_loop_##name##_start), schedule, first, __VA_ARGS__>::hook)
 #define W Word
-#define LOOPS(prefix, first, ...)                                                                                      \
-  LOOP(prefix##static, Static, first, __VA_ARGS__, W), LOOP(prefix##dynamic, Dynamic, first, __VA_ARGS__, W),          \
+#define LOOPS(prefix, first, ...) \
+  LOOP(prefix##static, Static, first, __VA_ARGS__, W), LOOP(prefix##dynamic, Dynamic, first, __VA_ARGS__, W), \
       LOOP(prefix##guided, Guided, first, __VA_ARGS__, W), LOOP(prefix##runtime, RuntimeSchedule, first, __VA_ARGS__)
-#define NONMONOTONIC(prefix, first, ...)                                                                               \
+#define NONMONOTONIC(prefix, first, ...) \
   LOOP(prefix##nonmonotonic_dynamic, Dynamic, first, __VA_ARGS__, W), LOOP(prefix##nonmonotonic_guided, Guided, first, __VA_ARGS__, W), \
-      LOOP(prefix##nonmonotonic_runtime, RuntimeSchedule, first, __VA_ARGS__),                                         \
+      LOOP(prefix##nonmonotonic_runtime, RuntimeSchedule, first, __VA_ARGS__), \
       LOOP(prefix##maybe_nonmonotonic_runtime, RuntimeSchedule, first, __VA_ARGS__)
 #define ANY_LOOP(name, schedule, first, ...) HOOK(GOMP_loop_##name, LoopStart<SLOT(GOMP_loop_##name), schedule, first, __VA_ARGS__>::hook)
 
 const Hook hooks[] = {
-  HOOK(GOMP_parallel, parallel),
-  PARALLEL_LOOP(static, LoopStatic, long, unsigned),
-  PARALLEL_LOOP(dynamic, LoopDynamic, long, unsigned),
-  PARALLEL_LOOP(guided, LoopGuided, long, unsigned),
-  PARALLEL_LOOP(runtime, LoopRuntime, unsigned),
-  PARALLEL_LOOP(nonmonotonic_dynamic, LoopDynamic, long, unsigned),
-  PARALLEL_LOOP(nonmonotonic_guided, LoopGuided, long, unsigned),
-  PARALLEL_LOOP(nonmonotonic_runtime, LoopRuntime, unsigned),
-  PARALLEL_LOOP(maybe_nonmonotonic_runtime, LoopRuntime, unsigned),
-  HOOK(GOMP_parallel_sections, parallel_sections),
-  HOOK(GOMP_parallel_reductions, parallel_reductions),
-  HOOK(GOMP_teams_reg, teams),
+    HOOK(GOMP_parallel, parallel),
+    PARALLEL_LOOP(static, LoopStatic, long, unsigned),
+    PARALLEL_LOOP(dynamic, LoopDynamic, long, unsigned),
+    PARALLEL_LOOP(guided, LoopGuided, long, unsigned),
+    PARALLEL_LOOP(runtime, LoopRuntime, unsigned),
+    PARALLEL_LOOP(nonmonotonic_dynamic, LoopDynamic, long, unsigned),
+    PARALLEL_LOOP(nonmonotonic_guided, LoopGuided, long, unsigned),
+    PARALLEL_LOOP(nonmonotonic_runtime, LoopRuntime, unsigned),
+    PARALLEL_LOOP(maybe_nonmonotonic_runtime, LoopRuntime, unsigned),
+    HOOK(GOMP_parallel_sections, parallel_sections),
+    HOOK(GOMP_parallel_reductions, parallel_reductions),
+    HOOK(GOMP_teams_reg, teams),
 
-  // (start, end, step, [chunk,] &start, &end); the unsigned ones have the direction in front.
-  LOOPS(, 0, W, W, W, W, W), NONMONOTONIC(, 0, W, W, W, W, W), LOOPS(ordered_, 0, W, W, W, W, W),
-  LOOPS(ull_, 1, W, W, W, W, W, W), NONMONOTONIC(ull_, 1, W, W, W, W, W, W), LOOPS(ull_ordered_, 1, W, W, W, W, W, W),
-  // (dimensions, counts, [chunk,] &start, &end)
-  LOOPS(doacross_, 9, W, W, W, W), LOOPS(ull_doacross_, 9, W, W, W, W),
-  ANY_LOOP(start, OtherSchedule, 0, W, W, W, W, W, W, W, W, W), ANY_LOOP(ordered_start, OtherSchedule, 0, W, W, W, W, W, W, W, W, W),
-  ANY_LOOP(ull_start, OtherSchedule, 1, W, W, W, W, W, W, W, W, W, W),
-  ANY_LOOP(ull_ordered_start, OtherSchedule, 1, W, W, W, W, W, W, W, W, W, W),
-  ANY_LOOP(doacross_start, Doacross, 9, W, W, W, W, W, W, W, W), ANY_LOOP(ull_doacross_start, Doacross, 9, W, W, W, W, W, W, W, W),
-  HOOK(GOMP_loop_end, End<SLOT(GOMP_loop_end), void, true, WorksharingBarrier>::hook),
-  HOOK(GOMP_loop_end_nowait, End<SLOT(GOMP_loop_end_nowait), void, false, WorksharingBarrier>::hook),
-  HOOK(GOMP_loop_end_cancel, End<SLOT(GOMP_loop_end_cancel), bool, true, WorksharingBarrier>::hook),
-  HOOK(GOMP_sections_start, SectionsStart<SLOT(GOMP_sections_start), W>::hook),
-  HOOK(GOMP_sections2_start, SectionsStart<SLOT(GOMP_sections2_start), W, W, W>::hook),
-  HOOK(GOMP_sections_end, End<SLOT(GOMP_sections_end), void, true, WorksharingBarrier>::hook),
-  HOOK(GOMP_sections_end_nowait, End<SLOT(GOMP_sections_end_nowait), void, false, WorksharingBarrier>::hook),
-  HOOK(GOMP_sections_end_cancel, End<SLOT(GOMP_sections_end_cancel), bool, true, WorksharingBarrier>::hook),
-  HOOK(GOMP_single_start, Single<SLOT(GOMP_single_start), bool>::hook),
-  HOOK(GOMP_single_copy_start, Single<SLOT(GOMP_single_copy_start), void *>::hook),
-  HOOK(GOMP_barrier, End<SLOT(GOMP_barrier), void, true, ExplicitBarrier>::hook),
-  HOOK(GOMP_barrier_cancel, End<SLOT(GOMP_barrier_cancel), bool, true, ExplicitBarrier>::hook),
-  HOOK(GOMP_task, task),
-  HOOK(GOMP_taskloop, Taskloop<SLOT(GOMP_taskloop), long>::hook),
-  HOOK(GOMP_taskloop_ull, TaskloopUll<SLOT(GOMP_taskloop_ull)>::hook),
-  HOOK(GOMP_taskwait, Taskwait<SLOT(GOMP_taskwait), false>::hook),
-  HOOK(GOMP_taskwait_depend, Taskwait<SLOT(GOMP_taskwait_depend), false, void **>::hook),
-  HOOK(GOMP_taskgroup_end, Taskwait<SLOT(GOMP_taskgroup_end), true>::hook),
-  HOOK(GOMP_critical_start, Enter<SLOT(GOMP_critical_start), Critical>::hook),
-  HOOK(GOMP_critical_end, Leave<SLOT(GOMP_critical_end), Critical>::hook),
-  HOOK(GOMP_critical_name_start, Enter<SLOT(GOMP_critical_name_start), Critical, void **>::hook),
-  HOOK(GOMP_critical_name_end, Leave<SLOT(GOMP_critical_name_end), Critical, void **>::hook),
-  HOOK(GOMP_atomic_start, Enter<SLOT(GOMP_atomic_start), Atomic>::hook),
-  HOOK(GOMP_atomic_end, Leave<SLOT(GOMP_atomic_end), Atomic>::hook),
-  HOOK(GOMP_ordered_start, Enter<SLOT(GOMP_ordered_start), Ordered>::hook),
-  HOOK(GOMP_ordered_end, Leave<SLOT(GOMP_ordered_end), Ordered>::hook),
-  HOOK(GOMP_target_ext, target_ext),
-  HOOK(GOMP_target_data_ext, target_data_ext),
-  HOOK(GOMP_target_end_data, target_end_data),
-  HOOK(GOMP_target_update_ext, target_update_ext),
-  HOOK(GOMP_target_enter_exit_data, target_enter_exit_data),
-  HOOK(omp_target_alloc, target_alloc),
-  HOOK(omp_target_free, target_free),
-  HOOK(omp_target_memcpy, target_memcpy),
+    // (start, end, step, [chunk,] &start, &end); the unsigned ones have the direction in front.
+    LOOPS(, 0, W, W, W, W, W),
+    NONMONOTONIC(, 0, W, W, W, W, W),
+    LOOPS(ordered_, 0, W, W, W, W, W),
+    LOOPS(ull_, 1, W, W, W, W, W, W),
+    NONMONOTONIC(ull_, 1, W, W, W, W, W, W),
+    LOOPS(ull_ordered_, 1, W, W, W, W, W, W),
+    // (dimensions, counts, [chunk,] &start, &end)
+    LOOPS(doacross_, 9, W, W, W, W),
+    LOOPS(ull_doacross_, 9, W, W, W, W),
+    ANY_LOOP(start, OtherSchedule, 0, W, W, W, W, W, W, W, W, W),
+    ANY_LOOP(ordered_start, OtherSchedule, 0, W, W, W, W, W, W, W, W, W),
+    ANY_LOOP(ull_start, OtherSchedule, 1, W, W, W, W, W, W, W, W, W, W),
+    ANY_LOOP(ull_ordered_start, OtherSchedule, 1, W, W, W, W, W, W, W, W, W, W),
+    ANY_LOOP(doacross_start, Doacross, 9, W, W, W, W, W, W, W, W),
+    ANY_LOOP(ull_doacross_start, Doacross, 9, W, W, W, W, W, W, W, W),
+    HOOK(GOMP_loop_end, End<SLOT(GOMP_loop_end), void, true, WorksharingBarrier>::hook),
+    HOOK(GOMP_loop_end_nowait, End<SLOT(GOMP_loop_end_nowait), void, false, WorksharingBarrier>::hook),
+    HOOK(GOMP_loop_end_cancel, End<SLOT(GOMP_loop_end_cancel), bool, true, WorksharingBarrier>::hook),
+    HOOK(GOMP_sections_start, SectionsStart<SLOT(GOMP_sections_start), W>::hook),
+    HOOK(GOMP_sections2_start, SectionsStart<SLOT(GOMP_sections2_start), W, W, W>::hook),
+    HOOK(GOMP_sections_end, End<SLOT(GOMP_sections_end), void, true, WorksharingBarrier>::hook),
+    HOOK(GOMP_sections_end_nowait, End<SLOT(GOMP_sections_end_nowait), void, false, WorksharingBarrier>::hook),
+    HOOK(GOMP_sections_end_cancel, End<SLOT(GOMP_sections_end_cancel), bool, true, WorksharingBarrier>::hook),
+    HOOK(GOMP_single_start, Single<SLOT(GOMP_single_start), bool>::hook),
+    HOOK(GOMP_single_copy_start, Single<SLOT(GOMP_single_copy_start), void *>::hook),
+    HOOK(GOMP_barrier, End<SLOT(GOMP_barrier), void, true, ExplicitBarrier>::hook),
+    HOOK(GOMP_barrier_cancel, End<SLOT(GOMP_barrier_cancel), bool, true, ExplicitBarrier>::hook),
+    HOOK(GOMP_task, task),
+    HOOK(GOMP_taskloop, Taskloop<SLOT(GOMP_taskloop), long>::hook),
+    HOOK(GOMP_taskloop_ull, TaskloopUll<SLOT(GOMP_taskloop_ull)>::hook),
+    HOOK(GOMP_taskwait, Taskwait<SLOT(GOMP_taskwait), false>::hook),
+    HOOK(GOMP_taskwait_depend, Taskwait<SLOT(GOMP_taskwait_depend), false, void **>::hook),
+    HOOK(GOMP_taskgroup_end, Taskwait<SLOT(GOMP_taskgroup_end), true>::hook),
+    HOOK(GOMP_critical_start, Enter<SLOT(GOMP_critical_start), Critical>::hook),
+    HOOK(GOMP_critical_end, Leave<SLOT(GOMP_critical_end), Critical>::hook),
+    HOOK(GOMP_critical_name_start, Enter<SLOT(GOMP_critical_name_start), Critical, void **>::hook),
+    HOOK(GOMP_critical_name_end, Leave<SLOT(GOMP_critical_name_end), Critical, void **>::hook),
+    HOOK(GOMP_atomic_start, Enter<SLOT(GOMP_atomic_start), Atomic>::hook),
+    HOOK(GOMP_atomic_end, Leave<SLOT(GOMP_atomic_end), Atomic>::hook),
+    HOOK(GOMP_ordered_start, Enter<SLOT(GOMP_ordered_start), Ordered>::hook),
+    HOOK(GOMP_ordered_end, Leave<SLOT(GOMP_ordered_end), Ordered>::hook),
+    HOOK(GOMP_target_ext, target_ext),
+    HOOK(GOMP_target_data_ext, target_data_ext),
+    HOOK(GOMP_target_end_data, target_end_data),
+    HOOK(GOMP_target_update_ext, target_update_ext),
+    HOOK(GOMP_target_enter_exit_data, target_enter_exit_data),
+    HOOK(omp_target_alloc, target_alloc),
+    HOOK(omp_target_free, target_free),
+    HOOK(omp_target_memcpy, target_memcpy),
 };
 static_assert(std::size(hooks) == OCCATRACE_OPENMP_SLOTS, "a symbol of the model has no hook, or two");
 

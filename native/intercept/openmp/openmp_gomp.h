@@ -100,7 +100,11 @@ struct Gomp {
 };
 static_assert(sizeof(Gomp) <= sizeof(State::gomp_room), "room for libgomp's part of the state");
 Gomp &gomp(State *state) { return *reinterpret_cast<Gomp *>(state->gomp_room); }
-enum : uint8_t { NoWork, LoopWork, SectionsWork };
+enum : uint8_t {
+  NoWork,
+  LoopWork,
+  SectionsWork,
+};
 
 void close_work(occatrace_thread *self, State *state) {
   Open &work = gomp(state).work;
@@ -185,7 +189,9 @@ uint64_t iterations(long start, long end, long step) {
 template <unsigned Slot, ParallelKind kind, class... Rest> struct ParallelLoop {
   static void hook(Outlined function, void *data, unsigned threads, long start, long end, long step, Rest... rest) {
     Library &library = library_for(reinterpret_cast<const void *>(function));
-    constexpr Schedule schedule = kind == LoopStatic ? Static : kind == LoopDynamic ? Dynamic : kind == LoopGuided ? Guided : RuntimeSchedule;
+    constexpr Schedule schedule = kind == LoopStatic ? Static : kind == LoopDynamic ? Dynamic
+                                                            : kind == LoopGuided    ? Guided
+                                                                                    : RuntimeSchedule;
     team(library, kind, function, data, threads, LoopWork, schedule, iterations(start, end, step), [&](Outlined f, void *d) {
       real<void (*)(Outlined, void *, unsigned, long, long, long, Rest...)>(library, Slot)(f, d, threads, start, end, step, rest...);
     });

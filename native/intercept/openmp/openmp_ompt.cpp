@@ -105,7 +105,8 @@ void implicit_task(int endpoint, ompt::Data *parallel, ompt::Data *task, unsigne
 // ---- waits ----
 
 unsigned sync_function(int kind) {
-  return kind == ompt::Taskwait ? OCCATRACE_OPENMP_taskwait : kind == ompt::Taskgroup ? OCCATRACE_OPENMP_taskgroup : OCCATRACE_OPENMP_barrier;
+  return kind == ompt::Taskwait ? OCCATRACE_OPENMP_taskwait : kind == ompt::Taskgroup ? OCCATRACE_OPENMP_taskgroup
+                                                                                      : OCCATRACE_OPENMP_barrier;
 }
 
 void sync_region(int kind, int endpoint, ompt::Data *, ompt::Data *, const void *caller) {
@@ -122,12 +123,12 @@ void sync_region(int kind, int endpoint, ompt::Data *, ompt::Data *, const void 
   const Span *span = pop(at.ompt.span, at.ompt.spans);
   if (!span) return;
   switch (kind) {
-  case ompt::Taskwait: return taskwait_end(at.self, at.state, *span, caller);
-  case ompt::Taskgroup: return taskgroup_end(at.self, at.state, *span, caller);
-  case ompt::BarrierExplicit: return barrier_end(at.self, at.state, *span, ExplicitBarrier, caller);
-  case ompt::BarrierImplicitWorkshare: return barrier_end(at.self, at.state, *span, WorksharingBarrier, caller);
-  case ompt::BarrierImplementation: return barrier_end(at.self, at.state, *span, RuntimeBarrier, caller);
-  default: return barrier_end(at.self, at.state, *span, ImplicitBarrier, caller);
+    case ompt::Taskwait: return taskwait_end(at.self, at.state, *span, caller);
+    case ompt::Taskgroup: return taskgroup_end(at.self, at.state, *span, caller);
+    case ompt::BarrierExplicit: return barrier_end(at.self, at.state, *span, ExplicitBarrier, caller);
+    case ompt::BarrierImplicitWorkshare: return barrier_end(at.self, at.state, *span, WorksharingBarrier, caller);
+    case ompt::BarrierImplementation: return barrier_end(at.self, at.state, *span, RuntimeBarrier, caller);
+    default: return barrier_end(at.self, at.state, *span, ImplicitBarrier, caller);
   }
 }
 
@@ -144,14 +145,14 @@ void work(int type, int endpoint, ompt::Data *, ompt::Data *, uint64_t count, co
   if (!w) return;
   const auto loop = [&](Schedule schedule) { loop_end(at.self, at.state, w->start, w->ticks, schedule, w->count, caller); };
   switch (type) {
-  case ompt::WorkLoop: return loop(UnknownSchedule);
-  case ompt::WorkLoopStatic: return loop(Static);
-  case ompt::WorkLoopDynamic: return loop(Dynamic);
-  case ompt::WorkLoopGuided: return loop(Guided);
-  case ompt::WorkLoopOther: return loop(OtherSchedule);
-  case ompt::WorkSections: return sections_end(at.self, at.state, w->start, w->ticks, w->count, caller);
-  case ompt::WorkSingleExecutor: return single_end(at.self, at.state, w->start, w->ticks, true, caller);
-  default: return worksharing_end(at.self, at.state, w->start, w->ticks, w->count, caller);
+    case ompt::WorkLoop: return loop(UnknownSchedule);
+    case ompt::WorkLoopStatic: return loop(Static);
+    case ompt::WorkLoopDynamic: return loop(Dynamic);
+    case ompt::WorkLoopGuided: return loop(Guided);
+    case ompt::WorkLoopOther: return loop(OtherSchedule);
+    case ompt::WorkSections: return sections_end(at.self, at.state, w->start, w->ticks, w->count, caller);
+    case ompt::WorkSingleExecutor: return single_end(at.self, at.state, w->start, w->ticks, true, caller);
+    default: return worksharing_end(at.self, at.state, w->start, w->ticks, w->count, caller);
   }
 }
 
@@ -200,11 +201,14 @@ void task_schedule(ompt::Data *prior, int status, ompt::Data *next) {
 
 bool mutex_kind(int kind, MutexKind &out) {
   switch (kind) {
-  case ompt::MutexLock: case ompt::MutexTestLock: case ompt::MutexNestLock: case ompt::MutexTestNestLock: out = Lock; return true;
-  case ompt::MutexCritical: out = Critical; return true;
-  case ompt::MutexAtomic: out = Atomic; return true;
-  case ompt::MutexOrdered: out = Ordered; return true;
-  default: return false;
+    case ompt::MutexLock:
+    case ompt::MutexTestLock:
+    case ompt::MutexNestLock:
+    case ompt::MutexTestNestLock: out = Lock; return true;
+    case ompt::MutexCritical: out = Critical; return true;
+    case ompt::MutexAtomic: out = Atomic; return true;
+    case ompt::MutexOrdered: out = Ordered; return true;
+    default: return false;
   }
 }
 
@@ -311,10 +315,10 @@ template <class Event> void write_target(Here &at, const Target &t, Construct co
 
 unsigned target_function(int kind) {
   switch (kind & ~ompt::TargetNowait) {
-  case ompt::TargetEnterData: return OCCATRACE_OPENMP_target_enter_data;
-  case ompt::TargetExitData: return OCCATRACE_OPENMP_target_exit_data;
-  case ompt::TargetUpdate: return OCCATRACE_OPENMP_target_update;
-  default: return OCCATRACE_OPENMP_target;
+    case ompt::TargetEnterData: return OCCATRACE_OPENMP_target_enter_data;
+    case ompt::TargetExitData: return OCCATRACE_OPENMP_target_exit_data;
+    case ompt::TargetUpdate: return OCCATRACE_OPENMP_target_update;
+    default: return OCCATRACE_OPENMP_target;
   }
 }
 
@@ -338,10 +342,10 @@ void target_emi(int kind, int endpoint, int device, ompt::Data *, ompt::Data *, 
   }
   const bool nowait = kind & ompt::TargetNowait;
   switch (function) {
-  case OCCATRACE_OPENMP_target: return write_target(at, *t, Construct_target, device, nowait, caller, events->target);
-  case OCCATRACE_OPENMP_target_enter_data: return write_target(at, *t, Construct_target_enter_data, device, nowait, caller, events->target_enter_data);
-  case OCCATRACE_OPENMP_target_exit_data: return write_target(at, *t, Construct_target_exit_data, device, nowait, caller, events->target_exit_data);
-  default: return write_target(at, *t, Construct_target_update, device, nowait, caller, events->target_update);
+    case OCCATRACE_OPENMP_target: return write_target(at, *t, Construct_target, device, nowait, caller, events->target);
+    case OCCATRACE_OPENMP_target_enter_data: return write_target(at, *t, Construct_target_enter_data, device, nowait, caller, events->target_enter_data);
+    case OCCATRACE_OPENMP_target_exit_data: return write_target(at, *t, Construct_target_exit_data, device, nowait, caller, events->target_exit_data);
+    default: return write_target(at, *t, Construct_target_update, device, nowait, caller, events->target_update);
   }
 }
 
@@ -400,11 +404,13 @@ void target_data_op_emi(int endpoint, ompt::Data *, ompt::Data *, uint64_t *, in
   op &= ~ompt::Async;
   unsigned function;
   switch (op) {
-  case ompt::Alloc: function = OCCATRACE_OPENMP_target_alloc; break;
-  case ompt::Delete: function = OCCATRACE_OPENMP_target_free; break;
-  case ompt::ToDevice: case ompt::FromDevice: function = OCCATRACE_OPENMP_target_transfer; break;
-  case ompt::Associate: case ompt::Disassociate: function = OCCATRACE_OPENMP_target_associate; break;
-  default: return;
+    case ompt::Alloc: function = OCCATRACE_OPENMP_target_alloc; break;
+    case ompt::Delete: function = OCCATRACE_OPENMP_target_free; break;
+    case ompt::ToDevice:
+    case ompt::FromDevice: function = OCCATRACE_OPENMP_target_transfer; break;
+    case ompt::Associate:
+    case ompt::Disassociate: function = OCCATRACE_OPENMP_target_associate; break;
+    default: return;
   }
   // Those that are told at once, at their end only, are moments.
   if (!at.ompt.op_start) {
@@ -432,7 +438,8 @@ void target_data_op_emi(int endpoint, ompt::Data *, ompt::Data *, uint64_t *, in
   } else if (level == OCCATRACE_EVENT && function == OCCATRACE_OPENMP_target_transfer) {
     auto e = op_event<occatrace_openmp_target_transfer>(at, caller);
     const bool from_device = is_device(source_device), to_device = is_device(destination_device);
-    e.kind = from_device && to_device ? OCCATRACE_DTOD : op == ompt::ToDevice ? OCCATRACE_HTOD : OCCATRACE_DTOH;
+    e.kind = from_device && to_device ? OCCATRACE_DTOD : op == ompt::ToDevice ? OCCATRACE_HTOD
+                                                                              : OCCATRACE_DTOH;
     e.source = number(source);
     e.source_device = source_device;
     e.destination = number(destination);

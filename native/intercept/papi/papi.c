@@ -22,7 +22,11 @@ struct account {
   long long values[PAPI_LIBRARY_MOST];
 };
 
-enum { NEW, COUNTS, CANNOT };
+enum {
+  NEW,
+  COUNTS,
+  CANNOT,
+};
 struct counter_thread {
   int state, set;
   uint32_t generation; /* a child of fork has none of its parent's sets */

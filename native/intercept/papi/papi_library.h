@@ -9,7 +9,10 @@ extern "C" {
 
 #include "bounds.h"
 
-enum { PAPI_LIBRARY_MOST = OCCATRACE_PAPI_MOST, PAPI_LIBRARY_NAME = OCCATRACE_PAPI_LONGEST_NAME + 1 };
+enum {
+  PAPI_LIBRARY_MOST = OCCATRACE_PAPI_MOST,
+  PAPI_LIBRARY_NAME = OCCATRACE_PAPI_LONGEST_NAME + 1,
+};
 
 struct papi_library {
   int (*library_init)(int version);

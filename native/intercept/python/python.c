@@ -151,10 +151,19 @@ void python_end(struct python_thread *t, const char *text, int failed) {
     }
   }
   struct occatrace_python_call call = {
-      .owner = t->tid, .number = open.number, .parent = parent, .kind = open.kind,
-      .failed = (uint8_t)failed, .depth = (uint16_t)(t->used < UINT16_MAX ? t->used : UINT16_MAX), .name = open.name,
-      .source = open.source, .line = open.line, .start = open.start, .end = now,
-      .inner = open.kind == PYTHON_IMPORT ? open.imports : open.inner};
+      .owner = t->tid,
+      .number = open.number,
+      .parent = parent,
+      .kind = open.kind,
+      .failed = (uint8_t)failed,
+      .depth = (uint16_t)(t->used < UINT16_MAX ? t->used : UINT16_MAX),
+      .name = open.name,
+      .source = open.source,
+      .line = open.line,
+      .start = open.start,
+      .end = now,
+      .inner = open.kind == PYTHON_IMPORT ? open.imports : open.inner,
+  };
   note_call(&call, text);
 }
 
@@ -415,9 +424,14 @@ static PyObject *native_message(PyObject *self, PyObject *const *args, ptrdiff_t
     while (n > 0 && (text[n - 1] & 0xC0) == 0x80) text[--n] = '\0';
   if (n > 0 && (text[n - 1] & 0xC0) == 0xC0) text[n - 1] = '\0';
   struct occatrace_python_message m = {
-      .level = (uint32_t)py.PyLong_AsLong(args[0]), .level_name = occatrace_intern(text_at(args, count, 1)),
-      .logger = occatrace_intern(text_at(args, count, 2)), .source = occatrace_intern(text_at(args, count, 3)),
-      .line = (uint32_t)py.PyLong_AsLong(args[4]), .function = occatrace_intern(text_at(args, count, 5)), .text = text};
+      .level = (uint32_t)py.PyLong_AsLong(args[0]),
+      .level_name = occatrace_intern(text_at(args, count, 1)),
+      .logger = occatrace_intern(text_at(args, count, 2)),
+      .source = occatrace_intern(text_at(args, count, 3)),
+      .line = (uint32_t)py.PyLong_AsLong(args[4]),
+      .function = occatrace_intern(text_at(args, count, 5)),
+      .text = text,
+  };
   py.PyErr_Clear();
   struct occatrace_thread *self_thread = occatrace_self();
   m.tid = self_thread->tid;
@@ -427,6 +441,7 @@ static PyObject *native_message(PyObject *self, PyObject *const *args, ptrdiff_t
 }
 
 static struct python_method natives[] = {
+    // clang-format off
     {"begin", native_begin, 0x80, NULL},   {"resume", native_resume, 0x80, NULL}, {"end", native_end, 0x80, NULL},
     {"unwind", native_unwind, 0x80, NULL}, {"throw", native_throw, 0x80, NULL},   {"profile", native_profile, 0x80, NULL},
     {"want", native_want, 0x80, NULL},     {"start", native_start, 0x80, NULL},   {"stack", native_stack, 0x80, NULL},
@@ -435,6 +450,7 @@ static struct python_method natives[] = {
     {"on_import", native_on_import, 0x80, NULL}, {"confirmed", native_confirmed, 0x80, NULL},
     {"samples", native_samples, 0x80, NULL},
     {NULL, NULL, 0, NULL}};
+// clang-format on
 
 static void put_methods(PyObject *into, struct python_method *methods, PyObject *self) {
   for (struct python_method *m = methods; m->name != NULL; m++) {
@@ -519,9 +535,9 @@ void python_ready(uint64_t start) {
   if (space != NULL) *space = '\0';
   stop_auditing();
   if (own_program || py.embedded) python_start_events();
+  const uint32_t number = __atomic_fetch_add(&next_number, 1, __ATOMIC_RELAXED);
   struct occatrace_python_call call = {
-      .owner = t->tid, .number = __atomic_fetch_add(&next_number, 1, __ATOMIC_RELAXED), .kind = PYTHON_START,
-      .start = start, .end = now, .inner = import_ns};
+      .owner = t->tid, .number = number, .kind = PYTHON_START, .start = start, .end = now, .inner = import_ns};
   note_call(&call, text);
   ready_at = now;
   is_ready = 1;
@@ -542,9 +558,9 @@ static void harvest(int final) {
   write_waiting();
   python_samples_harvest();
   if (python_events == NULL || py.embedded) return;
+  const uint32_t number = __atomic_fetch_add(&next_number, 1, __ATOMIC_RELAXED);
   struct occatrace_python_call call = {
-      .owner = (uint32_t)getpid(), .number = __atomic_fetch_add(&next_number, 1, __ATOMIC_RELAXED), .kind = PYTHON_RUN,
-      .start = ready_at, .end = occatrace_now()};
+      .owner = (uint32_t)getpid(), .number = number, .kind = PYTHON_RUN, .start = ready_at, .end = occatrace_now()};
   write_call(&call, program_name[0] != '\0' ? program_name : "Python");
 }
 

@@ -7,40 +7,40 @@
 typedef struct _object PyObject;
 typedef PyObject *(*python_function)(PyObject *self, PyObject *const *args, ptrdiff_t count);
 
-#define PYTHON_FUNCTIONS(X)                                                                                  \
-  X(int, PySys_AddAuditHook, (int (*)(const char *, PyObject *, void *), void *))                            \
-  X(const char *, Py_GetVersion, (void))                                                                     \
-  X(PyObject *, PyImport_GetModuleDict, (void))                                                              \
-  X(PyObject *, PyDict_GetItemString, (PyObject *, const char *))                                            \
-  X(int, PyDict_SetItemString, (PyObject *, const char *, PyObject *))                                       \
-  X(PyObject *, PyDict_New, (void))                                                                          \
-  X(PyObject *, PyObject_GetAttrString, (PyObject *, const char *))                                          \
-  X(int, PyObject_SetAttrString, (PyObject *, const char *, PyObject *))                                     \
-  X(PyObject *, PyCFunction_NewEx, (void *, PyObject *, PyObject *))                                         \
-  X(const char *, PyUnicode_AsUTF8, (PyObject *))                                                            \
-  X(PyObject *, PyUnicode_FromString, (const char *))                                                        \
-  X(PyObject *, PyLong_FromLong, (long))                                                                     \
-  X(long, PyLong_AsLong, (PyObject *))                                                                       \
-  X(unsigned long long, PyLong_AsUnsignedLongLong, (PyObject *))                                             \
-  X(PyObject *, PyCapsule_New, (void *, const char *, void (*)(PyObject *)))                                 \
-  X(void *, PyCapsule_GetPointer, (PyObject *, const char *))                                                \
-  X(PyObject *, PyErr_Occurred, (void))                                                                      \
-  X(void, PyErr_Clear, (void))                                                                               \
-  X(void, PyErr_Print, (void))                                                                               \
-  X(void, PyErr_SetString, (PyObject *, const char *))                                                       \
-  X(void, PyErr_Fetch, (PyObject **, PyObject **, PyObject **))                                              \
-  X(void, PyErr_Restore, (PyObject *, PyObject *, PyObject *))                                               \
-  X(void, Py_IncRef, (PyObject *))                                                                           \
-  X(void, Py_DecRef, (PyObject *))                                                                           \
-  X(int, PyGILState_Check, (void))                                                                           \
-  X(void *, PyGILState_GetThisThreadState, (void))                                                           \
-  X(PyObject *, PyEval_GetFrame, (void))                                                                     \
-  X(PyObject *, PyEval_GetBuiltins, (void))                                                                  \
-  X(void, PyEval_SetProfile, (int (*)(PyObject *, PyObject *, int, PyObject *), PyObject *))                 \
-  X(PyObject *, PyFunction_GetCode, (PyObject *))                                                            \
-  X(PyObject *, PyMethod_Function, (PyObject *))                                                             \
-  X(PyObject *, PyFrame_GetCode, (PyObject *))                                                               \
-  X(int, PyCode_Addr2Line, (PyObject *, int))                                                                \
+#define PYTHON_FUNCTIONS(X) \
+  X(int, PySys_AddAuditHook, (int (*)(const char *, PyObject *, void *), void *)) \
+  X(const char *, Py_GetVersion, (void)) \
+  X(PyObject *, PyImport_GetModuleDict, (void)) \
+  X(PyObject *, PyDict_GetItemString, (PyObject *, const char *)) \
+  X(int, PyDict_SetItemString, (PyObject *, const char *, PyObject *)) \
+  X(PyObject *, PyDict_New, (void)) \
+  X(PyObject *, PyObject_GetAttrString, (PyObject *, const char *)) \
+  X(int, PyObject_SetAttrString, (PyObject *, const char *, PyObject *)) \
+  X(PyObject *, PyCFunction_NewEx, (void *, PyObject *, PyObject *)) \
+  X(const char *, PyUnicode_AsUTF8, (PyObject *)) \
+  X(PyObject *, PyUnicode_FromString, (const char *)) \
+  X(PyObject *, PyLong_FromLong, (long)) \
+  X(long, PyLong_AsLong, (PyObject *)) \
+  X(unsigned long long, PyLong_AsUnsignedLongLong, (PyObject *)) \
+  X(PyObject *, PyCapsule_New, (void *, const char *, void (*)(PyObject *))) \
+  X(void *, PyCapsule_GetPointer, (PyObject *, const char *)) \
+  X(PyObject *, PyErr_Occurred, (void)) \
+  X(void, PyErr_Clear, (void)) \
+  X(void, PyErr_Print, (void)) \
+  X(void, PyErr_SetString, (PyObject *, const char *)) \
+  X(void, PyErr_Fetch, (PyObject **, PyObject **, PyObject **)) \
+  X(void, PyErr_Restore, (PyObject *, PyObject *, PyObject *)) \
+  X(void, Py_IncRef, (PyObject *)) \
+  X(void, Py_DecRef, (PyObject *)) \
+  X(int, PyGILState_Check, (void)) \
+  X(void *, PyGILState_GetThisThreadState, (void)) \
+  X(PyObject *, PyEval_GetFrame, (void)) \
+  X(PyObject *, PyEval_GetBuiltins, (void)) \
+  X(void, PyEval_SetProfile, (int (*)(PyObject *, PyObject *, int, PyObject *), PyObject *)) \
+  X(PyObject *, PyFunction_GetCode, (PyObject *)) \
+  X(PyObject *, PyMethod_Function, (PyObject *)) \
+  X(PyObject *, PyFrame_GetCode, (PyObject *)) \
+  X(int, PyCode_Addr2Line, (PyObject *, int)) \
   X(PyObject *, Py_CompileString, (const char *, const char *, int))
 
 /* CPython's functions, not those of ours that stand before them. */

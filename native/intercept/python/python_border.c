@@ -124,10 +124,10 @@ static const char *method_name(PyObject *name) {
   return text != NULL ? text : "";
 }
 
-#define CROSS(callable, method, call)                                                            \
-  struct python_thread *t = cross(__builtin_return_address(0), (callable), (method));            \
-  PyObject *result = call;                                                                       \
-  if (t != NULL) cross_back(t, result == NULL);                                                  \
+#define CROSS(callable, method, call) \
+  struct python_thread *t = cross(__builtin_return_address(0), (callable), (method)); \
+  PyObject *result = call; \
+  if (t != NULL) cross_back(t, result == NULL); \
   return result;
 
 typedef PyObject *(*one)(PyObject *);
@@ -158,7 +158,7 @@ static PyObject *call_VectorcallMethod(PyObject *name, PyObject *const *args, si
 #define WORDS long a0, long a1, long a2, long a3, long a4, long a5
 #define PASS a0, a1, a2, a3, a4, a5
 #endif
-#define VARIADIC                                                                                                        \
+#define VARIADIC \
   WORDS, double d0, double d1, double d2, double d3, double d4, double d5, double d6, double d7, long s0, long s1, long s2, \
       long s3, long s4, long s5, long s6, long s7, long s8, long s9, long s10, long s11
 #define ALL PASS, d0, d1, d2, d3, d4, d5, d6, d7, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11

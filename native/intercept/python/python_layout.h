@@ -11,7 +11,13 @@ struct python_layout {
   int text; /* of an ASCII string */
   int entry; /* of a frame: that it began an evaluation; -1: the frame around it says so */
 };
-enum { PYTHON_OF_C_STACK = 3, PYTHON_LENGTH = 16, PYTHON_STATE = 32, PYTHON_COMPACT = 0x20, PYTHON_ASCII = 0x40 };
+enum {
+  PYTHON_OF_C_STACK = 3,
+  PYTHON_LENGTH = 16,
+  PYTHON_STATE = 32,
+  PYTHON_COMPACT = 0x20,
+  PYTHON_ASCII = 0x40,
+};
 /* Of a string by its state: where its characters begin, with those bytes each; 0: it has none at hand. */
 static inline int python_text_at(const struct python_layout *l, unsigned state, int *width) {
   *width = state & PYTHON_ASCII ? 1 : (int)(state >> 2 & 7);

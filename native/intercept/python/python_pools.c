@@ -31,8 +31,12 @@ static PyObject *now(PyObject *self, PyObject *const *args, ptrdiff_t count) {
 static PyObject *pool(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   if (!python_start_events()) return py.PyLong_FromLong(0);
   struct occatrace_thread *thread = occatrace_self();
-  struct occatrace_python_pool r = {.id = __atomic_add_fetch(&pools, 1, __ATOMIC_RELAXED), .kind = name_at(args, count, 0),
-                                    .allocator = name_at(args, count, 1), .frame = python_here(thread)};
+  struct occatrace_python_pool r = {
+      .id = __atomic_add_fetch(&pools, 1, __ATOMIC_RELAXED),
+      .kind = name_at(args, count, 0),
+      .allocator = name_at(args, count, 1),
+      .frame = python_here(thread),
+  };
   r.tid = thread->tid;
   r.seq = occatrace_next_seq(thread);
   python_events->pool(&r);
@@ -53,10 +57,16 @@ static PyObject *block(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   if (!occatrace_capture || !python_start_events()) return nothing();
   struct occatrace_thread *thread = occatrace_self();
   struct occatrace_python_pool_block r = {
-      .pool = (uint32_t)number_at(args, count, 0), .id = __atomic_add_fetch(&blocks, 1, __ATOMIC_RELAXED),
-      .asked = number_at(args, count, 1), .size = number_at(args, count, 2), .memory = number_at(args, count, 3),
-      .managed = number_at(args, count, 4), .reused = (uint8_t)number_at(args, count, 5), .frame = python_here(thread),
-      .start = number_at(args, count, 6)};
+      .pool = (uint32_t)number_at(args, count, 0),
+      .id = __atomic_add_fetch(&blocks, 1, __ATOMIC_RELAXED),
+      .asked = number_at(args, count, 1),
+      .size = number_at(args, count, 2),
+      .memory = number_at(args, count, 3),
+      .managed = number_at(args, count, 4),
+      .reused = (uint8_t)number_at(args, count, 5),
+      .frame = python_here(thread),
+      .start = number_at(args, count, 6),
+  };
   r.tid = thread->tid;
   r.seq = occatrace_next_seq(thread);
   python_events->pool_block(&r);
@@ -78,17 +88,27 @@ static PyObject *build(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   if (!occatrace_capture || !python_start_events()) return nothing();
   struct occatrace_thread *thread = occatrace_self();
   struct occatrace_python_build r = {
-      .library = name_at(args, count, 0), .kernels = name_at(args, count, 1), .source = text_at(args, count, 2),
-      .cached = (uint8_t)number_at(args, count, 3), .driver = (uint8_t)number_at(args, count, 4),
-      .frame = python_here(thread), .start = number_at(args, count, 5)};
+      .library = name_at(args, count, 0),
+      .kernels = name_at(args, count, 1),
+      .source = text_at(args, count, 2),
+      .cached = (uint8_t)number_at(args, count, 3),
+      .driver = (uint8_t)number_at(args, count, 4),
+      .frame = python_here(thread),
+      .start = number_at(args, count, 5),
+  };
   r.tid = thread->tid;
   r.seq = occatrace_next_seq(thread);
   python_events->build(&r);
   return nothing();
 }
 
-struct python_method python_pool_methods[] = {{"now", now, 0x80, NULL},         {"pool", pool, 0x80, NULL},
-                                              {"block", block, 0x80, NULL},     {"managed", managed, 0x80, NULL},
-                                              {"build", build, 0x80, NULL},     {NULL, NULL, 0, NULL}};
+struct python_method python_pool_methods[] = {
+    {"now", now, 0x80, NULL},
+    {"pool", pool, 0x80, NULL},
+    {"block", block, 0x80, NULL},
+    {"managed", managed, 0x80, NULL},
+    {"build", build, 0x80, NULL},
+    {NULL, NULL, 0, NULL},
+};
 
 void python_pools_forked(void) { generation++; }

@@ -165,7 +165,10 @@ static struct place *find(const struct ranges *all, uintptr_t address) {
 
 /* ---- the samples ---- */
 
-enum { RING = 4096, DEEPEST_WORD = 2048 };
+enum {
+  RING = 4096,
+  DEEPEST_WORD = 2048,
+};
 
 struct sample {
   uint64_t time, cpu;
@@ -345,8 +348,14 @@ void python_samples_harvest(void) {
       const struct sample *const one = &s->ring[s->read % RING];
       if (one->place->name_id == 0) one->place->name_id = occatrace_intern(one->place->name);
       const struct occatrace_python_sample r = {
-          .tid = self->tid, .seq = occatrace_next_seq(self), .owner = s->tid, .part = (uint8_t)one->place->part,
-          .name = one->place->name_id, .time = one->time, .cpu = one->cpu};
+          .tid = self->tid,
+          .seq = occatrace_next_seq(self),
+          .owner = s->tid,
+          .part = (uint8_t)one->place->part,
+          .name = one->place->name_id,
+          .time = one->time,
+          .cpu = one->cpu,
+      };
       python_events->sample(&r);
     }
     if (s->thread == NULL) {

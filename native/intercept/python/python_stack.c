@@ -40,9 +40,12 @@ static uint32_t codes_size, codes_used;
 size_t python_utf8(const void *characters, size_t count, int width, char *text, size_t room) {
   size_t n = 0;
   for (size_t i = 0; i < count; i++) {
-    uint32_t c = width == 1 ? ((const uint8_t *)characters)[i] : width == 2 ? ((const uint16_t *)characters)[i] : ((const uint32_t *)characters)[i];
+    uint32_t c = width == 1 ? ((const uint8_t *)characters)[i] : width == 2 ? ((const uint16_t *)characters)[i]
+                                                                            : ((const uint32_t *)characters)[i];
     if ((c & 0xfffff800) == 0xd800 || c > 0x10ffff) c = '?'; /* half of a pair: a byte that was no text */
-    const size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    const size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2
+                                    : c < 0x10000 ? 3
+                                                  : 4;
     if (n + bytes >= room) break;
     if (bytes == 1) text[n] = (char)c;
     else text[n] = (char)((0xf00u >> bytes & 0xff) | c >> 6 * (bytes - 1));
@@ -252,9 +255,16 @@ static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, uint32_
   frames[at] = wanted;
   frames[at].id = ++frames_used;
   const struct occatrace_python_frame r = {
-      .tid = self->tid, .seq = occatrace_next_seq(self), .pid = (uint32_t)getpid(), .id = frames[at].id, .parent = parent,
-      .function = function, .source = source, .line = (uint32_t)line,
-      .entered = (uint16_t)entered};
+      .tid = self->tid,
+      .seq = occatrace_next_seq(self),
+      .pid = (uint32_t)getpid(),
+      .id = frames[at].id,
+      .parent = parent,
+      .function = function,
+      .source = source,
+      .line = (uint32_t)line,
+      .entered = (uint16_t)entered,
+  };
   python_events->frame(&r);
   return frames[at].id;
 }

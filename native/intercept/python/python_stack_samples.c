@@ -12,8 +12,17 @@
 #include "python.h"
 #include "python_layout.h"
 
-enum { CODES = 1 << 14, PROBES = 32, NAME = 200, FILE_NAME = 792 };
-enum { FREE, BUSY, KNOWN };
+enum {
+  CODES = 1 << 14,
+  PROBES = 32,
+  NAME = 200,
+  FILE_NAME = 792,
+};
+enum {
+  FREE,
+  BUSY,
+  KNOWN,
+};
 
 struct copied {
   const void *code;
@@ -25,7 +34,9 @@ struct copied {
 static struct copied *codes;
 static void *text_type;
 
-struct reading { uintptr_t page; };
+struct reading {
+  uintptr_t page;
+};
 
 /* A word of an object; 0: it cannot be read. */
 static int read_word(struct reading *r, const void *object, int offset, uintptr_t *value) {
@@ -89,7 +100,10 @@ static uint32_t number_of(struct reading *r, const struct python_layout *l, cons
 
 /* In the handler: a word for each frame, the innermost first: how many evaluations it has begun, or frames around it that are left
  * out, the number of its code, and the line. */
-enum { ENTERED = 48, NUMBER = 32 };
+enum {
+  ENTERED = 48,
+  NUMBER = 32,
+};
 static uint32_t read_frames(uint64_t *words, uint32_t room) {
   const struct python_layout *const l = python_layout();
   const void *const state = py.PyGILState_GetThisThreadState();

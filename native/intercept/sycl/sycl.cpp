@@ -276,7 +276,8 @@ void task_ends(uint16_t, xpti::Event *, xpti::Event *event, uint64_t instance, c
     const char *operation = operation_of(data);
     e.command = instance;
     e.last = occatrace_self()->next_seq - 1;
-    e.name = operation != nullptr ? occatrace_intern(operation) : payload != nullptr ? name_of(payload->name) : 0;
+    e.name = operation != nullptr ? occatrace_intern(operation) : payload != nullptr ? name_of(payload->name)
+                                                                                     : 0;
     e.function = operation != nullptr ? place.function : 0;
     e.file = place.file;
     e.line = place.line;

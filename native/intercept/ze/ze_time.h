@@ -232,7 +232,11 @@ struct Given {
   uint64_t number;
   ze_context_handle_t context;
   OurEvents *returns_to;  // the event is ours, of an immediate list: nobody else asks for it
-  enum State { kPending, kKnown, kLost } state = kPending;
+  enum State {
+    kPending,
+    kKnown,
+    kLost,
+  } state = kPending;
   Times times;
   // Of a command of a regular list.
   size_t step = 0;

@@ -59,7 +59,7 @@ static cl_program built(const char *options) {
 
 static void sync_each(void) {
     arguments(work, x, LONG / 4);
-    for (int i = 0; i < steps; i++) {
+    for (int i = 0; i < 4 * steps; i++) { // what a busy machine adds to the build stays the smaller part
         LAUNCH(queue, work, 0, NULL, NULL);
         clFinish(queue); // wait
         rest(0.5);
