@@ -220,7 +220,7 @@ sums AS (
     FROM stats GROUP BY key
 ),
 between_threads AS (
-    SELECT s.key, sum(s.calls * (s.mean_ns - t.mean) ** 2) AS spread FROM stats s JOIN sums t USING (key) GROUP BY s.key
+    SELECT s.key, sum(s.calls * (s.total_ns / s.calls - t.mean) ** 2) AS spread FROM stats s JOIN sums t USING (key) GROUP BY s.key
 )
 SELECT f.api, f.function AS name, n AS calls, total, mean, least(greatest(median, lowest), highest) AS median, lowest, highest,
        CASE WHEN n > 1 THEN sqrt((within + spread) / (n - 1)) ELSE 0 END AS deviation, bytes, failed

@@ -47,10 +47,10 @@ Part = Mapping[str, Mapping[str, Any]]
 _CALLS = """
 SELECT 'call' AS what, p.rank, c.function AS name, c.api, sum(c.calls)::UBIGINT AS n, sum(c.calls)::UBIGINT AS nv,
        sum(c.failed)::DOUBLE AS failed, sum(c.total_ns)::DOUBLE AS total, m.mean,
-       sum(c.m2 + c.calls * (c.mean_ns - m.mean) ** 2) AS m2, min(c.min_ns)::DOUBLE AS low, max(c.max_ns)::DOUBLE AS high,
+       sum(c.m2 + c.calls * (c.total_ns / c.calls - m.mean) ** 2) AS m2, min(c.min_ns)::DOUBLE AS low, max(c.max_ns)::DOUBLE AS high,
        sum(c.bytes)::DOUBLE AS bytes
 FROM call_stats c JOIN processes p USING (process)
-JOIN (SELECT p.rank, api, function, sum(mean_ns * calls) / sum(calls) AS mean FROM call_stats JOIN processes p USING (process)
+JOIN (SELECT p.rank, api, function, sum(total_ns) / sum(calls) AS mean FROM call_stats JOIN processes p USING (process)
       WHERE calls > 0 GROUP BY ALL) m ON m.api = c.api AND m.function = c.function AND m.rank IS NOT DISTINCT FROM p.rank
 WHERE c.calls > 0 GROUP BY p.rank, c.api, c.function, m.mean
 """

@@ -40,4 +40,5 @@ def test_golden_runs(case: Path, tmp_path: Path) -> None:
             for name in OF_WINDOWS:
                 parts.same(list(partial.report(con, name).rows), expected[name], name)
     assert filled & set(OF_WINDOWS) == {name for name, rows in expected.items() if rows}
-    assert {"occa_kern_sum", "api_sum"} < filled
+    if case.name.startswith("demo"):
+        assert {"occa_kern_sum", "api_sum"} < filled
