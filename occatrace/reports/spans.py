@@ -71,6 +71,26 @@ def unrecorded(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     return [(UNRECORDED, clipped)]
 
 
+def launchers(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> set[int]:
+    """Processes without a rank that did no work, where there are several ranks: they wait for the ranks (`occa_prof mpirun …`), so
+    they have no part in means of ranks."""
+    rank = "(SELECT process, coalesce(m.rank, p.rank) AS rank FROM processes p LEFT JOIN mpi_ranks m USING (process))"
+    rows = con.execute(
+        f"SELECT process FROM {rank} WHERE rank IS NULL AND (SELECT count(DISTINCT rank) FROM {rank}) > 1"
+    ).fetchall()
+    idle = {process for (process,) in rows}
+    for name, table, sql in SPANS if idle else ():
+        if table in filled and name not in (RANKS, TRANSFER, START):  # those of MPI have a rank
+            worked = con.execute(f"SELECT DISTINCT process FROM ({sql}) t(process, s, e)").fetchall()
+            idle -= {process for (process,) in worked}
+    return idle
+
+
+def without(processes: set[int]) -> str:
+    """A condition of SQL that leaves out these processes."""
+    return f"process NOT IN ({', '.join(map(str, sorted(processes)))})" if processes else "true"
+
+
 def times(
     con: duckdb.DuckDBPyConnection, spans: Sequence[tuple[str, str]], names: Sequence[str]
 ) -> dict[int, dict[int, int]]:
