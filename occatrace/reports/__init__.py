@@ -72,6 +72,9 @@ OTHERS = {
 }  # fmt: skip
 
 
+_NAMED = 8  # reports of which a part of the name was written
+
+
 class UnknownReport(RunError):
     """There is no report of this name."""
 
@@ -122,17 +125,32 @@ def definition(name: str) -> Definition:
     except KeyError:
         if name in recipes.problems():
             raise UnknownReport(recipes.problems()[name]) from None
-        meant = alike(name)
-        hint = f"did you mean {meant}? (occa_prof report --list)" if meant else f"there are: {', '.join(definitions())}"
-        raise UnknownReport(f"no report {name!r}; {hint}") from None
+        raise UnknownReport(f"no report {name!r}; {_hint(name)}") from None
+
+
+def _hint(name: str) -> str:
+    """What to write instead of an unknown name."""
+    if meant := alike(name):
+        return f"did you mean {meant}? (occa_prof report --list)"
+    plain = _letters(name)
+    having = [report for report in definitions() if len(plain) > 1 and plain in _letters(report)]
+    if having:
+        more = ", …" if len(having) > _NAMED else ""
+        these = f"{'one of ' if len(having) > 1 else ''}{', '.join(having[:_NAMED])}{more}"
+        return f"did you mean {these}? (occa_prof report --list)"
+    return f"`occa_prof report --list` lists all {len(definitions())}"
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def alike(name: str) -> str | None:
     """The report that a name means: that of another profiler, or the one that is spelled most like it."""
     from difflib import get_close_matches
 
-    plain = name.lower().replace("_", "").replace("-", "")
-    known = {report.replace("_", ""): report for report in definitions()} | OTHERS
+    plain = _letters(name)
+    known = {_letters(report): report for report in definitions()} | OTHERS
     if plain in known:
         return known[plain]
     found = get_close_matches(plain, known, 1, 0.75)

@@ -38,7 +38,7 @@ def test_options_that_cannot_be_understood(run: Path, capsys: pytest.CaptureFixt
         ("--units", "parsec"): r"write auto, base, or one of each of ns",
         ("--rows", "-1"): r"--rows -1: write a number of rows",
         ("--rows", "many"): r"--rows many: write a number of rows, as in --rows 10",
-        ("--report", "x"): r"no report 'x'; there are",
+        ("--report", "x"): r"no report 'x'; `occa_prof report --list` lists all \d+$",
     }.items():
         assert re.search(said, one_line(capsys, "report", run, *words)), words
         if words[0] != "--sort":
