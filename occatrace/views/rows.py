@@ -179,12 +179,19 @@ class Result:
         """The connection has another result now: begin anew where this one is used again."""
         self._result = None
 
+    def fetchall(self) -> list[Any]:
+        """All rows, as tuples."""
+        return self._begun().fetchall()
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # what notebooks look for
             raise AttributeError(name)
+        return getattr(self._begun(), name)
+
+    def _begun(self) -> duckdb.DuckDBPyConnection:
         if self._result is None:
             self._result = self._query()
-        return getattr(self._result, name)
+        return self._result
 
     def __dir__(self) -> Sequence[str]:
         return [*super().__dir__(), *_OF_DUCKDB]
