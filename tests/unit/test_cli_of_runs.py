@@ -59,6 +59,7 @@ def test_bad_input_is_one_line(run: Path, tmp_path: Path, capsys: pytest.Capture
     file = tmp_path / "there"
     file.touch()
     cases: dict[str, tuple[Any, ...]] = {
+        "api_sum is a report, not a run: occa_prof report RUN --report api_sum": ("report", "api_sum"),
         "no report 'x'; `occa_prof report --list` lists all": ("report", run, "--report", "x"),
         "does not exist": ("report", tmp_path / "nowhere"),
         "not a run": ("trace", tmp_path),
