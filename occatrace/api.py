@@ -26,7 +26,7 @@ from occatrace.reports.scope import KEYS, Scope, Scoped
 from occatrace.run.opening import open_run
 from occatrace.store import losses
 from occatrace.store.tables import Store, open_store
-from occatrace.views.rows import Picture, Rows, Summary
+from occatrace.views.rows import Picture, Result, Rows, Summary
 
 _INLINE = ("timeline", "kernels", "mem")  # plots of a run in a notebook
 
@@ -41,6 +41,7 @@ class Run:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._run = open_run(Path(path))
         self._store = open_store(self._run.path)
+        self._last: Result | None = None
 
     def __enter__(self) -> Run:
         return self
@@ -126,6 +127,7 @@ class Run:
 
     def summary(self) -> Summary:
         """The reports that `occa_prof` prints at the end of a run."""
+        self._forget()
         return Summary(Rows(report) for report in reports.summary(self._store))
 
     def _made(
@@ -142,6 +144,7 @@ class Run:
             window = Range(begin, end, str(filter_time))
         else:
             window = None
+        self._forget()
         return reports.make(self._store, name, Scoped(self._store, Scope(window, by, names)))
 
     def table(self, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -149,13 +152,21 @@ class Run:
         result: dict[str, npt.NDArray[Any]] = self.sql(f"SELECT * FROM {sql_name(name)}").fetchnumpy()
         return result
 
-    def sql(self, query: str, parameters: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
-        """A SELECT over the tables; its result as DuckDB gives it (fetchall, fetchnumpy, df, …), until the next call.
+    def sql(self, query: str, parameters: Sequence[Any] = ()) -> Result:
+        """A SELECT over the tables; its result as DuckDB gives it (fetchall, fetchnumpy, df, …). After another call it begins
+        anew. Notebooks and `repr` show its first rows.
 
         `?` in the query stands for the parameters. Raises a QueryError for whatever is not one SELECT: neither the tables
         nor any file can be changed, nor files read that are not the run's.
         """
-        return select(self._store, query, parameters)
+        self._forget()
+        self._last = Result(lambda: select(self._store, query, parameters))
+        return self._last
+
+    def _forget(self) -> None:
+        """Before the connection gets another result than that of the last query."""
+        if self._last is not None:
+            self._last.forget()
 
 
 def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
@@ -176,7 +187,7 @@ def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.D
             store.functions()
             return con.execute(query, list(parameters))
     except duckdb.Error as error:
-        raise QueryError(reasons.of_query(error)) from error
+        raise QueryError(reasons.of_query(error)) from None  # DuckDB's text has several lines of its own
 
 
 def _check_that_it_reads(con: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> None:

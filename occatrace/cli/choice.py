@@ -172,7 +172,8 @@ def add_names(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None
         "--names",
         choices=naming.NAMES,
         default=naming.DEFAULT,
-        help="select the names of kernels: okl: as in the source, with file and line; short: C++ names only"
+        help="select the names of kernels; those of OCCA are as in the source with all but raw: okl: with file and line; short: C++"
+        " names only"
         " (of OpenMP regions, too); demangled: with parameters and template arguments; raw: as recorded (default: %(default)s)",
     )
 

@@ -68,6 +68,8 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, extra: Sequence[str]) -> str:
         word = next((word for word in extra if word.startswith("-") and word != "-"), None)
         if word is None:
+            if "--report" in self._option_string_actions and (name := _report(extra[0])):
+                return f"unexpected argument: {extra[0]}; for a report write --report {name}"
             return f"unexpected argument{'s' * (len(extra) > 1)}: {' '.join(extra)}"
         option = word.partition("=")[0]
         meant = None
@@ -97,6 +99,13 @@ class Parser(argparse.ArgumentParser):
         if meant := closest(str(value), choices):
             text += f"; did you mean {meant}?"
         raise argparse.ArgumentError(action, text)
+
+
+def _report(word: str) -> str | None:
+    """The report that a word names, or nearly."""
+    from occatrace import reports
+
+    return word if word in reports.definitions() else reports.alike(word)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

@@ -100,6 +100,8 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("no run given: occa_prof report RUN (occa_prof report --list lists the reports)")
     for name in args.report:
         reports.definition(name)
+    if not args.run.exists() and str(args.run) in reports.definitions():
+        raise BadInput(f"{args.run} is a report, not a run: occa_prof report RUN --report {args.run}")
     chosen = choice.Choice.of(args)
     folder = open_run(args.run).path
     if args.verify:

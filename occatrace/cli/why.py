@@ -78,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _content(answer: Answer) -> dict[str, Any]:
     """What --format json writes."""
-    out: dict[str, Any] = {"wall_ns": answer.wall_ns, "path_ns": answer.path_ns}
+    from occatrace.render.schemas import WHY
+
+    out: dict[str, Any] = {"schema": WHY, "wall_ns": answer.wall_ns, "path_ns": answer.path_ns}
     if answer.predicted_ns is not None:
         out["predicted_ns"] = answer.predicted_ns
     if answer.notes:

@@ -1,13 +1,15 @@
 """How kernels are called in what people read. The tables keep names as they were recorded.
 
 okl: as their author wrote them, with the file and the line (where OCCA launched them; others are short); short: C++ names
-without return type, parameters and template arguments; demangled: as C++ writes them; raw: as recorded.
+without return type, parameters and template arguments; demangled: as C++ writes them; raw: as recorded. Kernels of OCCA have
+their author's name in all but raw.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -15,6 +17,8 @@ from occatrace.errors import RunError
 
 NAMES = ("okl", "short", "demangled", "raw")
 DEFAULT = "demangled"
+
+OF_OCCA = "_occa_"  # begins OCCA's names of kernels for devices; their end is the number of the outer loop
 
 _LONG = 60  # characters of a function with its template arguments
 _LONGEST = 1 << 20  # what is longer than any compiler's names is no name
@@ -63,6 +67,26 @@ def _demangle(function: Callable[..., Any], free: Callable[..., Any], name: str)
         return ctypes.string_at(address).decode("utf-8", "backslashreplace")
     finally:
         free(address)
+
+
+def is_of_occa(name: object) -> bool:
+    """Whether it is a name that OCCA gave a kernel for a device."""
+    return isinstance(name, str) and name.startswith(OF_OCCA)
+
+
+def of_authors(names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What to show for kernels of OCCA, by their names on the device. `names`: pairs of these and the names in the source."""
+    authors: dict[str, set[str]] = {}
+    for device, source in names:
+        authors.setdefault(device, set()).add(source)
+    known = {device: next(iter(own)) for device, own in authors.items() if len(own) == 1}
+    several = Counter(known.values())
+    out = {}
+    for device, source in known.items():
+        number = re.search(r"_(\d+)$", device)
+        loop = int(number[1]) + 1 if number else 1
+        out[device] = f"{source} (outer loop {loop})" if several[source] > 1 or loop > 1 else source
+    return out
 
 
 @lru_cache(maxsize=4096)

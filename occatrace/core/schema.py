@@ -502,7 +502,7 @@ thread        UINTEGER  id     thread that met it
 seq           UINTEGER  id     number of its event in that thread
 site          UINTEGER  id     its place in the code (sites.id)
 function      VARCHAR   text   function that it is in; of one without a name its file and offset
-source        VARCHAR   text   source file and line; empty: not known
+source        VARCHAR   text   source file and line, in a kernel of OCCA those of the kernel; empty: not known
 kind          VARCHAR   text   parallel, parallel loop SCHEDULE, parallel sections, teams (combined ones: libgomp only)
 runtime       VARCHAR   text   libgomp, ompt (LLVM, Intel, AMD)
 requested     UINTEGER  count  threads asked for; 0: not said

@@ -52,10 +52,18 @@ def _table(title: str, entries: Sequence[Entry], versions: Sequence[str], empty:
     for entry in entries:
         kind, name, mode = entry.key
         shown = f"{name} ({mode})" if mode else name
-        newest = next((value for value in reversed(entry.values) if value is not None), 0.0)
-        yield f'<tr><td class="name">{text(shown)}</td><td>{text(kind)}</td><td class="number">{duration(newest)}</td>'
+        yield f'<tr><td class="name">{text(shown)}</td><td>{text(kind)}</td><td class="number">{_newest(entry, versions)}</td>'
         yield f"<td>{''.join(_line(entry, versions))}</td><td>{'<br>'.join(_changes(entry, versions))}</td></tr>\n"
     yield "</table>\n</div></section>\n"
+
+
+def _newest(entry: Entry, versions: Sequence[str]) -> str:
+    """The value of the newest version; of a name that it does not have, which one had it last, with its value."""
+    last = max((place for place, value in enumerate(entry.values) if value is not None), default=None)
+    if last is None:
+        return ""
+    value = duration(entry.values[last] or 0.0)
+    return value if last == len(versions) - 1 else f"gone<br>{value} at {text(versions[last])}"
 
 
 def _changes(entry: Entry, versions: Sequence[str]) -> Iterator[str]:

@@ -168,13 +168,14 @@ def _why() -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
+            "schema": {"const": WHY},
             "wall_ns": {"type": "integer"},
             "path_ns": {"type": "integer"},
             "predicted_ns": {"type": "integer", "description": "only with --what-if"},
             "notes": {"type": "array", "items": {"type": "string"}},
             "rows": {"type": "array", "items": of_type(critical.Row)},
         },
-        "required": ["wall_ns", "path_ns", "rows"],
+        "required": ["schema", "wall_ns", "path_ns", "rows"],
         "additionalProperties": False,
     }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from occatrace.core import progress, reasons
+from occatrace.core import naming, progress, reasons
 from occatrace.core.duck import duckdb
 from occatrace.core.naming import regex as regex
 from occatrace.core.units import SIZES, TIMES, Units
@@ -72,6 +72,9 @@ OTHERS = {
 }  # fmt: skip
 
 
+_NAMED = 8  # reports of which a part of the name was written
+
+
 class UnknownReport(RunError):
     """There is no report of this name."""
 
@@ -122,17 +125,32 @@ def definition(name: str) -> Definition:
     except KeyError:
         if name in recipes.problems():
             raise UnknownReport(recipes.problems()[name]) from None
-        meant = alike(name)
-        hint = f"did you mean {meant}? (occa_prof report --list)" if meant else f"there are: {', '.join(definitions())}"
-        raise UnknownReport(f"no report {name!r}; {hint}") from None
+        raise UnknownReport(f"no report {name!r}; {_hint(name)}") from None
+
+
+def _hint(name: str) -> str:
+    """What to write instead of an unknown name."""
+    if meant := alike(name):
+        return f"did you mean {meant}? (occa_prof report --list)"
+    plain = _letters(name)
+    having = [report for report in definitions() if len(plain) > 1 and plain in _letters(report)]
+    if having:
+        more = ", …" if len(having) > _NAMED else ""
+        these = f"{'one of ' if len(having) > 1 else ''}{', '.join(having[:_NAMED])}{more}"
+        return f"did you mean {these}? (occa_prof report --list)"
+    return f"`occa_prof report --list` lists all {len(definitions())}"
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def alike(name: str) -> str | None:
     """The report that a name means: that of another profiler, or the one that is spelled most like it."""
     from difflib import get_close_matches
 
-    plain = name.lower().replace("_", "").replace("-", "")
-    known = {report.replace("_", ""): report for report in definitions()} | OTHERS
+    plain = _letters(name)
+    known = {_letters(report): report for report in definitions()} | OTHERS
     if plain in known:
         return known[plain]
     found = get_close_matches(plain, known, 1, 0.75)
@@ -237,7 +255,26 @@ def make(store: Store, name: str, scoped: Scoped | None = None, rows: int | None
     that a list of all calls need not be made to see its beginning (more may come)."""
     entry = definition(name)
     with progress.phase(f"computing {name}"):
-        return _within(store, entry, lambda: _make(store, entry, scoped, rows))
+        made = _within(store, entry, lambda: _make(store, entry, scoped, rows))
+        return made if scoped is None else _of_authors(made, scoped)
+
+
+def _of_authors(report: Report, scoped: Scoped) -> Report:
+    """With the names of OCCA's kernels as in the source. A report that has both names keeps them."""
+    if scoped.scope.names not in ("demangled", "short"):
+        return report
+    if any(column.unit == "parent" or column.name == "okl" for column in report.columns):
+        return report
+    texts = [place for place, column in enumerate(report.columns) if column.unit == "text"]
+    if not any(naming.is_of_occa(row[place]) for row in report.rows for place in texts):
+        return report
+    shown = scoped.authors
+    return replace(
+        report,
+        rows=[
+            tuple(shown.get(value, value) if isinstance(value, str) else value for value in row) for row in report.rows
+        ],
+    )
 
 
 def together(store: Store, names: Sequence[str]) -> Iterator[str]:
@@ -516,7 +553,9 @@ def markdown() -> str:
         "| `--names okl\\|short\\|demangled\\|raw` | Select the names of kernels: okl: as in the source, with file and line, with all"
         " backend kernels combined; short: C++ names without return type, parameters and template arguments, also of"
         " OpenMP regions;"
-        " demangled (default; in Python raw): as C++ writes them; raw: as recorded, and as stored in the tables. Rows with the same"
+        " demangled (default; in Python raw): as C++ writes them; raw: as recorded (`_occa_add_0`), and as stored in the tables."
+        " Kernels of OCCA have the name in the source with all but raw, of several outer loops with the number of the loop; parts of"
+        " a kernel (`occa_kern_sum`) and lists with both names keep those of the device. Rows with the same"
         " shown name are combined. C++ names of over 1 KiB are not demangled, except by short. |",
         "| `--units UNITS` | Print in fixed units of times (ns, us, ms, s) and sizes (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB), as in"
         " `ms,MiB`; `base` is ns and B. The unit is in the heading and in the name of the field: `total_ms`. |",

@@ -22,7 +22,7 @@
 -- column: task_ns ns In tasks
 -- column: kind text Kind
 -- column: name text Region (function)
--- column: source source Source (file and line; without debug information that of the OCCA kernel)
+-- column: source source Source (file and line; of an OCCA kernel its own)
 -- column: kernel text OCCA kernel
 SELECT CASE WHEN inside = '' THEN share(total, sum(total) FILTER (inside = '') OVER ()) END AS share, total AS total_ns, calls,
        mean AS avg_ns, median AS med_ns, lowest AS min_ns, highest AS max_ns, deviation AS stddev_ns,

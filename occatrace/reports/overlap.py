@@ -27,7 +27,7 @@ _PLACES = """
 CREATE OR REPLACE TEMP TABLE overlap_places AS
 SELECT p.process, coalesce(m.rank, p.rank) AS rank, dense_rank() OVER (ORDER BY coalesce(m.rank, p.rank) NULLS FIRST) - 1 AS place,
        min(p.start_ns) OVER w AS s, max(p.end_ns) OVER w AS e
-FROM processes p LEFT JOIN mpi_ranks m USING (process) WHERE p.end_ns > p.start_ns
+FROM processes p LEFT JOIN mpi_ranks m USING (process) WHERE p.end_ns > p.start_ns AND {}
 WINDOW w AS (PARTITION BY coalesce(m.rank, p.rank))
 """
 
@@ -38,7 +38,7 @@ def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...
         return []
     store.functions()
     con = store.con
-    con.execute(_PLACES)
+    con.execute(_PLACES.format(spans.without(spans.launchers(con, store.filled))))
     of_tables = [
         (COMPUTING if name == OPENMP else name, sql)
         for name, table, sql in spans.SPANS

@@ -201,9 +201,10 @@ def _top(report: Report) -> list[tuple[str, str, float]]:
 
 
 def _processes(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[_Process]:
-    """The time of each process."""
+    """The time of each process that has a part in the means."""
     lengths = con.execute(
-        "SELECT process, rank, span(start_ns, end_ns)::DOUBLE FROM processes WHERE end_ns > start_ns ORDER BY process"
+        "SELECT process, rank, span(start_ns, end_ns)::DOUBLE FROM processes"
+        f" WHERE end_ns > start_ns AND {spans.without(spans.launchers(con, filled))} ORDER BY process"
     ).fetchall()
     found = _spans(con, filled)
     parts: dict[int, dict[str, float]] = {process: {} for process, *_ in lengths}

@@ -4,7 +4,8 @@
 --   none runs (waiting for the device), Python, the rest. A rank waits in a receive until its message is sent, in a collective
 --   until the last rank comes that it needs; waits for requests are known by their sum, and so are traced calls that neither wait
 --   nor build. Before the first traced call: the program until then, and the start of the recording. Host computing is what is left.
---   The parts add up to 100 %; of several processes they are the mean, by their time. In jobs of 256 and more ranks the parts come
+--   The parts add up to 100 %; of several processes they are the mean, by their time; one without
+--   a rank that does no work (mpirun) has no part in it. In jobs of 256 and more ranks the parts come
 --   from the summaries of the nodes, and waiting for other ranks is part of MPI. The advice is the first one of the report
 --   `advice`, where finding it takes less than a fiftieth of the run; else what can be done about a large part
 -- made: overview

@@ -139,6 +139,16 @@ class Scoped:
         """Whether it is the whole run as it is."""
         return not (self._timed or self.scope.by or self._names_differ())
 
+    @cached_property
+    def authors(self) -> Mapping[str, str]:
+        """Names of OCCA's kernels for devices as their author called them, by the names as recorded; of a kernel with several outer
+        loops with the number of the loop. What belongs to kernels of several names is left out."""
+        rows = self._store.con.execute(
+            f"SELECT DISTINCT a.name, k.name FROM {self._main}.activities a JOIN {self._main}.kernels k USING (kernel)"
+            f" WHERE a.kind = 'kernel' AND starts_with(a.name, '{naming.OF_OCCA}')"
+        ).fetchall()
+        return naming.of_authors(rows)
+
     def _names_differ(self) -> bool:
         if self.scope.names in ("raw", "okl", "short"):
             return self.scope.names != "raw"

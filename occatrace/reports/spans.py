@@ -71,6 +71,24 @@ def unrecorded(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     return [(UNRECORDED, clipped)]
 
 
+def launchers(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> set[int]:
+    """Processes without a rank that did no work, where there are several ranks: they wait for the ranks (`occa_prof mpirun …`), so
+    they have no part in means of ranks."""
+    ranks = dict(con.execute("SELECT process, rank FROM processes").fetchall())
+    several = len({rank for rank in ranks.values() if rank is not None}) > 1
+    idle = {process for process, rank in ranks.items() if several and rank is None}
+    for name, table, sql in SPANS if idle else ():
+        if table in filled and name not in (RANKS, TRANSFER, START):  # those of MPI have a rank
+            worked = con.execute(f"SELECT DISTINCT process FROM ({sql}) t(process, s, e)").fetchall()
+            idle -= {process for (process,) in worked}
+    return idle
+
+
+def without(processes: set[int]) -> str:
+    """A condition of SQL that leaves out these processes."""
+    return f"process NOT IN ({', '.join(map(str, sorted(processes)))})" if processes else "true"
+
+
 def times(
     con: duckdb.DuckDBPyConnection, spans: Sequence[tuple[str, str]], names: Sequence[str]
 ) -> dict[int, dict[int, int]]:

@@ -1,4 +1,4 @@
-"""The report `steps`: time steps found by a range that repeats, or by the period of the sequence of kernels."""
+"""The report `steps`: time steps found by a range that repeats, or by a kernel that comes once in each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.reports import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from occatrace.reports import Report
     from occatrace.store.tables import Store
@@ -23,9 +23,12 @@ Ints = npt.NDArray[np.int64]
 LEAST = 3  # steps
 SLOW_ROWS = 10  # of each rank
 _SLOW = 1.25
-_MATCHES = 0.9  # of a sequence, to be one with this period
-_SMALL = 256  # periods that are tried in any case
-_SAMPLE = 200_000  # kernels by which the period is found
+_MOST = 0.9  # of the steps have what every step has
+_EXTRA = 1 / 8  # of the steps at most have what comes only now and then, as output does
+_EXACT = 8  # steps, from which their number of kernels may vary
+_SAMPLE = 200_000  # kernels by which the steps are found
+_SHIFTS = 1000  # kernels before the one that delimits steps that may be their first
+_TRIED = 300  # kernels by name that may delimit steps
 _SHOWN = 4  # kernels of a period that are named
 _MODES = f"({', '.join(repr(mode) for mode in HOST_MODES)})"
 _COPIED = f"({', '.join(repr(kind) for kind in MEMORY_KINDS)})"
@@ -116,66 +119,136 @@ def _of_ranges(store: Store, process: int) -> Steps | None:
 
 
 def _of_kernels(store: Store, process: int) -> Steps | None:
-    """By the period of the sequence of kernels."""
+    """By the sequence of kernels."""
     found = store.con.execute(
         f"SELECT name, dense_rank() OVER (ORDER BY name)::BIGINT - 1 AS id, s, e FROM ({_KERNELS}) WHERE process = ? ORDER BY s, e",
         [process],
     ).fetchnumpy()
     ids, s, e = found["id"], found["s"], found["e"]
-    if len(ids) < LEAST:
+    found_loop = loop(ids, s, e)
+    if found_loop is None:
         return None
+    starts, until = found_loop
     names = {int(number): str(name) for number, name in zip(ids.tolist(), found["name"].tolist(), strict=True)}
-    length = period(ids)
-    if length is None:
-        return None
-    match = ids[length:] == ids[:-length]
-    first, last = _longest(match)
-    window = ids[first : first + length]
-    gap = np.r_[0, s[1:] - np.maximum.accumulate(e)[:-1]]
-    # A step begins with a kernel that comes once in it, after the longest gap.
-    once = [number for number in np.unique(window).tolist() if (window == number).sum() == 1]
-    if once:
-        begin = max(once, key=lambda number: (float(np.median(gap[ids == number])), -int(np.argmax(window == number))))
-        starts = np.flatnonzero(ids == begin)
-    else:
-        there = np.arange(first, last + length)
-        phase = max(range(length), key=lambda at: (float(np.median(gap[there[at::length]])), -at))
-        starts = there[phase::length]
-    if len(starts) < LEAST:
-        return None
-    # The last one has no next: it ends as many kernels later as the others.
-    until = min(int(starts[-1]) + length, len(s)) - 1
-    end = np.r_[s[starts[1:]], e[starts[-1] : until + 1].max()]
-    first_names = [
-        naming.demangled(names[number]) for number in ids[starts[0] : starts[0] + min(length, _SHOWN)].tolist()
-    ]
+    end = np.r_[s[starts[1:]], e[starts[-1] : until].max()]
+    # What the first step of the usual length consists of.
+    lengths = np.diff(starts)
+    length = int(np.median(lengths))
+    low, high = (int(np.quantile(lengths, part)) for part in (1 - _MOST, _MOST))
+    begin = int(starts[np.argmin(np.abs(lengths - length))])
+    shown = [naming.demangled(names[number]) for number in ids[begin : begin + min(length, _SHOWN)].tolist()]
     more = f", … ({length} kernels)" if length > _SHOWN else ""
-    return Steps(s[starts], end, ", ".join(first_names) + more)
+    if low < high:
+        more = f", … (mostly {low} to {high} kernels)"
+    return Steps(s[starts], end, ", ".join(shown) + more)
 
 
-def period(ids: Ints) -> int | None:
-    """After how many kernels a sequence repeats: the shortest of those that fit best; None: it does not."""
-    if len(ids) > _SAMPLE:
-        middle = len(ids) // 2
-        ids = ids[middle - _SAMPLE // 2 : middle + _SAMPLE // 2]
-    tried = set(range(1, min(_SMALL, len(ids) // 2) + 1))
-    for number in np.unique(ids).tolist():
-        at = np.flatnonzero(ids == number)
-        if len(at) >= LEAST:
-            tried.add(int(np.median(np.diff(at))))
-    scores = {length: float(np.mean(ids[length:] == ids[:-length])) for length in sorted(tried) if length < len(ids)}
-    best = max(scores.values(), default=0.0)
-    if best < _MATCHES:
+def loop(ids: Ints, s: Ints, e: Ints) -> tuple[Ints, int] | None:
+    """The steps of a sequence of kernels (their names as numbers, in the order of their starts `s`, with their ends `e`, both in
+    ns): the place of the first kernel of each step, and the place after the last kernel of the last one. None: nothing repeats.
+
+    A kernel delimits steps if it comes once in each: from one to the next all kernels come that repeat there. Of the names that do,
+    the one with most steps is taken, of those that cover (nearly) as much time as any."""
+    begin = max(len(ids) - _SAMPLE, 0) // 2
+    sample, first, last = ids[begin : begin + _SAMPLE], s[begin : begin + _SAMPLE], e[begin : begin + _SAMPLE]
+    possible = list(_delimiters(sample))
+    if not possible:
         return None
-    return next(length for length, score in scores.items() if score >= best - 0.005)
+    covered = [int(last[at[-1]] - first[at[0]]) for _, at, _ in possible]
+    level = [entry for entry, ns in zip(possible, covered, strict=True) if ns >= _MOST * max(covered)]
+    most = max(len(at) for _, at, _ in level)
+    gap = np.maximum(np.r_[0, s[1:] - np.maximum.accumulate(e)[:-1]], 0)
+    # Names of one loop have as many steps, or one less where the sample begins between them.
+    options: list[tuple[float, Ints]] = []
+    for each, at, base in level:
+        if len(at) < most - 1:
+            continue
+        at = np.flatnonzero(ids == each)
+        # Other first kernels are the same for each name.
+        for starts in (at, *(() if options else _before(ids, at, base))):
+            starts = _trimmed(ids, starts, base)
+            if len(starts) >= LEAST:
+                options.append((float(np.median(gap[starts[1:]])), starts))
+    if not options:
+        return None
+    # Before a step is the longest gap; where there are several, the loop begins with the first of them.
+    longest = max(option[0] for option in options)
+    _, starts = min((option for option in options if option[0] >= longest / 2), key=lambda option: int(option[1][0]))
+    # The last one has no next: it ends with the last kernel that may be part of a step.
+    inside = np.isin(ids[starts[-1] : starts[-1] + int(np.diff(starts).max())], ids[starts[0] : starts[-1]])
+    until = int(starts[-1]) + (int(np.argmin(inside)) if not inside.all() else len(inside))
+    return starts, until
 
 
-def _longest(match: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """The longest run of true values, as first and end."""
-    edges = np.flatnonzero(np.diff(np.r_[0, match.astype(np.int8), 0]))
-    begins, ends = edges[::2], edges[1::2]
-    at = int(np.argmax(ends - begins)) if len(begins) else 0
-    return (int(begins[at]), int(ends[at])) if len(begins) else (0, 0)
+def _delimiters(ids: Ints) -> Iterator[tuple[int, Ints, set[int]]]:
+    """Names that delimit steps in a sequence, with their places and the names that each step has."""
+    counts = np.bincount(ids) if len(ids) else np.zeros(0, np.int64)
+    often = [number for number in np.argsort(counts, kind="stable").tolist() if counts[number] >= LEAST]
+    known: dict[int, set[int]] = {}
+    for number in often[:_TRIED]:
+        at = np.flatnonzero(ids == number)
+        base = known[number] if number in known else _every_step(ids, at, counts)
+        if base is not None:
+            yield number, at, base
+            known |= {other: base for other in base if counts[other] == counts[number]}  # each of them once as well
+
+
+def _every_step(ids: Ints, at: Ints, counts: Ints) -> set[int] | None:
+    """The names that come in (nearly) each of the pieces between these places; None: those are no steps."""
+    pieces, width = len(at) - 1, len(counts)
+    inside = ids[at[0] : at[-1]]
+    within = np.bincount(inside, minlength=width)
+    # What comes in some pieces only, but too often to come now and then.
+    if ((within >= LEAST) & (within > _EXTRA * pieces) & (within < _MOST * pieces)).any():
+        return None
+    lengths = np.diff(at)
+    usual = float(np.median(lengths))
+    if float(np.mean(lengths == usual)) < _MOST and (
+        pieces < _EXACT or float(np.median(np.abs(lengths - usual))) > usual / 2
+    ):
+        return None
+    pairs = np.unique(np.repeat(np.arange(pieces), lengths) * width + inside)
+    present = np.bincount(pairs % width, minlength=width)
+    base = present >= _MOST * pieces
+    extra = np.flatnonzero((within >= LEAST) & ~base)
+    if (present[extra] > _EXTRA * pieces).any() or len(extra) > max(1, int(base.sum()) // 6):
+        return None
+    for number in extra.tolist():
+        # Output comes after as many steps each time. What does not, or beside one kernel only, is a loop around this one.
+        apart = np.diff(pairs[pairs % width == number] // width)
+        if base.sum() < 2 or (len(apart) and float(np.mean(apart == np.median(apart))) < _MOST):
+            return None
+    full = np.bincount(pairs[base[pairs % width]] // width, minlength=pieces) == base.sum()
+    return set(np.flatnonzero(base).tolist()) if float(np.mean(full)) >= _MOST else None
+
+
+def _before(ids: Ints, at: Ints, base: set[int]) -> Iterator[Ints]:
+    """Where steps may begin instead, if the kernel at these places is not their first one, as it comes several times or its number
+    varies: the same number of kernels before it, and the place after it."""
+    lengths = np.diff(at)
+    length = int(np.median(lengths))
+    if float(np.mean(lengths == length)) >= _MOST:
+        for back in range(1, min(length, _SHIFTS)):
+            shifted = at[at >= back] - back
+            kernel = ids[shifted]
+            if float(np.mean(kernel == kernel[-1])) >= _MOST:
+                yield shifted[int(np.argmax(kernel == kernel[-1])) :]
+    else:
+        first, longest = int(at[0]), int(lengths.max())
+        while first > 0 and at[0] - first < longest - 1 and int(ids[first - 1]) in base - {int(ids[at[0]])}:
+            first -= 1
+        yield np.r_[first, at[at + 1 < len(ids)] + 1]
+
+
+def _trimmed(ids: Ints, at: Ints, base: set[int]) -> Ints:
+    """Without the first and the last places after which there is less than a step."""
+    first, last = 0, len(at)
+    longest = int(np.diff(at).max()) if last > 1 else 0
+    while first < last - 1 and not base <= set(ids[at[first] : at[first + 1]].tolist()):
+        first += 1
+    while last > first and not base <= set(ids[at[last - 1] : at[last - 1] + longest].tolist()):
+        last -= 1
+    return at[first:last]
 
 
 def _differs(store: Store, process: int, steps: Steps, slow: Ints) -> list[tuple[str, float]]:

@@ -1,6 +1,7 @@
 -- title: Time steps
 -- about: the time steps of the program, how long they take, and the slow ones with what differed in them. A step is an occurrence of
---   the range with most time of those that a rank has three times or more, or, without ranges, a period of the sequence of kernels.
+--   the range with most time of those that a rank has three times or more, or, without ranges, lasts from a kernel that
+--   comes once in each step to the next one.
 --   Details: docs/waits.md
 -- made: steps
 -- empty: no range and no sequence of kernels comes three times
@@ -15,4 +16,4 @@
 -- column: step number Step (from 0)
 -- column: start_ns ns Start (since the first call, range or work of the run)
 -- column: part_ns ns Of it (how much longer what differs most took than usual)
--- column: name text Name (of all steps: the range, or the kernels of a period; of a slow one: what differs most)
+-- column: name text Name (of all steps: the range, or the kernels of a step; of a slow one: what differs most)

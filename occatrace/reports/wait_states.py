@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace.core.sql import name as sql_name
-from occatrace.reports import critical, limits
+from occatrace.reports import critical, limits, spans
 from occatrace.reports.critical import graph, labels
 from occatrace.reports.critical.labels import Label, Spans
 
@@ -85,7 +85,9 @@ def found(store: Store, run: critical.Run) -> list[tuple[Any, ...]]:
     states.of_devices()
     states.of_queues()
     states.of_teams()
-    whole = store.con.execute("SELECT sum(span(start_ns, end_ns))::DOUBLE FROM processes").fetchall()[0][0] or 0.0
+    counted = spans.without(spans.launchers(store.con, store.filled))
+    sql = f"SELECT sum(span(start_ns, end_ns))::DOUBLE FROM processes WHERE {counted}"
+    whole = store.con.execute(sql).fetchall()[0][0] or 0.0
     rows = [
         (100.0 * total / whole if whole else 0.0, total, times, most, *key)
         for key, (total, times, most) in states.sums.items()

@@ -5,7 +5,7 @@
 -- needs: calls
 -- made: wait_states
 -- empty: nothing waited, as far as it was recorded
--- share: of the time of all processes
+-- share: of the time of all processes (without mpirun and the like)
 -- column: share percent Time
 -- column: total_ns ns Total
 -- column: times count Times

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from occatrace.errors import RunError
 from occatrace.reports import Column, Report
 
+if TYPE_CHECKING:
+    from occatrace.core.duck import duckdb
+
 BARS = 20  # rows of a plot
+SHOWN = 20  # rows of a query
+_OF_DUCKDB = ("fetchall", "fetchmany", "fetchone", "fetchnumpy", "df", "pl", "to_arrow_table", "description")
 _STYLE = (
     "<style>.occatrace table{border-collapse:collapse}.occatrace caption,.occatrace .about{display:none}"
     ".occatrace h2{font-size:1.05em;margin:.8em 0 .2em}.occatrace th,.occatrace td{padding:.15em .6em;text-align:left}"
@@ -160,6 +165,56 @@ class Rows(list[dict[str, Any]]):
 
         told = text.plain(Document({}, Losses.none(), [self._report])).strip("\n")
         return told or f"{self.title} ({self.name}): no rows"
+
+
+class Result:
+    """The result of a query, with what DuckDB's results have: `fetchall`, `fetchone`, `fetchnumpy`, `df`, `pl`, `to_arrow_table`,
+    `description`, … The first rows of it are shown without being taken from those."""
+
+    def __init__(self, query: Callable[[], duckdb.DuckDBPyConnection]) -> None:
+        self._query = query
+        self._result: duckdb.DuckDBPyConnection | None = query()
+
+    def forget(self) -> None:
+        """The connection has another result now: begin anew where this one is used again."""
+        self._result = None
+
+    def fetchall(self) -> list[Any]:
+        """All rows, as tuples."""
+        return self._begun().fetchall()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what notebooks look for
+            raise AttributeError(name)
+        return getattr(self._begun(), name)
+
+    def _begun(self) -> duckdb.DuckDBPyConnection:
+        if self._result is None:
+            self._result = self._query()
+        return self._result
+
+    def __dir__(self) -> Sequence[str]:
+        return [*super().__dir__(), *_OF_DUCKDB]
+
+    def _first(self) -> tuple[Rows, str]:
+        """The first rows, and what to say of the others."""
+        from dataclasses import replace
+
+        from occatrace.reports import of_query
+
+        result = self._query()
+        self.forget()
+        rows = result.fetchmany(SHOWN + 1)
+        more = f"the first {SHOWN} rows; fetchall(), df() and others have all of them" if len(rows) > SHOWN else ""
+        return Rows(replace(of_query(result), rows=rows[:SHOWN])), more
+
+    def __repr__(self) -> str:
+        rows, more = self._first()
+        return "\n".join(filter(None, (repr(rows), more)))
+
+    def _repr_html_(self) -> str:
+        rows, more = self._first()
+        return rows._repr_html_() + (f"<p>{escape(more)}</p>" if more else "")
 
 
 class Summary(list[Rows]):

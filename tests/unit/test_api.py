@@ -78,7 +78,7 @@ def test_tables_are_numpy_columns(run: Path) -> None:
 def test_bad_questions(run: Path, tmp_path: Path) -> None:
     with occatrace.open(run) as opened:
         cases: list[tuple[dict[str, Any], str]] = [
-            ({"name": "nothing"}, "no report 'nothing'; there are"),
+            ({"name": "nothing"}, "no report 'nothing'; `occa_prof report --list` lists all"),
             ({"name": "api_sum", "by": "colour"}, "there are rank, thread, device, stream"),
             ({"name": "api_sum", "names": "nice"}, "there are okl, short, demangled, raw"),
             ({"name": "api_sum", "units": "parsec"}, "ms,MiB"),

@@ -38,7 +38,7 @@ def test_options_that_cannot_be_understood(run: Path, capsys: pytest.CaptureFixt
         ("--units", "parsec"): r"write auto, base, or one of each of ns",
         ("--rows", "-1"): r"--rows -1: write a number of rows",
         ("--rows", "many"): r"--rows many: write a number of rows, as in --rows 10",
-        ("--report", "x"): r"no report 'x'; there are",
+        ("--report", "x"): r"no report 'x'; `occa_prof report --list` lists all \d+$",
     }.items():
         assert re.search(said, one_line(capsys, "report", run, *words)), words
         if words[0] != "--sort":
@@ -50,6 +50,9 @@ def test_the_parser_refuses_in_its_own_way(run: Path, capsys: pytest.CaptureFixt
     for words, said in (
         (("report", run, "--names", "nice"), "invalid choice: 'nice'"),
         (("report", run, "--by", "colour"), "invalid choice: 'colour'"),
+        (("report", run, "api_sum"), "unexpected argument: api_sum; for a report write --report api_sum"),
+        (("report", run, "gpukernsum"), "unexpected argument: gpukernsum; for a report write --report gpu_kern_sum"),
+        (("report", run, "zzz"), "unexpected argument: zzz (occa_prof report --help)"),
         (("report", run, "--format", "pdf"), "invalid choice: 'pdf'"),
         (("compare", run, run, "--fail-above", "much"), "'much' is not a percentage: write 5% or 5"),
         (("compare", run, run, "--fail-above", "-3"), "is not a percentage"),

@@ -59,7 +59,8 @@ def test_bad_input_is_one_line(run: Path, tmp_path: Path, capsys: pytest.Capture
     file = tmp_path / "there"
     file.touch()
     cases: dict[str, tuple[Any, ...]] = {
-        "no report 'x'; there are": ("report", run, "--report", "x"),
+        "api_sum is a report, not a run: occa_prof report RUN --report api_sum": ("report", "api_sum"),
+        "no report 'x'; `occa_prof report --list` lists all": ("report", run, "--report", "x"),
         "does not exist": ("report", tmp_path / "nowhere"),
         "not a run": ("trace", tmp_path),
         "exists already": ("report", run, "-o", file),

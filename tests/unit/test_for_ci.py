@@ -97,7 +97,12 @@ def test_outputs_are_as_their_schemas_say(
     if trace is FakeTrace:
         return
     assert main(["why", str(run), "--format", "json", "--what-if", "kernel:**0.5"]) == 0
-    check("why", capsys.readouterr().out)
+    text = capsys.readouterr().out
+    check("why", text)
+    assert next(iter(json.loads(text))) == "schema"
+    for more in ([], ["--scale", str(run)]):
+        assert main(["efficiency", str(run), *more, "--format", "json"]) == 0
+        check("report", capsys.readouterr().out)
     assert main(["compare", str(run), str(run), "--format", "json"]) == 0
     check("report", capsys.readouterr().out)
     # All reports at once: each has exactly its fields.

@@ -6,6 +6,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -87,6 +88,14 @@ def test_pages() -> None:
     content = json.loads(data.getvalue())
     assert content["schema"] == 1 and content["names"][1]["changes"][0]["version"] == "c6"
     assert len(content["names"][1]["median_ns"]) == 10 and content["names"][0]["name"] == RUN[1]
+
+
+def test_what_the_newest_version_lacks_has_no_newest_value() -> None:
+    found = entries(stays=[10.0] * 5, gone=[12.0, 12.0, 14.0, None, None], early=[3.0, 3.0, 3.0, 3.0, None])
+    out = io.StringIO()
+    site.page(list(found.values()), [f"v{n}" for n in range(5)], out)
+    cells = re.findall(r'<td class="name">(\w+)</td><td>kernels</td><td class="number">(.*?)</td>', out.getvalue())
+    assert dict(cells) == {"stays": "10.00 µs", "gone": "gone<br>14.00 µs at v2", "early": "gone<br>3.000 µs at v3"}
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occatrace.core.naming import demangled, function, short
+from occatrace.core.naming import demangled, function, of_authors, short
 
 
 @pytest.mark.parametrize(
@@ -123,3 +123,21 @@ def test_long_names() -> None:
         ("_Z9k" + "f" * 5, "_Z9kfffff"),
     ):
         assert demangled(mangled) == mangled and short(mangled) == brief
+
+
+def test_names_of_authors() -> None:
+    """One outer loop, several, and a name that kernels of two names share."""
+    found = of_authors(
+        [
+            ("_occa_add_0", "add"),
+            ("_occa_dot_0", "dot"),
+            ("_occa_dot_1", "dot"),
+            ("_occa_jit_0", "a"),
+            ("_occa_jit_0", "b"),
+        ]
+    )
+    assert found == {
+        "_occa_add_0": "add",
+        "_occa_dot_0": "dot (outer loop 1)",
+        "_occa_dot_1": "dot (outer loop 2)",
+    }

@@ -14,10 +14,12 @@ from occatrace import reports
 from occatrace.cli.choice import Choice
 from occatrace.cli.report import print_reports
 from occatrace.render import Document, renderer
-from occatrace.reports import overview
+from occatrace.reports import overview, spans
 from occatrace.store.losses import Losses
 from occatrace.store.tables import Store, open_store
+from occatrace.views.plots import times
 from tests.support.fake import MODEL, NONE, FakeTrace, demo_trace, fake_device, fake_work, recorded, run_folder
+from tests.unit.test_waits import overlapping
 
 
 def known_trace(*calls: tuple[str, int, int], length: int = 1000) -> FakeTrace:
@@ -129,6 +131,30 @@ def test_parts_of_ranks(tmp_path: Path) -> None:
         built = rows["kernel builds"]
         assert (built["share"], built["worst"], built["worst_rank"], built["time_ns"]) == (25.0, 50.0, 1, 250)
         assert rows["host computing"]["share"] == 75.0 and rows["host computing"]["worst_rank"] == 0
+
+
+def test_a_launcher_has_no_part_in_means_of_ranks(tmp_path: Path) -> None:
+    """The process that started the ranks calls OpenCL as mpirun does, waits, and lasts longest; another one without a rank works."""
+    trace = overlapping()
+    t = trace.process(300, start=1_000_000)
+    t.call("opencl:clGetDeviceInfo", 1_000_100, 1_000_200, ret=0)
+    t.record("exit", 1_009_000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        found = {row["name"]: row for row in rows_of(store) if row["kind"] == "part"}
+        assert sum(row["time_ns"] for row in found.values()) == pytest.approx(1000)
+        assert found["waiting for other ranks"]["share"] == pytest.approx(15.0)  # 300 of 1000 ns of one rank of two
+        assert all(row["share"] <= row["worst"] + 1e-9 for row in found.values())
+        overlap = reports.make(store, "overlap_sum")
+        name = [column.name for column in overlap.columns].index("name")
+        assert [row[name] for row in overlap.rows] == ["all ranks", "rank 0", "rank 1"]
+        waits = reports.make(store, "wait_states")
+        assert waits.rows[0][:2] == pytest.approx((15.0, 300))  # of the time of the ranks
+        activity = times.activity(store, *times.axis(store.con))
+        assert activity is not None and list(activity.rows) == ["rank 0", "rank 1"]
+        assert spans.launchers(store.con, store.filled) == {3}
+        store.con.execute("CREATE TEMP TABLE more AS SELECT * REPLACE (3 AS process) FROM activities")
+        store.con.execute("CREATE OR REPLACE TEMP VIEW activities AS FROM more")
+        assert not spans.launchers(store.con, store.filled)
 
 
 class Wide(io.StringIO):

@@ -213,8 +213,12 @@ def test_definitions() -> None:
         with pytest.raises(reports.UnknownReport, match=f"did you mean {ours}\\?"):
             reports.definition(other)
     assert set(reports.OTHERS.values()) <= set(reports.definitions())
-    with pytest.raises(reports.UnknownReport, match="no report 'x'; there are: advice, api_sum"):
+    count = len(reports.definitions())
+    with pytest.raises(reports.UnknownReport, match=f"no report 'x'; `occa_prof report --list` lists all {count}$"):
         reports.definition("x")
+    found = "no report 'mpi'; did you mean one of mpi_event_sum, mpi_imbalance, mpi_matrix, mpi_msg_size_sum\\?"
+    with pytest.raises(reports.UnknownReport, match=found):
+        reports.definition("mpi")
     with pytest.raises(ValueError, match="line 2"):
         parse("x", "-- title: t\n--nonsense\nSELECT 1")
     with pytest.raises(ValueError, match="unit"):

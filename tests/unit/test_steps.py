@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +57,37 @@ def test_steps_of_kernels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sequence", "expected"),
     [
-        ("ab" * 10, 2),
-        ("aab" * 10, 3),
-        ("a" * 20, 1),
-        ("x" + "abcd" * 8 + "y", 4),
-        (("a" * 50 + "b") * 5, 51),
-        ("abcdefghij", None),
+        ("ab" * 10, ["ab"] * 10),
+        ("aab" * 10, ["aab"] * 10),
+        ("a" * 20, ["a"] * 20),
+        ("x" + "abcd" * 8 + "y", ["abcd"] * 8),
+        (("a" * 50 + "b") * 5, ["a" * 50 + "b"] * 5),
+        ("abcdefghij", []),
+        # Output in every tenth step, the last one included: it makes no step longer than ten others.
+        (("xabab" * 9 + "xababo") * 4, (["xabab"] * 9 + ["xababo"]) * 4),
+        # The same beginning as a loop inside of a step: more than one kernel is around it, or not after as many turns each time.
+        (("p" + "ab" * 10 + "f") * 12, ["p" + "ab" * 10 + "f"] * 12),
+        ("".join("p" + "abc" * (9 + n * n % 7) for n in range(12)), ["p" + "abc" * (9 + n * n % 7) for n in range(12)]),
+        # A solver whose number of iterations changes, between other kernels, before and after them.
+        ("".join("p" + "a" * (5 + n * n % 7) + "f" for n in range(20)), ["p" + "a" * (5 + n * n % 7) + "f" for n in range(20)]),
+        ("s" + "".join("a" * (2 + n % 4) + "f" for n in range(20)), ["a" * (2 + n % 4) + "f" for n in range(20)]),
+        # A phase before with a kernel of the steps, and one with steps of its own.
+        ("a" * 30 + "aab" * 20, ["aab"] * 20),
+        ("pq" * 10 + "xyx" * 20, ["xyx"] * 20),
+        # Now and then a kernel comes, in no order.
+        ("".join("ab"[n * n % 11 % 2] + "c" * (n in (7, 40, 51)) for n in range(60)), []),
     ],
-)
-def test_periods(sequence: str, expected: int | None) -> None:
-    assert steps.period(np.array([ord(letter) for letter in sequence], np.int64)) == expected
+)  # fmt: skip
+def test_steps_of_a_sequence(sequence: str, expected: list[str]) -> None:
+    """Kernels of 8 ns, 1 ns apart; longer where a step begins is no sign, as the host may be ahead."""
+    ids = np.unique([ord(letter) for letter in sequence], return_inverse=True)[1].astype(np.int64)
+    starts = 9 * np.arange(len(ids), dtype=np.int64)
+    found = steps.loop(ids, starts, starts + 8)
+    if found is None:
+        assert not expected
+        return
+    edges = [*found[0].tolist(), found[1]]
+    assert [sequence[begin:end] for begin, end in itertools.pairwise(edges)] == expected
 
 
 def test_steps_of_a_range(tmp_path: Path) -> None:

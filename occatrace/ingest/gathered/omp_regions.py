@@ -24,6 +24,14 @@ def _columns(threads: ThreadMap, columns: Columns) -> Columns:
     return {"parent_slot": parent, "end": columns["ts"], **{name: columns[name] for name in _SAME}}
 
 
+# Of a region in the file that OCCA made of a kernel, beside the kernel's binary in its cache, or of which no line is known, the place
+# of the kernel: people wrote that one. A region of a function that the kernel calls keeps its own.
+_CACHED = r"""regexp_extract(n."binary", '^.*/')"""
+_SOURCE = f"""
+    CASE WHEN n.source != '' AND (coalesce(x.source, '') = '' OR ({_CACHED} != '' AND starts_with(x.source, {_CACHED})))
+         THEN n.source || CASE WHEN n.line > 0 THEN ':' || n.line ELSE '' END ELSE x.source END"""
+
+
 def _insert(model: Model) -> str:
     return f"""
         INSERT INTO omp_regions BY NAME
@@ -39,7 +47,7 @@ def _insert(model: Model) -> str:
             SELECT slot, seq, max(depth) AS depth, arg_max(at_slot, depth) AS at_slot, arg_max(at_seq, depth) AS at_seq
             FROM up GROUP BY slot, seq
         )
-        SELECT s.process, r.slot + 1 AS thread, r.seq, r.site, x.function, x.source,
+        SELECT s.process, r.slot + 1 AS thread, r.seq, r.site, x.function, {_SOURCE} AS source,
                {enum_text(model, "openmp", "parallel_kind", "r.kind")} AS kind,
                {enum_text(model, "openmp", "runtime", "r.runtime")} AS runtime,
                r.requested, r.threads, r.start AS start_ns, r.end AS end_ns,
@@ -51,6 +59,7 @@ def _insert(model: Model) -> str:
         LEFT JOIN outermost o ON o.slot = r.slot AND o.seq = r.seq
         LEFT JOIN raw_omp_regions c ON c.slot = coalesce(o.at_slot, r.slot) AND c.seq = coalesce(o.at_seq, r.seq)
         LEFT JOIN kernel_runs k ON k.thread = c.slot + 1 AND k.seq = c.run_seq
+        LEFT JOIN kernels n ON n.kernel = k.kernel
         LEFT JOIN site_texts x ON x.process = s.process AND x.id = r.site"""
 
 

@@ -49,7 +49,7 @@ _PLACES = """
 CREATE OR REPLACE TEMP TABLE time_places AS
 SELECT p.process, coalesce(m.rank, p.rank) AS rank,
        (dense_rank() OVER (ORDER BY coalesce(m.rank, p.rank) NULLS FIRST) - 1)::BIGINT AS place
-FROM processes p LEFT JOIN mpi_ranks m USING (process)
+FROM processes p LEFT JOIN mpi_ranks m USING (process) WHERE {}
 """
 
 
@@ -146,7 +146,7 @@ def recorded(con: Connection) -> int:
 def activity(store: Store, begin: int, end: int) -> Activity | None:
     """What each rank did between two moments. None where nothing is known of it."""
     con = store.con
-    con.execute(_PLACES)
+    con.execute(_PLACES.format(spans.without(spans.launchers(con, store.filled))))
     ranks = con.execute("SELECT DISTINCT place, rank FROM time_places ORDER BY place").fetchall()
     if not ranks:
         return None

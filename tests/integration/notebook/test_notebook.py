@@ -76,6 +76,28 @@ def test_a_run_opens_and_shows_itself(execute: Callable[..., Outputs], recorded:
     assert "addVectors" in shown(plot)["image/svg+xml"]
 
 
+def test_a_query_shows_its_first_rows(execute: Callable[..., Outputs], recorded: Path) -> None:
+    """They are not taken from what is fetched later, and another query in between does not matter."""
+    _, rows, _, fetched, long, wrong, inner = execute(
+        f"import occatrace\nrun = occatrace.open({str(recorded)!r})",
+        "found = run.sql('SELECT process, 7 AS seven FROM processes')\nfound",
+        "run.sql('SELECT 1').fetchall(), run.report('api_sum')[:0]",
+        "print(found.fetchall(), found.description[1][0])",
+        "run.sql('SELECT i FROM range(30) t(i)')",
+        "show = get_ipython().showtraceback\ntry:\n    run.sql('SELECT nope FROM processes')\n"
+        "except occatrace.RunError:\n    show()",
+        "def asked():\n    return run.report('nope')\ntry:\n    asked()\nexcept occatrace.RunError:\n    show()",
+    )
+    assert "seven" in shown(rows)["text/plain"] and "<table" in shown(rows)["text/html"]
+    assert text_of(fetched).split() == ["[(1,", "7)]", "seven"]
+    assert shown(long)["text/plain"].endswith("the first 20 rows; fetchall(), df() and others have all of them")
+    (told,) = [output.traceback for output in wrong if output.output_type == "error"]
+    assert len(told) == 1 and told[0].startswith('QueryError: Binder Error: Referenced column "nope" not found')
+    (told,) = [output.traceback for output in inner if output.output_type == "error"]
+    assert told[-1].startswith("UnknownReport: no report 'nope'") and "return run.report('nope')" in "".join(told)
+    assert not any("occatrace/api.py" in line for line in told)
+
+
 def test_a_program_and_a_cell_are_profiled(execute: Callable[..., Outputs], tmp_path: Path) -> None:
     _, program, facts, _, cell, answer, wrong, missing, mistyped, told, plain = execute(
         "%load_ext occatrace",

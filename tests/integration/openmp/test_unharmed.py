@@ -176,6 +176,11 @@ def test_regions_of_an_occa_kernel_belong_to_it(profile: Profile, tmp_path: Path
     assert rows and all(row["inside"] and row["name"] for row in rows)
     assert {row["runtime"] for row in rows} == {"ompt" if clang else "libgomp"}
     assert sum(row["n"] for row in rows) >= kernels > 0
+    # By the place that the author knows, not that of the file that OCCA made in its cache.
+    places = run.rows(
+        """SELECT DISTINCT r.source AS found, k.source || ':' || k.line AS known FROM omp_regions r JOIN kernels k USING (kernel)"""
+    )
+    assert places and all(row["found"] == row["known"] and ".okl:" in row["found"] for row in places)
     # The threads of the team, too, through the region.
     workers = run.rows(
         """SELECT count(DISTINCT t.thread) AS n FROM omp_threads t JOIN omp_regions r

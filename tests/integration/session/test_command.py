@@ -225,7 +225,7 @@ def test_unknown_report_is_told_before_the_program_runs(user: Person) -> None:
     done = profile(user, "--report", "nosuch", "echo", "ran")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "no report 'nosuch'; there are: " in done.stderr
+    assert "no report 'nosuch'; `occa_prof report --list` lists all " in done.stderr
 
 
 def test_log_file(user: Person, folder: Path, probe: Path) -> None:
