@@ -309,6 +309,27 @@ class Flows:
     def empty(self) -> bool: ...
 
 @final
+class Changes:
+    """How many of something there are over time, from when each comes and goes, in any order, of several owners. Times are kept
+    in the file `path`, which is made, and gone with this. OSError: it cannot be made or written."""
+
+    def __init__(self, path: str) -> None: ...
+    def add(
+        self,
+        owner: NDArray[np.uint64],
+        time: NDArray[np.uint64],
+        step: int,
+        part: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """Rows with an owner, a time (ns, below 2^63) and a part (None: 0): `step` more of it from then on."""
+    def series(self) -> list[tuple[int, int, int, int, int]]:
+        """Of each part and owner: these two, the first time (ns), the number of rows, by how many there are more in the end."""
+    def read(self, number: int, total: int) -> None:
+        """Begin to read a series, of which there were `total` before. ValueError: there is no such one."""
+    def next(self, most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The next times (ns) and how many there are from then on, at most `most`; fewer: it ends there."""
+
+@final
 class Nesting:
     """How deep calls are within others of their thread, from one window of the run to the next."""
 

@@ -1,8 +1,10 @@
-// occatrace._native.Flows, Sites and order: numpy columns → native/timeline/flows.h and sites.h.
+// occatrace._native.Flows, Sites, Changes and order: numpy columns → native/timeline/flows.h, sites.h, changes.h and order.h.
 #include "arrays.h"
 #include "bindings.h"
 
+#include "../timeline/changes.h"
 #include "../timeline/flows.h"
+#include "../timeline/order.h"
 #include "../timeline/sites.h"
 
 #include <pybind11/numpy.h>
@@ -10,6 +12,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -116,6 +119,47 @@ void bind_flows(py::module_& m) {
              return py::make_tuple(given(std::move(texts)), all);
            },
            py::arg("process_of"), py::arg("thread"), py::arg("address"));
+
+  py::class_<Changes>(m, "Changes", "How many of something there are over time.")
+      .def(py::init<const std::string&>(), py::arg("path"))
+      .def(
+          "add",
+          [](Changes& self, const Array<uint64_t>& owner, const Array<uint64_t>& time, int step, const std::optional<Numbers>& part) {
+            const auto count = static_cast<size_t>(owner.size());
+            const uint64_t *o = column(owner, count, "owner"), *t = column(time, count, "time");
+            const uint32_t* p = part ? column(*part, count, "part") : nullptr;
+            py::gil_scoped_release release;
+            self.add(count, p, o, t, step);
+          },
+          py::arg("owner"), py::arg("time"), py::arg("step"), py::arg("part") = py::none())
+      .def("series",
+           [](const Changes& self) {
+             py::list out;
+             for (const auto& each : self.series())
+               out.append(py::make_tuple(each.part, each.owner, each.first, each.rows, each.change));
+             return out;
+           })
+      .def(
+          "read",
+          [](Changes& self, size_t number, int64_t total) {
+            if (number >= self.series().size()) throw py::value_error("not the number of a series");
+            self.read(number, total);
+          },
+          py::arg("number"), py::arg("total"))
+      .def(
+          "next",
+          [](Changes& self, size_t most) {
+            std::vector<uint64_t> times(most);
+            std::vector<int64_t> values(most);
+            {
+              py::gil_scoped_release release;
+              const size_t made = self.next(most, times.data(), values.data());
+              times.resize(made);
+              values.resize(made);
+            }
+            return py::make_tuple(given(std::move(times)), given(std::move(values)));
+          },
+          py::arg("most"));
 
   m.def("order",
         [](const Array<uint64_t>& key, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint64_t>& number)

@@ -61,7 +61,4 @@ class Flows {
   uint64_t places_ = 0;
 };
 
-// The rows of a batch by key, start, end (descending) and number; empty: they are so already.
-std::vector<int64_t> order(size_t count, const uint64_t* key, const uint64_t* start, const uint64_t* end, const uint64_t* number);
-
 }  // namespace occatrace

@@ -320,3 +320,47 @@ def test_order_of_rows_that_are_nearly_sorted(keys: int, runs: int, span: int) -
     wanted = np.lexsort((number, ~end, start, key))
     found = _native.order(key, start, end, number)
     assert (np.arange(count) if found is None else found).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("owners", [1, 3, 700])
+@pytest.mark.parametrize("parts", [1, 4])
+def test_changes_come_back_in_order(tmp_path: Path, owners: int, parts: int) -> None:
+    """What comes and goes in batches that overlap in time, more than is kept in memory of a batch: of each moment the last value,
+    however few are read at a time, and going on from the part before."""
+    random = np.random.default_rng(owners)
+    changes = _native.Changes(str(tmp_path / "changes"))
+    assert list(tmp_path.iterdir()) == []  # what is killed leaves nothing
+    rows: list[tuple[int, int, int, int]] = []
+    for batch in range(5):
+        count = 20_000
+        owner = (random.integers(0, owners, count) << 33).astype(np.uint64)
+        time = random.integers(batch * 10_000, batch * 10_000 + 30_000, count).astype(np.uint64)
+        part = (time // np.uint64(60_000 // parts)).astype(np.uint32)
+        step = -1 if batch % 2 else 1
+        changes.add(owner, time, step, part if parts > 1 else None)
+        if parts == 1:
+            part[:] = 0
+        rows += zip(part.tolist(), owner.tolist(), time.tolist(), [step] * count, strict=True)
+    wanted: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for number, of, at, step in sorted(rows):
+        wanted.setdefault((number, of), []).append((at, step))
+    found = changes.series()
+    assert {series[:2] for series in found} == {*wanted}
+    for index, (number, of, first, count, change) in enumerate(found):
+        steps = wanted[number, of]
+        assert (first, count, change) == (steps[0][0], len(steps), sum(step for _, step in steps))
+        values: dict[int, int] = {}
+        total = 7
+        for at, step in steps:
+            values[at] = total = total + step
+        changes.read(index, 7)
+        read: list[tuple[int, int]] = []
+        while len((window := changes.next(999))[0]):
+            read += zip(window[0].tolist(), window[1].tolist(), strict=True)
+        assert read == [*values.items()]
+    with pytest.raises(ValueError, match="not the number of a series"):
+        changes.read(len(found), 0)
+    with pytest.raises(ValueError, match="not as long"):
+        changes.add(np.zeros(2, np.uint64), np.zeros(3, np.uint64), 1)
+    with pytest.raises(OSError):
+        _native.Changes(str(tmp_path / "none" / "changes"))

@@ -153,6 +153,16 @@ class Selection:
             return "(SELECT coalesce(p.rank + 1, 0) FROM processes p WHERE p.process = {process})"
         return f"greatest((({{t}})::BIGINT - {self.origin}) // {split}, 0)"
 
+    def part_of_time(self, time: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32] | None:
+        """The numbers of the files of moments; None where time does not matter."""
+        if not isinstance(self._split, int):
+            return None
+        return (np.maximum(time.astype(np.int64) - self._zero, 0) // self._split).astype(np.uint32)
+
+    def parts_of_processes(self) -> dict[int, int]:
+        """The numbers of the files of processes where each rank has its own."""
+        return dict(self._con.execute("SELECT process, coalesce(rank + 1, 0) FROM processes").fetchall())
+
     def _one(self, sql: str) -> int:
         return int(self._con.execute(sql).fetchall()[0][0])
 
