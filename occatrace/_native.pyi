@@ -309,6 +309,24 @@ class Flows:
     def empty(self) -> bool: ...
 
 @final
+class Launched:
+    """Which kernel each call launched: numbers of texts, 0xFFFFFFFF: none. Columns are numbers of threads, of calls in their
+    threads, and of texts."""
+
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        thread: NDArray[np.uint32],
+        seq: NDArray[np.uint32],
+        name: NDArray[np.uint32],
+        grid: NDArray[np.uint32],
+        block: NDArray[np.uint32],
+    ) -> None:
+        """Kernels by their calls. ValueError: columns of different lengths."""
+    def of(self, thread: NDArray[np.uint32], seq: NDArray[np.uint32]) -> list[tuple[NDArray[np.uint32], bool]]:
+        """Name, grid and block of the kernel of each call that launched exactly one, each with whether all calls have it."""
+
+@final
 class Changes:
     """How many of something there are over time, from when each comes and goes, in any order, of several owners. Times are kept
     in the file `path`, which is made, and gone with this. OSError: it cannot be made or written."""

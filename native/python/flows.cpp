@@ -1,9 +1,10 @@
-// occatrace._native.Flows, Sites, Changes and order: numpy columns → native/timeline/flows.h, sites.h, changes.h and order.h.
+// occatrace._native.Flows, Launched, Sites, Changes and order: numpy columns → the files of these names in native/timeline.
 #include "arrays.h"
 #include "bindings.h"
 
 #include "../timeline/changes.h"
 #include "../timeline/flows.h"
+#include "../timeline/launched.h"
 #include "../timeline/order.h"
 #include "../timeline/sites.h"
 
@@ -90,6 +91,42 @@ void bind_flows(py::module_& m) {
              return given(std::move(out));
            })
       .def_property_readonly("empty", &Flows::empty);
+
+  py::class_<Launched>(m, "Launched", "Which kernel a call launched.")
+      .def(py::init<>())
+      .def("add",
+           [](Launched& self, const Numbers& thread, const Numbers& seq, const Numbers& name, const Numbers& grid,
+              const Numbers& block) {
+             const auto count = static_cast<size_t>(thread.size());
+             const uint32_t *t = column(thread, count, "thread"), *s = column(seq, count, "seq");
+             const uint32_t *n = column(name, count, "name"), *g = column(grid, count, "grid"), *b = column(block, count, "block");
+             py::gil_scoped_release release;
+             for (size_t row = 0; row < count; row++) self.add(t[row], s[row], {n[row], g[row], b[row]});
+           },
+           py::arg("thread"), py::arg("seq"), py::arg("name"), py::arg("grid"), py::arg("block"))
+      // Of each call three numbers of texts, 0xFFFFFFFF where there is none; of each of the three whether all calls have one.
+      .def("of",
+           [](const Launched& self, const Numbers& thread, const Numbers& seq) {
+             const auto count = static_cast<size_t>(thread.size());
+             const uint32_t *t = column(thread, count, "thread"), *s = column(seq, count, "seq");
+             std::vector<uint32_t> texts[3];
+             bool all[3] = {true, true, true};
+             {
+               py::gil_scoped_release release;
+               for (auto& each : texts) each.resize(count);
+               for (size_t row = 0; row < count; row++) {
+                 const Launched::Kernel& kernel = self.of(t[row], s[row]);
+                 for (size_t i = 0; i < 3; i++) {
+                   texts[i][row] = kernel[i];
+                   all[i] &= kernel[i] != Launched::kNone;
+                 }
+               }
+             }
+             py::list out;
+             for (size_t i = 0; i < 3; i++) out.append(py::make_tuple(given(std::move(texts[i])), all[i]));
+             return out;
+           },
+           py::arg("thread"), py::arg("seq"));
 
   py::class_<Sites>(m, "Sites", "Where calls were made, as numbers of texts.")
       .def(py::init([](const Numbers& process, const Array<uint64_t>& address, const Numbers& text) {

@@ -364,3 +364,24 @@ def test_changes_come_back_in_order(tmp_path: Path, owners: int, parts: int) -> 
         changes.add(np.zeros(2, np.uint64), np.zeros(3, np.uint64), 1)
     with pytest.raises(OSError):
         _native.Changes(str(tmp_path / "none" / "changes"))
+
+
+@pytest.mark.parametrize("kernels", [3, 70_000])
+def test_kernels_of_calls(kernels: int) -> None:
+    """Of each call that launched one kernel its texts: of so many different ones that they need more room, too. Not of calls that
+    launched several, none, or are not known."""
+    launched = _native.Launched()
+    count = 80_000
+    number = np.arange(count, dtype=np.uint32)
+    thread, seq = number % np.uint32(3), number * np.uint32(2)
+    name, grid, block = number % np.uint32(kernels), number % np.uint32(2), np.full(count, 0xFFFF_FFFF, np.uint32)
+    launched.add(thread, seq, name, grid, block)
+    launched.add(thread[:2], seq[:2], name[2:4], grid[2:4], block[2:4])
+    names, grids, blocks = launched.of(thread[2:], seq[2:])
+    assert names[1] and grids[1] and not blocks[1]
+    assert (names[0] == name[2:]).all() and (grids[0] == grid[2:]).all() and (blocks[0] == block[2:]).all()
+    for of_thread, of_seq in ((0, 0), (1, 2), (0, 7), (3, 6), (0, 1 << 31)):
+        for text, all_known in launched.of(np.array([of_thread], np.uint32), np.array([of_seq], np.uint32)):
+            assert (text.tolist(), all_known) == ([0xFFFF_FFFF], False)
+    with pytest.raises(ValueError, match="not as long"):
+        launched.add(thread, seq, name, grid, block[1:])

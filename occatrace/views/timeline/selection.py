@@ -23,6 +23,7 @@ from occatrace.views.timeline.sources import (
     CRITICAL,
     DEVICE,
     FAILED,
+    LAUNCHED,
     NONE,
     PROBLEMS,
     QUEUE,
@@ -34,6 +35,7 @@ from occatrace.views.timeline.sources import (
     Source,
     Sources,
     coded,
+    launched,
 )
 
 WINDOW_ROWS = 1 << 20  # slices that are in memory at a time, about
@@ -92,6 +94,11 @@ class Selection:
                 rows[part] = rows.get(part, 0) + count
         self.parts = [Part(*each) for each in sorted(rows.items())]
         self.rows = sum(rows.values())
+        self._launched = (
+            _native.Launched()
+            if any(source.launches and source.kind in self._counts for source in self._sources)
+            else None
+        )
         self.flows = self._launches(bool(self._where))
         work = sum(count for _, _, count in self._counts.get(QUEUE, ()))
         self.bytes = self.rows * _SLICE + work * (_MORE + 4 * _END)
@@ -336,6 +343,10 @@ class Selection:
                 continue
             if alike:
                 rows |= {"kind": np.broadcast_to(np.uint8(kind), count), "track": rows["thread"], "number": rows["seq"]}
+            if self._launched and source.launches:
+                found = self._launched.of(_numbers_of(rows, "thread"), _numbers_of(rows, "seq"))
+                for name, (texts, all_known) in zip(LAUNCHED, found, strict=True):
+                    rows[name] = texts if all_known else np.ma.masked_equal(texts, NONE)
             if self._sites and CALLER in rows:
                 rows["called_from"] = self._sites.of(rows["thread"], rows.pop(CALLER))
             rows.setdefault("part", np.broadcast_to(np.uint32(0), count))
@@ -406,6 +417,11 @@ class Selection:
                 ).fetchnumpy()
                 of_part, thread, seq, run = (plain(rows[name]) for name in ("part", "thread", "seq", "run_seq"))
                 flows.add(of_part, thread, seq, run, plain(rows["wanted"]).astype(bool) if filtered else None)
+                if self._launched:
+                    rows = self._con.execute(
+                        f"SELECT * FROM ({launched()}) s WHERE {between('s.start_ns', begin, end)}"
+                    ).fetchnumpy()
+                    self._launched.add(*(plain(rows[name]) for name in ("thread", "seq", *LAUNCHED)))
         return flows
 
 

@@ -40,7 +40,6 @@ NONE = 0xFFFF_FFFF  # number of a call: there is none
 
 FAILED = "✗ "  # before the names of calls and work that failed
 
-_SLACK_NS = 1_000_000  # by which a device's time of an enqueue may be off
 _WHOLE = Range()
 _NO_FILES = CallFiles()
 
@@ -129,12 +128,12 @@ LEFT JOIN (SELECT kernel, k.name, t.title, source_line(k.source, k.line) AS sour
 LEFT JOIN renamed n ON a.kind = 'kernel' AND n.raw = a.name
 LEFT JOIN sizes z ON (z.gx, z.gy, z.gz, z.lx, z.ly, z.lz) = ({_SIZES})
 """
-# The kernel that a call launched, where it was one. `$q`: a condition on the moment at which it was enqueued.
+# What calls launched: texts as numbers of themselves.
 _LAUNCHED = f"""
-SELECT a.thread, a.seq, any_value({_KERNEL}) AS launched, any_value(z.grid) AS grid, any_value(z.block) AS block
+SELECT a.start_ns, a.thread, a.seq, {_KERNEL} AS launched, z.grid, z.block
 FROM activities a LEFT JOIN titles k USING (kernel) LEFT JOIN renamed n ON n.raw = a.name
 LEFT JOIN sizes z ON (z.gx, z.gy, z.gz, z.lx, z.ly, z.lz) = ({_SIZES})
-WHERE a.kind = 'kernel' AND $q GROUP BY a.thread, a.seq HAVING count(*) = 1
+WHERE a.kind = 'kernel' AND a.thread IS NOT NULL AND a.seq IS NOT NULL
 """
 # A thread of a team has come to the end of its region, and waits there for the others.
 _TEAM_WAITS = f"""
@@ -275,8 +274,7 @@ _TYPES = {"text": "UINTEGER", "uint": "UBIGINT", "int": "BIGINT", "float": "DOUB
 
 @dataclass(frozen=True)
 class Source:
-    """Where slices come from: SQL of rows `s`, in which `$r` stands for a condition on the begin of what is joined, and `$q` for
-    one on when work was enqueued by calls that take at most `longest` ns."""
+    """Where slices come from: SQL of rows `s`, in which `$r` stands for a condition on the begin of what is joined."""
 
     kind: int  # of its tracks; MEMORY goes with QUEUE
     sql: str
@@ -285,7 +283,9 @@ class Source:
     texts: Sequence[str] = ()  # SELECTs of all texts that there are; none: those of its columns
     tied: bool = False  # has `thread` and `seq`: may have arrows
     calls: bool = False  # these two are also the track and what orders slices that are equal otherwise
-    longest: int = 0
+    launches: bool = (
+        False  # its calls may have launched a kernel: the columns of LAUNCHED are found by thread and number
+    )
     chosen: bool = False  # its rows are those that are wanted
     views: Sequence[str] = ()  # of single calls, each read as `FROM view c`
     files: CallFiles = _NO_FILES  # of these
@@ -299,11 +299,7 @@ class Source:
         bounds = [
             f"least(r.start_ns, r.end_ns) {sign} {at}" for sign, at in ((">=", begin), ("<", end)) if at is not None
         ]
-        since = None if begin is None else begin - _SLACK_NS
-        until = None if end is None else end + self.longest + _SLACK_NS
-        enqueued = [f"a.queued_ns {sign} {at}" for sign, at in ((">=", since), ("<", until)) if at is not None]
-        queued = f"(a.queued_ns = 0 OR {' AND '.join(enqueued)})" if enqueued else "true"
-        return sql.replace("$r", " AND ".join(bounds) or "true").replace("$q", queued)
+        return sql.replace("$r", " AND ".join(bounds) or "true")
 
 
 def _from(view: str) -> str:
@@ -328,6 +324,16 @@ _TEXTS_OF_WORK = (
     "SELECT title FROM titles UNION ALL SELECT unnest([grid, block]) FROM sizes",
 )
 _COMMON = "c.process, c.thread, c.seq, c.start_ns, c.end_ns, c.failed, c.error, nullif(c.bytes, 0) AS bytes, c.caller"
+
+
+# What calls have of the kernel that they launched. A join would group and sort all launches.
+LAUNCHED = ("launched", "grid", "block")
+
+
+def launched() -> str:
+    """SQL: when each kernel began (`start_ns`), its call (`thread`, `seq`), and the numbers of the texts of LAUNCHED."""
+    columns = ", ".join(f"coalesce({coded(f'l.{column}')}, {NONE})::UINTEGER AS {column}" for column in LAUNCHED)
+    return f"SELECT l.start_ns, l.thread::UINTEGER AS thread, l.seq::UINTEGER AS seq, {columns} FROM ({_LAUNCHED}) l"
 
 
 # Where calls were made. A join of each call with them would take as long as reading it: its column CALLER is read, and becomes
@@ -393,16 +399,9 @@ class Sources:
         return {f"{f.api}.{f.key}" for f in self._store.model.functions if f.activity == "kernel"}
 
     def _launches(self, functions: Sequence[str], partners: Collection[str]) -> Source:
-        """Calls that say which kernel they launched."""
+        """Calls that have to say which kernel they launched."""
         source = self._plain_calls(functions, partners)
-        sql = f"SELECT c.*, l.launched, l.grid, l.block FROM ({source.sql}) c LEFT JOIN ({_LAUNCHED}) l USING (thread, seq)"
-        apis = ", ".join(f"({sql_text(api)}, {sql_text(shown)})" for _, api, shown in self._titles(functions))
-        ((longest,),) = self._con.execute(
-            f"SELECT coalesce(max(max_ns), 0) FROM call_stats WHERE (api, function) IN ({apis})"
-        ).fetchall()
-        texts = [*source.texts, *_TEXTS_OF_WORK]
-        columns = {**source.columns, **_of("launched", "grid", "block")}
-        return replace(source, sql=sql, columns=columns, texts=texts, longest=int(longest))
+        return replace(source, texts=[*source.texts, *_TEXTS_OF_WORK], launches=True)
 
     def _named_calls(self, functions: Sequence[str]) -> Source:
         """Calls whose slices have other names than their functions, or more to tell."""
