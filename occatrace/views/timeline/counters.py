@@ -67,12 +67,10 @@ _COMMANDS = ("enqueued, not finished", "commands")
 
 _OTHER, _MARKER = 254, 255  # instead of the number of a memory operation
 _MOVED = " ".join(f"WHEN '{kind}' THEN {number}" for number, kind in enumerate(MEMORY_KINDS))
-# When work was enqueued (q), started and ended; which memory operation it was.
 _WORK = f"""
-SELECT process, coalesce(device, 0) AS device, start_ns,
-       (CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END)::BIGINT AS q,
-       start_ns::BIGINT AS s, greatest(end_ns, start_ns)::BIGINT AS e,
-       CASE kind {_MOVED} WHEN 'marker' THEN {_MARKER} ELSE {_OTHER} END::UTINYINT AS moved, coalesce(bytes, 0)::DOUBLE AS bytes
+SELECT process::UINTEGER AS process, coalesce(device, 0)::UINTEGER AS device, queued_ns::UBIGINT AS q, start_ns::UBIGINT AS s,
+       end_ns::UBIGINT AS e, CASE kind {_MOVED} WHEN 'marker' THEN {_MARKER} ELSE {_OTHER} END::UTINYINT AS moved,
+       coalesce(bytes, 0)::DOUBLE AS bytes
 FROM activities
 """
 
@@ -207,16 +205,23 @@ class Counters:
         """Per device, the commands in flight, the share of each window in which something ran, and the bytes per ns (GB/s) of each
         kind of copy."""
         begin, end = self._selection.begin or 0, self._selection.end
-        work = f"({_WORK}) WHERE {self._of_ranks()} AND {'true' if end is None else f'q <= {end}'}"
+        work = f"WHERE {self._of_ranks()}"
+        ran = "kind <> 'marker'"
+        if begin:
+            ran += f" AND greatest(end_ns, start_ns) > {begin}"
+        if end is not None:
+            work += f" AND (start_ns <= {end} OR (queued_ns > 0 AND queued_ns <= {end}))"
+            ran += f" AND start_ns < {end}"
         processes = [
-            row[0] for row in self._con.execute(f"SELECT DISTINCT process FROM {work} ORDER BY process").fetchall()
+            row[0]
+            for row in self._con.execute(f"SELECT DISTINCT process FROM activities {work} ORDER BY process").fetchall()
         ]
         if not processes:
             return
         width = self._selection.width
-        ran = f"FILTER (moved <> {_MARKER} AND e > {begin} AND {'true' if end is None else f's < {end}'})"
         pieces = self._con.execute(
-            f"SELECT (start_ns // {width})::BIGINT AS at, count(*), min(s) {ran}, max(e) {ran} FROM {work} GROUP BY 1"
+            f"SELECT (start_ns // {width})::BIGINT AS at, count(*), min(start_ns) FILTER ({ran})::BIGINT,"
+            f" max(greatest(end_ns, start_ns)) FILTER ({ran})::BIGINT FROM activities {work} GROUP BY 1"
         ).fetchall()
         times = [(first, last) for *_, first, last in pieces if first is not None]
         first, last = (min(t[0] for t in times), max(t[1] for t in times)) if times else (begin, begin)
@@ -240,7 +245,7 @@ class Counters:
     def _count(self, work: str, width: int, begin: int | None, end: int | None) -> list[tuple[int, int]]:
         """How much work begins in which piece of a time."""
         found: list[tuple[int, int]] = self._con.execute(
-            f"SELECT (start_ns // {width})::BIGINT AS at, count(*) FROM {work} AND {between('start_ns', begin, end)}"
+            f"SELECT (start_ns // {width})::BIGINT AS at, count(*) FROM activities {work} AND {between('start_ns', begin, end)}"
             " GROUP BY ALL"
         ).fetchall()
         return found
@@ -251,12 +256,11 @@ class Counters:
         """Of each device of some processes, by process and device; read in windows of time, with what changes in them."""
         found: dict[tuple[int, int], _Rates] = {}
         for begin, end in cut(counts, self._selection.width, WINDOW_ROWS, partial(self._count, work)):
-            rows = self._con.execute(
-                "SELECT process::UINTEGER AS process, device::UINTEGER AS device, q::UBIGINT AS q, s::UBIGINT AS s,"
-                f" e::UBIGINT AS e, moved, bytes FROM {work} AND {between('start_ns', begin, end)}"
-            ).fetchnumpy()
+            rows = self._con.execute(f"{_WORK} {work} AND {between('start_ns', begin, end)}").fetchnumpy()
             of = plain(rows["process"]).astype(np.uint64) << np.uint64(32) | plain(rows["device"])
             q, s, e, moved, size = (plain(rows.pop(name)) for name in ("q", "s", "e", "moved", "bytes"))
+            q = np.where(q == 0, s, np.minimum(q, s))  # not known: at its start
+            e = np.maximum(e, s)
             self._change(of, q, 1)
             self._change(of, e, -1)
             some = self._ran(s, e, moved)

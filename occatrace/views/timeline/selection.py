@@ -67,7 +67,8 @@ class Selection:
         self._where = self._conditions(options)
         self._ranks = self._conditions(Options(ranks=options.ranks))
         self._named = bool(options.filter_name)
-        self._sources = Sources(store, options.names, self.origin, options.tracks).all
+        sources = Sources(store, options.names, self.origin, options.tracks)
+        self._sources = sources.all
         self._messages = Messages(store)
         self.note = self._messages.note
         if self._messages.found:
@@ -79,6 +80,7 @@ class Selection:
             else:
                 self.note = self.note or "there is no critical path: nothing was recorded one by one"
         self.texts = self._number_texts()
+        sources.number_sizes()
         self._sites = Sites(self._con) if any(CALLER in source.columns for source in self._sources) else None
         if self._messages.found:
             self._messages.place(*self._chosen_calls(), self._part_at)
@@ -326,11 +328,9 @@ class Selection:
                 more["part"] = f"({part})::UINTEGER"
             alike = source.calls and kind == THREAD  # fewer columns take less time
             if not alike:
-                more |= {
-                    "kind": "s.kind::UTINYINT",
-                    "track": "s.track::UBIGINT",
-                    "number": "coalesce(s.number, 0)::UBIGINT",
-                }
+                more |= {"kind": "s.kind::UTINYINT", "track": "s.track::UBIGINT"}
+            if not source.tied:
+                more["number"] = "coalesce(s.number, 0)::UBIGINT"
             if alike:
                 more |= {c: f"s.{c}::UINTEGER" for c in ("thread", "seq")}
             elif source.tied:
@@ -342,7 +342,10 @@ class Selection:
             if not count:
                 continue
             if alike:
-                rows |= {"kind": np.broadcast_to(np.uint8(kind), count), "track": rows["thread"], "number": rows["seq"]}
+                rows |= {"kind": np.broadcast_to(np.uint8(kind), count), "track": rows["thread"]}
+            if source.tied:
+                seq = plain(rows["seq"])
+                rows["number"] = rows["seq"] if alike else np.where(seq == NONE, 0, seq)
             if self._launched and source.launches:
                 found = self._launched.of(_numbers_of(rows, "thread"), _numbers_of(rows, "seq"))
                 for name, (texts, all_known) in zip(LAUNCHED, found, strict=True):
@@ -506,7 +509,16 @@ def _sort(rows: Columns) -> None:
         if _constant(values):
             continue
         # The unsorted column is given up before the next one is sorted.
-        rows |= dict.fromkeys(alike, values[order])
+        rows |= dict.fromkeys(alike, _taken(values, order))
+
+
+def _taken(values: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Some rows of a column; faster than values[rows]."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values.take(rows)
+    if values.mask is np.ma.nomask:
+        return np.ma.getdata(values).take(rows)
+    return np.ma.array(np.ma.getdata(values).take(rows), mask=np.ma.getmaskarray(values).take(rows))
 
 
 def _numbers_of(rows: Columns, name: str) -> npt.NDArray[np.uint32]:

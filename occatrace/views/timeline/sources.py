@@ -120,7 +120,7 @@ _WORK = f"""{_WORK_BARE},
        CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error,
        CASE WHEN a.status < 0 THEN a.status END AS code, nullif(a.bytes, 0) AS bytes,
        CASE WHEN a.bytes > 0 AND a.end_ns > a.start_ns THEN a.bytes / (a.end_ns - a.start_ns) END AS rate,
-       z.grid, z.block,
+       z.grid_code, z.block_code,
        CASE WHEN a.start_ns > a.queued_ns AND a.queued_ns > 0 THEN a.start_ns - a.queued_ns END AS waited
 FROM activities a
 LEFT JOIN (SELECT kernel, k.name, t.title, source_line(k.source, k.line) AS source
@@ -130,7 +130,7 @@ LEFT JOIN sizes z ON (z.gx, z.gy, z.gz, z.lx, z.ly, z.lz) = ({_SIZES})
 """
 # What calls launched: texts as numbers of themselves.
 _LAUNCHED = f"""
-SELECT a.start_ns, a.thread, a.seq, {_KERNEL} AS launched, z.grid, z.block
+SELECT a.start_ns, a.thread, a.seq, {_KERNEL} AS launched, z.grid_code, z.block_code
 FROM activities a LEFT JOIN titles k USING (kernel) LEFT JOIN renamed n ON n.raw = a.name
 LEFT JOIN sizes z ON (z.gx, z.gy, z.gz, z.lx, z.ly, z.lz) = ({_SIZES})
 WHERE a.kind = 'kernel' AND a.thread IS NOT NULL AND a.seq IS NOT NULL
@@ -274,15 +274,16 @@ _TYPES = {"text": "UINTEGER", "uint": "UBIGINT", "int": "BIGINT", "float": "DOUB
 
 @dataclass(frozen=True)
 class Source:
-    """Where slices come from: SQL of rows `s`, in which `$r` stands for a condition on the begin of what is joined."""
+    """Where slices come from: SQL of rows `s`, in which `$r` stands for a condition on the begin of what is joined. Of rows that are
+    equal otherwise `number` is the order."""
 
     kind: int  # of its tracks; MEMORY goes with QUEUE
     sql: str
     columns: Mapping[str, str]  # of its slices, beside those that all have: SQL over `s`
     bare: str = ""  # the same without texts and arguments, which cost more
     texts: Sequence[str] = ()  # SELECTs of all texts that there are; none: those of its columns
-    tied: bool = False  # has `thread` and `seq`: may have arrows
-    calls: bool = False  # these two are also the track and what orders slices that are equal otherwise
+    tied: bool = False  # has `thread` and `seq`, which is also its `number`: may have arrows
+    calls: bool = False  # `thread` is also the track
     launches: bool = (
         False  # its calls may have launched a kernel: the columns of LAUNCHED are found by thread and number
     )
@@ -332,7 +333,10 @@ LAUNCHED = ("launched", "grid", "block")
 
 def launched() -> str:
     """SQL: when each kernel began (`start_ns`), its call (`thread`, `seq`), and the numbers of the texts of LAUNCHED."""
-    columns = ", ".join(f"coalesce({coded(f'l.{column}')}, {NONE})::UINTEGER AS {column}" for column in LAUNCHED)
+    numbers = (coded("l.launched"), "l.grid_code", "l.block_code")
+    columns = ", ".join(
+        f"coalesce({number}, {NONE})::UINTEGER AS {column}" for column, number in zip(LAUNCHED, numbers, strict=True)
+    )
     return f"SELECT l.start_ns, l.thread::UINTEGER AS thread, l.seq::UINTEGER AS seq, {columns} FROM ({_LAUNCHED}) l"
 
 
@@ -451,7 +455,9 @@ class Sources:
         self, sql: str, bare: str, columns: dict[str, str], texts: list[str], views: Sequence[str]
     ) -> Source:
         """What all calls have."""
-        columns |= _of("bytes")
+        apis = ", ".join(f"({sql_text(api)}, {sql_text(shown)})" for _, api, shown in self._titles(views))
+        if self._some(f"call_stats WHERE (api, function) IN ({apis}) AND (bytes > 0 OR failed > 0)"):
+            columns |= _of("bytes")
         if self._some("call_stats WHERE failed > 0"):
             texts.append("SELECT 'failed' UNION ALL SELECT DISTINCT error FROM calls WHERE failed")
             columns |= {"error": coded("CASE WHEN s.failed THEN coalesce(s.error, 'failed') END")}
@@ -490,7 +496,15 @@ class Sources:
         if not self._some("activities"):
             return []
         texts = [*_TEXTS_OF_WORK]
-        columns = _of(*_BOTH, "kernel", "backend", "source", "bytes", "rate", "grid", "block", "waited")
+        # Each column takes time, so those in which there would be nothing are left out.
+        kinds = [kind for (kind,) in self._con.execute("SELECT DISTINCT kind FROM activities").fetchall() if kind]
+        numbers = " ".join(f"WHEN {sql_text(kind)} THEN {coded(sql_text(kind))}" for kind in kinds)
+        columns = {**_of("name"), "category": f"CASE s.category {numbers} END"}
+        if self._some("kernels"):
+            columns |= _of("kernel", "backend", "source")
+        if self._some("activities WHERE bytes > 0"):
+            columns |= _of("bytes", "rate")
+        columns |= {"grid": "s.grid_code", "block": "s.block_code", **_of("waited")}
         if self._some("activities WHERE status < 0"):
             texts = [*texts, *(f"SELECT '{FAILED}' || text FROM ({t}) AS s(text)" for t in texts)]
             texts.append("SELECT DISTINCT 'error ' || status FROM activities WHERE status < 0")
@@ -506,6 +520,11 @@ class Sources:
                 CASE WHEN gx > 0 THEN concat_ws(' × ', gx, nullif(gy, 0), nullif(gz, 0)) END AS grid,
                 CASE WHEN lx > 0 THEN concat_ws(' × ', lx, nullif(ly, 0), nullif(lz, 0)) END AS block
             FROM ({sizes}) AS s(gx, gy, gz, lx, ly, lz)""")
+
+    def number_sizes(self) -> None:
+        """Add the numbers of its texts to the table `sizes`, which are there now."""
+        codes = ", ".join(f"{coded(column)} AS {column}_code" for column in ("grid", "block"))
+        self._con.execute(f"CREATE OR REPLACE TEMP TABLE sizes AS SELECT *, {codes} FROM sizes")
 
     def _others(self) -> list[Source]:
         """What is rare, and never asked for where there is none: planning costs more than all else of a small run."""
