@@ -379,6 +379,25 @@ def call_lines(
     for columns of different lengths and a head beyond the heads.
     """
 
+def spread(
+    first: int,
+    last: int,
+    width: int,
+    sums: NDArray[np.float64],
+    steps: NDArray[np.float64],
+    start: NDArray[np.uint64],
+    end: NDArray[np.uint64],
+    amount: NDArray[np.float64] | None,
+    until: int,
+) -> int:
+    """
+    Spread amounts evenly over intervals (ns) and add what lies in windows of `width` ns from `first` on to their `sums`.
+
+    `steps` has by how much the sums of a window and all further ones are more. Without amounts an interval counts by its length
+    after `until` and all intervals before it; the result is the end of the last one. What lies outside of `first` to `last`
+    does not count. Raises a ValueError for columns of different lengths, and fewer sums than windows.
+    """
+
 def order(
     key: NDArray[np.uint64], start: NDArray[np.uint64], end: NDArray[np.uint64], number: NDArray[np.uint64]
 ) -> NDArray[np.int64] | None:

@@ -1,4 +1,4 @@
-// occatrace._native.Flows, Launched, Sites, Changes and order: numpy columns → the files of these names in native/timeline.
+// occatrace._native.Flows, Launched, Sites, Changes, order and spread: numpy columns → the files of these names in native/timeline.
 #include "arrays.h"
 #include "bindings.h"
 
@@ -7,6 +7,7 @@
 #include "../timeline/launched.h"
 #include "../timeline/order.h"
 #include "../timeline/sites.h"
+#include "../timeline/spread.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -197,6 +198,25 @@ void bind_flows(py::module_& m) {
             return py::make_tuple(given(std::move(times)), given(std::move(values)));
           },
           py::arg("most"));
+
+  m.def("spread",
+        [](uint64_t first, uint64_t last, uint64_t width, py::array_t<double, py::array::c_style> sums,
+           py::array_t<double, py::array::c_style> steps, const Array<uint64_t>& start, const Array<uint64_t>& end,
+           const std::optional<Array<double>>& amount, uint64_t until) {
+          const auto count = static_cast<size_t>(start.size());
+          const uint64_t *s = column(start, count, "start"), *e = column(end, count, "end");
+          const double* a = amount ? column(*amount, count, "amount") : nullptr;
+          if (!width || last < first) throw py::value_error("windows: of no length");
+          // An interval that ends at `last` at the latest has its step one window behind.
+          const auto least = static_cast<py::ssize_t>((last - first) / width + 2);
+          if (sums.ndim() != 1 || steps.ndim() != 1 || sums.size() < least || steps.size() < least)
+            throw py::value_error("sums: fewer than windows");
+          const Windows windows{first, last, width, sums.mutable_data(), steps.mutable_data()};
+          spread(windows, count, s, e, a, until);
+          return until;
+        },
+        py::arg("first"), py::arg("last"), py::arg("width"), py::arg("sums").noconvert(), py::arg("steps").noconvert(),
+        py::arg("start"), py::arg("end"), py::arg("amount"), py::arg("until"));
 
   m.def("order",
         [](const Array<uint64_t>& key, const Array<uint64_t>& start, const Array<uint64_t>& end, const Array<uint64_t>& number)

@@ -385,3 +385,38 @@ def test_kernels_of_calls(kernels: int) -> None:
             assert (text.tolist(), all_known) == ([0xFFFF_FFFF], False)
     with pytest.raises(ValueError, match="not as long"):
         launched.add(thread, seq, name, grid, block[1:])
+
+
+@pytest.mark.parametrize("amounts", [True, False])
+def test_spread_over_windows(amounts: bool) -> None:
+    """Against sums nanosecond by nanosecond: of intervals that begin before the first window and end after the last one, of no
+    length, and (without amounts) of such that overlap each other."""
+    random = np.random.default_rng(5)
+    first, last, width, count = 1_000, 3_950, 100, 300
+    start = np.sort(random.integers(0, 5_000, count)).astype(np.uint64)
+    end = start + random.integers(0, 400, count).astype(np.uint64)
+    amount = random.random(count) if amounts else None
+    sums, steps = np.zeros(33), np.zeros(33)
+    until = 0
+    for rows in (slice(0, 100), slice(100, None)):
+        until = _native.spread(
+            first, last, width, sums, steps, start[rows], end[rows], None if amount is None else amount[rows], until
+        )
+    truth = np.zeros(6_000)
+    for row, (s, e) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        if amount is None:
+            truth[s : min(e, last)] = 1
+        elif e > s:
+            truth[s : min(e, last)] += amount[row] / (e - s)
+        elif s <= last:
+            truth[s] += amount[row]
+    truth[:first] = 0
+    wanted = [truth[at : at + width].sum() for at in range(first, last, width)]
+    assert (sums + np.cumsum(steps))[: len(wanted)] == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    assert until == (0 if amounts else end.max())
+    with pytest.raises(ValueError, match="fewer than windows"):
+        _native.spread(first, last, width, sums[:20], steps, start, end, None, 0)
+    with pytest.raises(ValueError, match="no length"):
+        _native.spread(first, last, 0, sums, steps, start, end, None, 0)
+    with pytest.raises(ValueError, match="not as long"):
+        _native.spread(first, last, width, sums, steps, start, end[1:], None, 0)

@@ -274,7 +274,7 @@ class Counters:
                 if part.start < part.stop:
                     key = (int(of[part.start]) >> 32, int(of[part.start]) & 0xFFFF_FFFF)
                     rates = found.setdefault(key, _Rates(*span))
-                    rates.add(s[part].view(np.int64), e[part].view(np.int64), moved[part], size[part])
+                    rates.add(s[part], e[part], moved[part], size[part])
         return found
 
     def _ran(
@@ -347,15 +347,13 @@ class _Rates:
 
     def add(
         self,
-        s: npt.NDArray[np.int64],
-        e: npt.NDArray[np.int64],
+        s: npt.NDArray[np.uint64],
+        e: npt.NDArray[np.uint64],
         moved: npt.NDArray[np.uint8],
         size: npt.NDArray[np.float64],
     ) -> None:
         """Work in the order of its begins: begins and ends, kinds of memory operations, bytes."""
-        covered = np.maximum.accumulate(np.append(self._until, e))
-        self._until = int(covered[-1])
-        self.busy.add(np.maximum(s, covered[:-1]), e, None)
+        self._until = self.busy.add(s, e, None, self._until)
         some = (size > 0) & (moved < len(MEMORY_KINDS))
         for kind in np.unique(moved[some]).tolist():
             mine = some & (moved == kind)
@@ -380,26 +378,14 @@ class Windows:
         self._sums, self._steps = np.zeros(count), np.zeros(count)
 
     def add(
-        self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], amount: npt.NDArray[np.float64] | None
-    ) -> None:
-        """Intervals with an amount each; None: their length. What lies outside of all windows does not count."""
-        width, sums = self._width, self._sums
-        if amount is not None:
-            moment = (end <= start) & (start >= self._first) & (start <= self._last)
-            np.add.at(sums, (start[moment] - self._first) // width, amount[moment])
-        # The amount per ns is that of the whole interval, of which a part may lie outside.
-        density = np.ones(len(start)) if amount is None else amount / np.maximum(end - start, 1)
-        s, e = np.maximum(start, self._first), np.minimum(end, self._last)
-        some = e > s
-        s, e, density = s[some] - self._first, e[some] - self._first, density[some]
-        left, right = s // width, (e - 1) // width
-        one = left == right
-        np.add.at(sums, left[one], ((e - s) * density)[one])
-        more = ~one
-        np.add.at(sums, left[more], (((left + 1) * width - s) * density)[more])
-        np.add.at(sums, right[more], ((e - right * width) * density)[more])
-        np.add.at(self._steps, left[more] + 1, (width * density)[more])
-        np.add.at(self._steps, right[more], -(width * density)[more])
+        self,
+        start: npt.NDArray[np.uint64],
+        end: npt.NDArray[np.uint64],
+        amount: npt.NDArray[np.float64] | None,
+        until: int = 0,
+    ) -> int:
+        """Intervals with an amount each; None: their length after `until` and the ones before. The end of the last of these."""
+        return _native.spread(self._first, self._last, self._width, self._sums, self._steps, start, end, amount, until)
 
     def changes(self, scale: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Begins of windows and means per ns, where a mean differs from the one before; nothing where all are zero."""
