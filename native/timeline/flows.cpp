@@ -63,7 +63,7 @@ uint32_t Counts::take(uint64_t group, uint32_t number) {
 }
 
 void Flows::add(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, bool wanted) {
-  uint64_t& highest = first_[thread];
+  uint64_t& highest = first_of(thread);
   for (uint32_t number : {seq, run_seq})
     if (number != kNoNumber) highest = std::max<uint64_t>(highest, number);
   if (seq != kNoNumber && !correlated_.get(thread, seq)) correlated_.add(thread, seq);
@@ -84,7 +84,7 @@ uint64_t Flows::place(uint32_t thread, uint32_t seq) {
       places_ += count;
     }
   }
-  return first_[thread] + seq;
+  return first_of(thread) + seq;
 }
 
 uint64_t Flows::correlation(uint32_t thread, uint32_t seq) {

@@ -208,7 +208,7 @@ class Counters:
         work = f"WHERE {self._of_ranks()}"
         ran = "kind <> 'marker'"
         if begin:
-            ran += f" AND greatest(end_ns, start_ns) > {begin}"
+            ran += f" AND (end_ns > {begin} OR start_ns > {begin})"
         if end is not None:
             work += f" AND (start_ns <= {end} OR (queued_ns > 0 AND queued_ns <= {end}))"
             ran += f" AND start_ns < {end}"
@@ -221,9 +221,10 @@ class Counters:
         width = self._selection.width
         pieces = self._con.execute(
             f"SELECT (start_ns // {width})::BIGINT AS at, count(*), min(start_ns) FILTER ({ran})::BIGINT,"
-            f" max(greatest(end_ns, start_ns)) FILTER ({ran})::BIGINT FROM activities {work} GROUP BY 1"
+            f" max(end_ns) FILTER ({ran})::BIGINT, max(start_ns) FILTER ({ran})::BIGINT FROM activities {work} GROUP BY 1"
         ).fetchall()
-        times = [(first, last) for *_, first, last in pieces if first is not None]
+        # greatest() of the two would take as long as all else of the query.
+        times = [(first, max(last, begun)) for *_, first, last, begun in pieces if first is not None]
         first, last = (min(t[0] for t in times), max(t[1] for t in times)) if times else (begin, begin)
         first, last = max(first, begin), last if end is None else min(last, end)
         span = (first, last, window_width(last - first))
@@ -259,16 +260,15 @@ class Counters:
             rows = self._con.execute(f"{_WORK} {work} AND {between('start_ns', begin, end)}").fetchnumpy()
             of = plain(rows["process"]).astype(np.uint64) << np.uint64(32) | plain(rows["device"])
             q, s, e, moved, size = (plain(rows.pop(name)) for name in ("q", "s", "e", "moved", "bytes"))
-            q = np.where(q == 0, s, np.minimum(q, s))  # not known: at its start
             e = np.maximum(e, s)
-            self._change(of, q, 1)
+            order = _native.order(of, s, e, of)
+            if order is not None:
+                of, q, s, e, moved, size = (values.take(order) for values in (of, q, s, e, moved, size))
+            self._change(of, np.where(q == 0, s, np.minimum(q, s)), 1)  # what is not known was enqueued at its start
             self._change(of, e, -1)
             some = self._ran(s, e, moved)
             if not some.all():
                 of, s, e, moved, size = (values[some] for values in (of, s, e, moved, size))
-            order = _native.order(of, s, e, of)
-            if order is not None:
-                of, s, e, moved, size = (values[order] for values in (of, s, e, moved, size))
             bounds = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(of)]
             for part in (slice(*pair) for pair in pairwise(bounds)):
                 if part.start < part.stop:

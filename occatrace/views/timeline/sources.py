@@ -110,7 +110,7 @@ _WORK_BARE = f"""
 SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind,
        coalesce(CASE WHEN a.kind IN {MEMORY_KINDS} THEN nullif(a.device, 0) ELSE nullif(a.queue, 0) END,
                 {UNKNOWN} + a.process) AS track,
-       a.start_ns, greatest(a.end_ns, a.start_ns) AS end_ns, coalesce(a.seq, 0) AS number,
+       a.start_ns, CASE WHEN a.end_ns > a.start_ns THEN a.end_ns ELSE a.start_ns END AS end_ns, coalesce(a.seq, 0) AS number,
        a.kind AS category, a.status < 0 AS failed, a.process, a.thread, a.seq, a.run_seq"""
 # A kernel that OCCA launched is called as its call is, and so has its colour.
 _KERNEL = "coalesce(CASE WHEN a.kind = 'kernel' THEN k.title END, n.shown, a.name)"
