@@ -309,6 +309,45 @@ class Flows:
     def empty(self) -> bool: ...
 
 @final
+class Launched:
+    """Which kernel each call launched: numbers of texts, 0xFFFFFFFF: none. Columns are numbers of threads, of calls in their
+    threads, and of texts."""
+
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        thread: NDArray[np.uint32],
+        seq: NDArray[np.uint32],
+        name: NDArray[np.uint32],
+        grid: NDArray[np.uint32],
+        block: NDArray[np.uint32],
+    ) -> None:
+        """Kernels by their calls. ValueError: columns of different lengths."""
+    def of(self, thread: NDArray[np.uint32], seq: NDArray[np.uint32]) -> list[tuple[NDArray[np.uint32], bool]]:
+        """Name, grid and block of the kernel of each call that launched exactly one, each with whether all calls have it."""
+
+@final
+class Changes:
+    """How many of something there are over time, from when each comes and goes, in any order, of several owners. Times are kept
+    in the file `path`, which is made, and gone with this. OSError: it cannot be made or written."""
+
+    def __init__(self, path: str) -> None: ...
+    def add(
+        self,
+        owner: NDArray[np.uint64],
+        time: NDArray[np.uint64],
+        step: int,
+        part: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """Rows with an owner, a time (ns, below 2^63) and a part (None: 0): `step` more of it from then on."""
+    def series(self) -> list[tuple[int, int, int, int, int]]:
+        """Of each part and owner: these two, the first time (ns), the number of rows, by how many there are more in the end."""
+    def read(self, number: int, total: int) -> None:
+        """Begin to read a series, of which there were `total` before. ValueError: there is no such one."""
+    def next(self, most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The next times (ns) and how many there are from then on, at most `most`; fewer: it ends there."""
+
+@final
 class Nesting:
     """How deep calls are within others of their thread, from one window of the run to the next."""
 
@@ -338,6 +377,25 @@ def call_lines(
 
     Texts are indented by their depth, and go through `printable` where they are more than plain ASCII. Raises a ValueError
     for columns of different lengths and a head beyond the heads.
+    """
+
+def spread(
+    first: int,
+    last: int,
+    width: int,
+    sums: NDArray[np.float64],
+    steps: NDArray[np.float64],
+    start: NDArray[np.uint64],
+    end: NDArray[np.uint64],
+    amount: NDArray[np.float64] | None,
+    until: int,
+) -> int:
+    """
+    Spread amounts evenly over intervals (ns) and add what lies in windows of `width` ns from `first` on to their `sums`.
+
+    `steps` has by how much the sums of a window and all further ones are more. Without amounts an interval counts by its length
+    after `until` and all intervals before it; the result is the end of the last one. What lies outside of `first` to `last`
+    does not count. Raises a ValueError for columns of different lengths, and fewer sums than windows.
     """
 
 def order(

@@ -3,7 +3,7 @@
 #include "bindings.h"
 
 #include "../statistics/stacks.h"
-#include "../timeline/flows.h"
+#include "../timeline/order.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>

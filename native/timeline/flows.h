@@ -53,15 +53,21 @@ class Flows {
 
  private:
   uint64_t place(uint32_t thread, uint32_t seq);
+  uint64_t& first_of(uint32_t thread) {
+    if (!last_first_ || thread != last_thread_) {
+      last_thread_ = thread;
+      last_first_ = &first_[thread];
+    }
+    return *last_first_;
+  }
   static uint64_t group(uint32_t part, uint32_t thread) { return uint64_t(part) << 32 | thread; }
 
   Counts launches_, runs_, correlated_, there_;
   std::unordered_map<uint32_t, uint64_t> first_;  // of each thread: highest number, later the first place
+  uint32_t last_thread_ = 0;
+  uint64_t* last_first_ = nullptr;
   bool placed_ = false;
   uint64_t places_ = 0;
 };
-
-// The rows of a batch by key, start, end (descending) and number; empty: they are so already.
-std::vector<int64_t> order(size_t count, const uint64_t* key, const uint64_t* start, const uint64_t* end, const uint64_t* number);
 
 }  // namespace occatrace

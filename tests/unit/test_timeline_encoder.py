@@ -320,3 +320,103 @@ def test_order_of_rows_that_are_nearly_sorted(keys: int, runs: int, span: int) -
     wanted = np.lexsort((number, ~end, start, key))
     found = _native.order(key, start, end, number)
     assert (np.arange(count) if found is None else found).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("owners", [1, 3, 700])
+@pytest.mark.parametrize("parts", [1, 4])
+def test_changes_come_back_in_order(tmp_path: Path, owners: int, parts: int) -> None:
+    """What comes and goes in batches that overlap in time, more than is kept in memory of a batch: of each moment the last value,
+    however few are read at a time, and going on from the part before."""
+    random = np.random.default_rng(owners)
+    changes = _native.Changes(str(tmp_path / "changes"))
+    assert list(tmp_path.iterdir()) == []  # what is killed leaves nothing
+    rows: list[tuple[int, int, int, int]] = []
+    for batch in range(5):
+        count = 20_000
+        owner = (random.integers(0, owners, count) << 33).astype(np.uint64)
+        time = random.integers(batch * 10_000, batch * 10_000 + 30_000, count).astype(np.uint64)
+        part = (time // np.uint64(60_000 // parts)).astype(np.uint32)
+        step = -1 if batch % 2 else 1
+        changes.add(owner, time, step, part if parts > 1 else None)
+        if parts == 1:
+            part[:] = 0
+        rows += zip(part.tolist(), owner.tolist(), time.tolist(), [step] * count, strict=True)
+    wanted: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for number, of, at, step in sorted(rows):
+        wanted.setdefault((number, of), []).append((at, step))
+    found = changes.series()
+    assert {series[:2] for series in found} == {*wanted}
+    for index, (number, of, first, count, change) in enumerate(found):
+        steps = wanted[number, of]
+        assert (first, count, change) == (steps[0][0], len(steps), sum(step for _, step in steps))
+        values: dict[int, int] = {}
+        total = 7
+        for at, step in steps:
+            values[at] = total = total + step
+        changes.read(index, 7)
+        read: list[tuple[int, int]] = []
+        while len((window := changes.next(999))[0]):
+            read += zip(window[0].tolist(), window[1].tolist(), strict=True)
+        assert read == [*values.items()]
+    with pytest.raises(ValueError, match="not the number of a series"):
+        changes.read(len(found), 0)
+    with pytest.raises(ValueError, match="not as long"):
+        changes.add(np.zeros(2, np.uint64), np.zeros(3, np.uint64), 1)
+    with pytest.raises(OSError):
+        _native.Changes(str(tmp_path / "none" / "changes"))
+
+
+@pytest.mark.parametrize("kernels", [3, 70_000])
+def test_kernels_of_calls(kernels: int) -> None:
+    """Of each call that launched one kernel its texts: of so many different ones that they need more room, too. Not of calls that
+    launched several, none, or are not known."""
+    launched = _native.Launched()
+    count = 80_000
+    number = np.arange(count, dtype=np.uint32)
+    thread, seq = number % np.uint32(3), number * np.uint32(2)
+    name, grid, block = number % np.uint32(kernels), number % np.uint32(2), np.full(count, 0xFFFF_FFFF, np.uint32)
+    launched.add(thread, seq, name, grid, block)
+    launched.add(thread[:2], seq[:2], name[2:4], grid[2:4], block[2:4])
+    names, grids, blocks = launched.of(thread[2:], seq[2:])
+    assert names[1] and grids[1] and not blocks[1]
+    assert (names[0] == name[2:]).all() and (grids[0] == grid[2:]).all() and (blocks[0] == block[2:]).all()
+    for of_thread, of_seq in ((0, 0), (1, 2), (0, 7), (3, 6), (0, 1 << 31)):
+        for text, all_known in launched.of(np.array([of_thread], np.uint32), np.array([of_seq], np.uint32)):
+            assert (text.tolist(), all_known) == ([0xFFFF_FFFF], False)
+    with pytest.raises(ValueError, match="not as long"):
+        launched.add(thread, seq, name, grid, block[1:])
+
+
+@pytest.mark.parametrize("amounts", [True, False])
+def test_spread_over_windows(amounts: bool) -> None:
+    """Against sums nanosecond by nanosecond: of intervals that begin before the first window and end after the last one, of no
+    length, and (without amounts) of such that overlap each other."""
+    random = np.random.default_rng(5)
+    first, last, width, count = 1_000, 3_950, 100, 300
+    start = np.sort(random.integers(0, 5_000, count)).astype(np.uint64)
+    end = start + random.integers(0, 400, count).astype(np.uint64)
+    amount = random.random(count) if amounts else None
+    sums, steps = np.zeros(33), np.zeros(33)
+    until = 0
+    for rows in (slice(0, 100), slice(100, None)):
+        until = _native.spread(
+            first, last, width, sums, steps, start[rows], end[rows], None if amount is None else amount[rows], until
+        )
+    truth = np.zeros(6_000)
+    for row, (s, e) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        if amount is None:
+            truth[s : min(e, last)] = 1
+        elif e > s:
+            truth[s : min(e, last)] += amount[row] / (e - s)
+        elif s <= last:
+            truth[s] += amount[row]
+    truth[:first] = 0
+    wanted = [truth[at : at + width].sum() for at in range(first, last, width)]
+    assert (sums + np.cumsum(steps))[: len(wanted)] == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    assert until == (0 if amounts else end.max())
+    with pytest.raises(ValueError, match="fewer than windows"):
+        _native.spread(first, last, width, sums[:20], steps, start, end, None, 0)
+    with pytest.raises(ValueError, match="no length"):
+        _native.spread(first, last, 0, sums, steps, start, end, None, 0)
+    with pytest.raises(ValueError, match="not as long"):
+        _native.spread(first, last, width, sums, steps, start, end[1:], None, 0)

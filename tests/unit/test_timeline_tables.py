@@ -433,6 +433,32 @@ def test_files_per_time_are_the_whole(tmp_path: Path) -> None:
     assert flows == all_flows - cut and cut
 
 
+def test_no_files_of_what_was_before(tmp_path: Path) -> None:
+    """What is in flight, and allocated, when the time that was asked for begins has its value there: in the file of that time, and
+    in none of the time before, from which nothing else is written."""
+    work = {"process": 1, "kind": "kernel", "name": "k", "device": 1, "queue": 1}
+    write(
+        tmp_path,
+        two_calls(),
+        timeline.Options(span(700, None), split=100),
+        prepare=lambda con: (
+            fill(
+                "activities",
+                {**work, "queued_ns": 1010, "start_ns": 1800, "end_ns": 1820},
+                {**work, "queued_ns": 1120, "start_ns": 1820, "end_ns": 1830},
+            )(con),
+            fill(
+                "allocations",
+                {"process": 1, "api": "opencl", "device": 1, "bytes": 64, "start_ns": 1020, "end_ns": 1900},
+            )(con),
+        ),
+    )
+    files = sorted(tmp_path.glob("*.pftrace"))
+    assert [file.name for file in files][:2] == ["x.007.pftrace", "x.008.pftrace"]
+    values = [(r.ts - REALTIME, r.name, r.value) for r in perfetto(files[0], VALUES)]
+    assert values == [(1700, "enqueued, not finished", 2), (1700, "memory in use (OpenCL)", 64)]
+
+
 def test_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("occatrace.views.timeline.writer.MOST_PARTS", 10)
     with pytest.raises(timeline.TooManyParts, match="files"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,6 @@ BYTES_PER_VALUE = 17  # in the file
 _KEY = "kind, process, device, label"
 _AT_ONCE = 100  # processes of which the rates are found together
 
-_IN_FLIGHT = f"""
-SELECT {IN_FLIGHT} AS kind, process, coalesce(device, 0) AS device, 0::UINTEGER AS label, t, d
-FROM (SELECT process, device, CASE WHEN queued_ns > 0 THEN least(queued_ns, start_ns) ELSE start_ns END AS t, 1 AS d
-      FROM activities
-      UNION ALL SELECT process, device, greatest(end_ns, start_ns), -1 FROM activities)
-"""
 # A part of another allocation takes no memory of its own.
 _ALLOCATED = f"""
 SELECT {ALLOCATED} AS kind, process, coalesce(device, 0) AS device, 'bytes' AS unit, t, d,
@@ -70,11 +65,13 @@ WHERE end_ns > start_ns
 
 _COMMANDS = ("enqueued, not finished", "commands")
 
+_OTHER, _MARKER = 254, 255  # instead of the number of a memory operation
+_MOVED = " ".join(f"WHEN '{kind}' THEN {number}" for number, kind in enumerate(MEMORY_KINDS))
 _WORK = f"""
-SELECT process, coalesce(device, 0) AS device, start_ns, start_ns::BIGINT AS s, greatest(end_ns, start_ns)::BIGINT AS e,
-       CASE kind {" ".join(f"WHEN '{kind}' THEN {number}" for number, kind in enumerate(MEMORY_KINDS))} ELSE 255 END::UTINYINT
-       AS moved, coalesce(bytes, 0)::DOUBLE AS bytes
-FROM activities WHERE kind <> 'marker'
+SELECT process::UINTEGER AS process, coalesce(device, 0)::UINTEGER AS device, queued_ns::UBIGINT AS q, start_ns::UBIGINT AS s,
+       end_ns::UBIGINT AS e, CASE kind {_MOVED} WHEN 'marker' THEN {_MARKER} ELSE {_OTHER} END::UTINYINT AS moved,
+       coalesce(bytes, 0)::DOUBLE AS bytes
+FROM activities
 """
 
 
@@ -102,6 +99,9 @@ class Counters:
         self._selection = selection
         self._options = options
         self._path = store.scratch / "timeline-values.parquet"
+        self._changes: _native.Changes | None = None
+        self._scratch = store.scratch
+        self._changing: dict[Series, int] = {}  # the number in `_changes`
         self._rates: dict[Series, Columns] = {}
         self.series: list[Series] = []
         if not options.counters or (options.apis and DEVICE not in options.apis):
@@ -111,7 +111,7 @@ class Counters:
             f"CREATE OR REPLACE MACRO title(api) AS CASE api {titles or 'WHEN NULL THEN NULL'} ELSE api END"
         )
         self._sort_changes()
-        self._fold_rates()
+        self._read_work()
         self.series.sort(key=lambda series: (series.part, series.kind, series.process, series.device))
 
     @property
@@ -128,6 +128,11 @@ class Counters:
         """Windows of the values (`t`, `value`) of a counter."""
         if series in self._rates:
             yield self._rates[series]
+            return
+        if self._changes and series in self._changing:
+            self._changes.read(self._changing[series], int(series.before))
+            while len((changes := self._changes.next(WINDOW_ROWS))[0]):
+                yield {"t": changes[0], "value": changes[1]}
             return
         total, held = series.before, None
         for window in _windows(self._con, self._path, series.first, series.rows, "t, d"):
@@ -158,7 +163,9 @@ class Counters:
         """What changes by steps, and samples, by counter and time; sorted by DuckDB, which spills: numbers only, as texts take
         several times as long."""
         begin, end = self._selection.begin, self._selection.end
-        part = self._selection.part.format(process="s.process", t="s.t")
+        # What holds when the time that was asked for begins has its value there.
+        time = f"greatest(s.t, {begin or 0})"
+        part = self._selection.part.format(process="s.process", t=time)
         samples = f"""
             SELECT {SAMPLED} AS kind, process, coalesce(device, 0) AS device, name AS label, coalesce(unit, '') AS unit,
                    time_ns AS t, value AS d
@@ -168,16 +175,16 @@ class Counters:
             CREATE OR REPLACE TEMP TABLE labels AS SELECT *, (row_number() OVER (ORDER BY label, unit))::UINTEGER AS n
             FROM (SELECT DISTINCT label, unit FROM ({named}))""")
         labels = {n: (label, unit) for label, unit, n in self._con.execute("FROM labels").fetchall()}
+        if not labels:
+            return
         changes = f"""
-            {_IN_FLIGHT} UNION ALL BY NAME
             SELECT kind, process, device, l.n AS label, t, d FROM ({named}) s
             JOIN labels l ON l.label IS NOT DISTINCT FROM s.label AND l.unit IS NOT DISTINCT FROM s.unit"""
         within = f"{self._of_ranks()} AND {'true' if end is None else f't <= {end}'}"
-        # What holds when the time that was asked for begins has its value there.
         self._con.execute(f"""
             COPY (SELECT *, row_number() OVER () - 1 AS rn FROM (
                       SELECT ({part})::UINTEGER AS part, kind::UTINYINT AS kind, process, device::UINTEGER AS device, label,
-                             greatest(t, {begin or 0})::BIGINT AS t, d::DOUBLE AS d
+                             ({time})::BIGINT AS t, d::DOUBLE AS d
                       FROM ({changes}) s WHERE {within} ORDER BY {_KEY}, t))
             TO {sql_text(str(self._path))} {FILE_FORMAT}""")
         rows = self._con.execute(
@@ -187,63 +194,129 @@ class Counters:
         self._con.execute("DROP TABLE labels")
         before: dict[tuple[Any, ...], float] = {}
         for number, kind, process, device, name, first, count, begins, change in rows:
-            label, unit = labels.get(name, _COMMANDS)
+            label, unit = labels[name]
             key = (kind, process, device, name)
             self.series.append(
                 Series(number, kind, process, device, label, unit, first, count, begins, before.get(key, 0))
             )
             before[key] = before.get(key, 0) + (change or 0)
 
-    def _fold_rates(self) -> None:
-        """Per device, the share of each window in which something ran, and the bytes per ns (GB/s) of each kind of copy."""
-        begin = self._selection.begin or 0
-        end = self._selection.end if self._selection.end is not None else (1 << 63) - 1
-        chosen = f"({_WORK}) WHERE {self._of_ranks()} AND e > {begin} AND s < {end}"
-        ((first, last),) = self._con.execute(f"SELECT min(s), max(e) FROM {chosen}").fetchall()
-        if first is None:
-            return
-        first, last = max(first, begin), min(last, end)
-        span = (first, last, window_width(last - first))
+    def _read_work(self) -> None:
+        """Per device, the commands in flight, the share of each window in which something ran, and the bytes per ns (GB/s) of each
+        kind of copy."""
+        begin, end = self._selection.begin or 0, self._selection.end
+        work = f"WHERE {self._of_ranks()}"
+        ran = "kind <> 'marker'"
+        if begin:
+            ran += f" AND (end_ns > {begin} OR start_ns > {begin})"
+        if end is not None:
+            work += f" AND (start_ns <= {end} OR (queued_ns > 0 AND queued_ns <= {end}))"
+            ran += f" AND start_ns < {end}"
         processes = [
-            row[0] for row in self._con.execute(f"SELECT DISTINCT process FROM {chosen} ORDER BY process").fetchall()
+            row[0]
+            for row in self._con.execute(f"SELECT DISTINCT process FROM activities {work} ORDER BY process").fetchall()
         ]
+        if not processes:
+            return
+        width = self._selection.width
+        pieces = self._con.execute(
+            f"SELECT (start_ns // {width})::BIGINT AS at, count(*), min(start_ns) FILTER ({ran})::BIGINT,"
+            f" max(end_ns) FILTER ({ran})::BIGINT, max(start_ns) FILTER ({ran})::BIGINT FROM activities {work} GROUP BY 1"
+        ).fetchall()
+        # greatest() of the two would take as long as all else of the query.
+        times = [(first, max(last, begun)) for *_, first, last, begun in pieces if first is not None]
+        first, last = (min(t[0] for t in times), max(t[1] for t in times)) if times else (begin, begin)
+        first, last = max(first, begin), last if end is None else min(last, end)
+        span = (first, last, window_width(last - first))
+        self._changes = _native.Changes(str(self._scratch / "timeline-changes"))
         for at in range(0, len(processes), _AT_ONCE):
             some = processes[at : at + _AT_ONCE]
-            mine = f"{chosen} AND process BETWEEN {some[0]} AND {some[-1]}"
-            for (process, device), rates in sorted(self._rates_of(mine, span).items()):
+            mine = work
+            counts = [(piece, count) for piece, count, *_ in pieces]
+            if len(some) < len(processes):
+                mine = f"{work} AND process BETWEEN {some[0]} AND {some[-1]}"
+                counts = self._count(mine, width, None, None)
+            for (process, device), rates in sorted(self._rates_of(mine, counts, span).items()):
                 self._keep(BUSY, process, device, "busy", "%", rates.busy, 100)
                 for kind in sorted(rates.traffic):
                     label = f"traffic {MEMORY_KINDS[kind]}"
                     self._keep(TRAFFIC, process, device, label, "GB/s", rates.traffic[kind], 1)
+        self._keep_changes()
 
-    def _rates_of(self, chosen: str, span: tuple[int, int, int]) -> dict[tuple[int, int], _Rates]:
-        """Of each device of some processes, by process and device; read in windows of time."""
+    def _count(self, work: str, width: int, begin: int | None, end: int | None) -> list[tuple[int, int]]:
+        """How much work begins in which piece of a time."""
+        found: list[tuple[int, int]] = self._con.execute(
+            f"SELECT (start_ns // {width})::BIGINT AS at, count(*) FROM activities {work} AND {between('start_ns', begin, end)}"
+            " GROUP BY ALL"
+        ).fetchall()
+        return found
 
-        def count(width: int, begin: int | None, end: int | None) -> list[tuple[int, int]]:
-            found: list[tuple[int, int]] = self._con.execute(
-                f"SELECT (start_ns // {width})::BIGINT AS at, count(*) FROM {chosen} AND {between('start_ns', begin, end)}"
-                " GROUP BY ALL"
-            ).fetchall()
-            return found
-
+    def _rates_of(
+        self, work: str, counts: Sequence[tuple[int, int]], span: tuple[int, int, int]
+    ) -> dict[tuple[int, int], _Rates]:
+        """Of each device of some processes, by process and device; read in windows of time, with what changes in them."""
         found: dict[tuple[int, int], _Rates] = {}
-        width = self._selection.width
-        for begin, end in cut(count(width, None, None), width, WINDOW_ROWS, count):
-            rows = self._con.execute(
-                f"SELECT process::UINTEGER AS process, device::UINTEGER AS device, s, e, moved, bytes FROM {chosen}"
-                f" AND {between('start_ns', begin, end)}"
-            ).fetchnumpy()
+        for begin, end in cut(counts, self._selection.width, WINDOW_ROWS, partial(self._count, work)):
+            rows = self._con.execute(f"{_WORK} {work} AND {between('start_ns', begin, end)}").fetchnumpy()
             of = plain(rows["process"]).astype(np.uint64) << np.uint64(32) | plain(rows["device"])
-            s, e, moved, size = (plain(rows[name]) for name in ("s", "e", "moved", "bytes"))
-            order = _native.order(of, s.astype(np.uint64), e.astype(np.uint64), of)
+            q, s, e, moved, size = (plain(rows.pop(name)) for name in ("q", "s", "e", "moved", "bytes"))
+            e = np.maximum(e, s)
+            order = _native.order(of, s, e, of)
             if order is not None:
-                of, s, e, moved, size = (values[order] for values in (of, s, e, moved, size))
-            bounds = [0, *(np.flatnonzero(np.diff(of)) + 1).tolist(), len(of)]
+                of, q, s, e, moved, size = (values.take(order) for values in (of, q, s, e, moved, size))
+            self._change(of, np.where(q == 0, s, np.minimum(q, s)), 1)  # what is not known was enqueued at its start
+            self._change(of, e, -1)
+            some = self._ran(s, e, moved)
+            if not some.all():
+                of, s, e, moved, size = (values[some] for values in (of, s, e, moved, size))
+            bounds = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(of)]
             for part in (slice(*pair) for pair in pairwise(bounds)):
                 if part.start < part.stop:
                     key = (int(of[part.start]) >> 32, int(of[part.start]) & 0xFFFF_FFFF)
-                    found.setdefault(key, _Rates(*span)).add(s[part], e[part], moved[part], size[part])
+                    rates = found.setdefault(key, _Rates(*span))
+                    rates.add(s[part], e[part], moved[part], size[part])
         return found
+
+    def _ran(
+        self, s: npt.NDArray[np.uint64], e: npt.NDArray[np.uint64], moved: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.bool_]:
+        """Which work ran in the part of the run that is wanted."""
+        some: npt.NDArray[np.bool_] = moved != _MARKER
+        if self._selection.begin:
+            some &= e > np.uint64(self._selection.begin)
+        if self._selection.end is not None:
+            some &= s < np.uint64(self._selection.end)
+        return some
+
+    def _change(self, of: npt.NDArray[np.uint64], t: npt.NDArray[np.uint64], step: int) -> None:
+        """Commands that are enqueued, or finished. What holds when the time that was asked for begins has its value there."""
+        assert self._changes
+        begin, end = self._selection.begin, self._selection.end
+        if end is not None:
+            some = t <= np.uint64(end)
+            of, t = of[some], t[some]
+        if begin:
+            t = np.maximum(t, np.uint64(begin))
+        self._changes.add(of, t, step, self._selection.part_of_time(t))
+
+    def _keep_changes(self) -> None:
+        """The counters of commands in flight."""
+        assert self._changes
+        label, unit = _COMMANDS
+        parts: dict[int, int] = {}
+        if self._options.split == "rank":
+            parts = self._selection.parts_of_processes()
+        before: dict[int, int] = {}
+        for number, (part, owner, first, rows, change) in sorted(
+            enumerate(self._changes.series()), key=lambda s: s[1][:2]
+        ):
+            process, device = owner >> 32, owner & 0xFFFF_FFFF
+            series = Series(
+                parts.get(process, part), IN_FLIGHT, process, device, label, unit, -1, rows, first, before.get(owner, 0)
+            )
+            before[owner] = before.get(owner, 0) + change
+            self._changing[series] = number
+            self.series.append(series)
 
     def _keep(
         self, kind: int, process: int, device: int, label: str, unit: str, windows: Windows, scale: float
@@ -252,13 +325,10 @@ class Counters:
         t, value = windows.changes(scale)
         if not len(t):
             return
-        split = self._options.split
-        parts = np.zeros(len(t), np.int64)
-        if split == "rank":
-            sql = f"SELECT {self._selection.part.format(process=process, t=0)}"
-            parts += self._con.execute(sql).fetchall()[0][0]
-        elif split is not None:
-            parts = np.maximum((t - self._selection.origin) // int(split), 0)
+        parts = self._selection.part_of_time(t.astype(np.uint64))
+        if parts is None:
+            number = self._selection.parts_of_processes()[process] if self._options.split == "rank" else 0
+            parts = np.full(len(t), number, np.uint32)
         for part in np.unique(parts).tolist():
             mine = parts == part
             series = Series(part, kind, process, device, label, unit, -1, int(mine.sum()), int(t[mine][0]))
@@ -277,15 +347,13 @@ class _Rates:
 
     def add(
         self,
-        s: npt.NDArray[np.int64],
-        e: npt.NDArray[np.int64],
+        s: npt.NDArray[np.uint64],
+        e: npt.NDArray[np.uint64],
         moved: npt.NDArray[np.uint8],
         size: npt.NDArray[np.float64],
     ) -> None:
         """Work in the order of its begins: begins and ends, kinds of memory operations, bytes."""
-        covered = np.maximum.accumulate(np.append(self._until, e))
-        self._until = int(covered[-1])
-        self.busy.add(np.maximum(s, covered[:-1]), e, None)
+        self._until = self.busy.add(s, e, None, self._until)
         some = (size > 0) & (moved < len(MEMORY_KINDS))
         for kind in np.unique(moved[some]).tolist():
             mine = some & (moved == kind)
@@ -310,26 +378,14 @@ class Windows:
         self._sums, self._steps = np.zeros(count), np.zeros(count)
 
     def add(
-        self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], amount: npt.NDArray[np.float64] | None
-    ) -> None:
-        """Intervals with an amount each; None: their length. What lies outside of all windows does not count."""
-        width, sums = self._width, self._sums
-        if amount is not None:
-            moment = (end <= start) & (start >= self._first) & (start <= self._last)
-            np.add.at(sums, (start[moment] - self._first) // width, amount[moment])
-        # The amount per ns is that of the whole interval, of which a part may lie outside.
-        density = np.ones(len(start)) if amount is None else amount / np.maximum(end - start, 1)
-        s, e = np.maximum(start, self._first), np.minimum(end, self._last)
-        some = e > s
-        s, e, density = s[some] - self._first, e[some] - self._first, density[some]
-        left, right = s // width, (e - 1) // width
-        one = left == right
-        np.add.at(sums, left[one], ((e - s) * density)[one])
-        more = ~one
-        np.add.at(sums, left[more], (((left + 1) * width - s) * density)[more])
-        np.add.at(sums, right[more], ((e - right * width) * density)[more])
-        np.add.at(self._steps, left[more] + 1, (width * density)[more])
-        np.add.at(self._steps, right[more], -(width * density)[more])
+        self,
+        start: npt.NDArray[np.uint64],
+        end: npt.NDArray[np.uint64],
+        amount: npt.NDArray[np.float64] | None,
+        until: int = 0,
+    ) -> int:
+        """Intervals with an amount each; None: their length after `until` and the ones before. The end of the last of these."""
+        return _native.spread(self._first, self._last, self._width, self._sums, self._steps, start, end, amount, until)
 
     def changes(self, scale: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Begins of windows and means per ns, where a mean differs from the one before; nothing where all are zero."""

@@ -23,6 +23,7 @@ from occatrace.views.timeline.sources import (
     CRITICAL,
     DEVICE,
     FAILED,
+    LAUNCHED,
     NONE,
     PROBLEMS,
     QUEUE,
@@ -34,6 +35,7 @@ from occatrace.views.timeline.sources import (
     Source,
     Sources,
     coded,
+    launched,
 )
 
 WINDOW_ROWS = 1 << 20  # slices that are in memory at a time, about
@@ -65,7 +67,8 @@ class Selection:
         self._where = self._conditions(options)
         self._ranks = self._conditions(Options(ranks=options.ranks))
         self._named = bool(options.filter_name)
-        self._sources = Sources(store, options.names, self.origin, options.tracks).all
+        sources = Sources(store, options.names, self.origin, options.tracks)
+        self._sources = sources.all
         self._messages = Messages(store)
         self.note = self._messages.note
         if self._messages.found:
@@ -77,6 +80,7 @@ class Selection:
             else:
                 self.note = self.note or "there is no critical path: nothing was recorded one by one"
         self.texts = self._number_texts()
+        sources.number_sizes()
         self._sites = Sites(self._con) if any(CALLER in source.columns for source in self._sources) else None
         if self._messages.found:
             self._messages.place(*self._chosen_calls(), self._part_at)
@@ -92,6 +96,11 @@ class Selection:
                 rows[part] = rows.get(part, 0) + count
         self.parts = [Part(*each) for each in sorted(rows.items())]
         self.rows = sum(rows.values())
+        self._launched = (
+            _native.Launched()
+            if any(source.launches and source.kind in self._counts for source in self._sources)
+            else None
+        )
         self.flows = self._launches(bool(self._where))
         work = sum(count for _, _, count in self._counts.get(QUEUE, ()))
         self.bytes = self.rows * _SLICE + work * (_MORE + 4 * _END)
@@ -152,6 +161,16 @@ class Selection:
         if split == "rank":
             return "(SELECT coalesce(p.rank + 1, 0) FROM processes p WHERE p.process = {process})"
         return f"greatest((({{t}})::BIGINT - {self.origin}) // {split}, 0)"
+
+    def part_of_time(self, time: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32] | None:
+        """The numbers of the files of moments; None where time does not matter."""
+        if not isinstance(self._split, int):
+            return None
+        return (np.maximum(time.astype(np.int64) - self._zero, 0) // self._split).astype(np.uint32)
+
+    def parts_of_processes(self) -> dict[int, int]:
+        """The numbers of the files of processes where each rank has its own."""
+        return dict(self._con.execute("SELECT process, coalesce(rank + 1, 0) FROM processes").fetchall())
 
     def _one(self, sql: str) -> int:
         return int(self._con.execute(sql).fetchall()[0][0])
@@ -309,11 +328,9 @@ class Selection:
                 more["part"] = f"({part})::UINTEGER"
             alike = source.calls and kind == THREAD  # fewer columns take less time
             if not alike:
-                more |= {
-                    "kind": "s.kind::UTINYINT",
-                    "track": "s.track::UBIGINT",
-                    "number": "coalesce(s.number, 0)::UBIGINT",
-                }
+                more |= {"kind": "s.kind::UTINYINT", "track": "s.track::UBIGINT"}
+            if not source.tied:
+                more["number"] = "coalesce(s.number, 0)::UBIGINT"
             if alike:
                 more |= {c: f"s.{c}::UINTEGER" for c in ("thread", "seq")}
             elif source.tied:
@@ -325,7 +342,14 @@ class Selection:
             if not count:
                 continue
             if alike:
-                rows |= {"kind": np.broadcast_to(np.uint8(kind), count), "track": rows["thread"], "number": rows["seq"]}
+                rows |= {"kind": np.broadcast_to(np.uint8(kind), count), "track": rows["thread"]}
+            if source.tied:
+                seq = plain(rows["seq"])
+                rows["number"] = rows["seq"] if alike else np.where(seq == NONE, 0, seq)
+            if self._launched and source.launches:
+                found = self._launched.of(_numbers_of(rows, "thread"), _numbers_of(rows, "seq"))
+                for name, (texts, all_known) in zip(LAUNCHED, found, strict=True):
+                    rows[name] = texts if all_known else np.ma.masked_equal(texts, NONE)
             if self._sites and CALLER in rows:
                 rows["called_from"] = self._sites.of(rows["thread"], rows.pop(CALLER))
             rows.setdefault("part", np.broadcast_to(np.uint32(0), count))
@@ -396,6 +420,11 @@ class Selection:
                 ).fetchnumpy()
                 of_part, thread, seq, run = (plain(rows[name]) for name in ("part", "thread", "seq", "run_seq"))
                 flows.add(of_part, thread, seq, run, plain(rows["wanted"]).astype(bool) if filtered else None)
+                if self._launched:
+                    rows = self._con.execute(
+                        f"SELECT * FROM ({launched()}) s WHERE {between('s.start_ns', begin, end)}"
+                    ).fetchnumpy()
+                    self._launched.add(*(plain(rows[name]) for name in ("thread", "seq", *LAUNCHED)))
         return flows
 
 
@@ -480,7 +509,16 @@ def _sort(rows: Columns) -> None:
         if _constant(values):
             continue
         # The unsorted column is given up before the next one is sorted.
-        rows |= dict.fromkeys(alike, values[order])
+        rows |= dict.fromkeys(alike, _taken(values, order))
+
+
+def _taken(values: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Some rows of a column; faster than values[rows]."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values.take(rows)
+    if values.mask is np.ma.nomask:
+        return np.ma.getdata(values).take(rows)
+    return np.ma.array(np.ma.getdata(values).take(rows), mask=np.ma.getmaskarray(values).take(rows))
 
 
 def _numbers_of(rows: Columns, name: str) -> npt.NDArray[np.uint32]:

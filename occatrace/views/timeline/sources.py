@@ -40,7 +40,6 @@ NONE = 0xFFFF_FFFF  # number of a call: there is none
 
 FAILED = "✗ "  # before the names of calls and work that failed
 
-_SLACK_NS = 1_000_000  # by which a device's time of an enqueue may be off
 _WHOLE = Range()
 _NO_FILES = CallFiles()
 
@@ -111,7 +110,7 @@ _WORK_BARE = f"""
 SELECT CASE WHEN a.kind IN {MEMORY_KINDS} THEN {MEMORY} ELSE {QUEUE} END AS kind,
        coalesce(CASE WHEN a.kind IN {MEMORY_KINDS} THEN nullif(a.device, 0) ELSE nullif(a.queue, 0) END,
                 {UNKNOWN} + a.process) AS track,
-       a.start_ns, greatest(a.end_ns, a.start_ns) AS end_ns, coalesce(a.seq, 0) AS number,
+       a.start_ns, CASE WHEN a.end_ns > a.start_ns THEN a.end_ns ELSE a.start_ns END AS end_ns, coalesce(a.seq, 0) AS number,
        a.kind AS category, a.status < 0 AS failed, a.process, a.thread, a.seq, a.run_seq"""
 # A kernel that OCCA launched is called as its call is, and so has its colour.
 _KERNEL = "coalesce(CASE WHEN a.kind = 'kernel' THEN k.title END, n.shown, a.name)"
@@ -121,7 +120,7 @@ _WORK = f"""{_WORK_BARE},
        CASE WHEN a.status < 0 THEN 'error ' || a.status END AS error,
        CASE WHEN a.status < 0 THEN a.status END AS code, nullif(a.bytes, 0) AS bytes,
        CASE WHEN a.bytes > 0 AND a.end_ns > a.start_ns THEN a.bytes / (a.end_ns - a.start_ns) END AS rate,
-       z.grid, z.block,
+       z.grid_code, z.block_code,
        CASE WHEN a.start_ns > a.queued_ns AND a.queued_ns > 0 THEN a.start_ns - a.queued_ns END AS waited
 FROM activities a
 LEFT JOIN (SELECT kernel, k.name, t.title, source_line(k.source, k.line) AS source
@@ -129,12 +128,12 @@ LEFT JOIN (SELECT kernel, k.name, t.title, source_line(k.source, k.line) AS sour
 LEFT JOIN renamed n ON a.kind = 'kernel' AND n.raw = a.name
 LEFT JOIN sizes z ON (z.gx, z.gy, z.gz, z.lx, z.ly, z.lz) = ({_SIZES})
 """
-# The kernel that a call launched, where it was one. `$q`: a condition on the moment at which it was enqueued.
+# What calls launched: texts as numbers of themselves.
 _LAUNCHED = f"""
-SELECT a.thread, a.seq, any_value({_KERNEL}) AS launched, any_value(z.grid) AS grid, any_value(z.block) AS block
+SELECT a.start_ns, a.thread, a.seq, {_KERNEL} AS launched, z.grid_code, z.block_code
 FROM activities a LEFT JOIN titles k USING (kernel) LEFT JOIN renamed n ON n.raw = a.name
 LEFT JOIN sizes z ON (z.gx, z.gy, z.gz, z.lx, z.ly, z.lz) = ({_SIZES})
-WHERE a.kind = 'kernel' AND $q GROUP BY a.thread, a.seq HAVING count(*) = 1
+WHERE a.kind = 'kernel' AND a.thread IS NOT NULL AND a.seq IS NOT NULL
 """
 # A thread of a team has come to the end of its region, and waits there for the others.
 _TEAM_WAITS = f"""
@@ -275,17 +274,19 @@ _TYPES = {"text": "UINTEGER", "uint": "UBIGINT", "int": "BIGINT", "float": "DOUB
 
 @dataclass(frozen=True)
 class Source:
-    """Where slices come from: SQL of rows `s`, in which `$r` stands for a condition on the begin of what is joined, and `$q` for
-    one on when work was enqueued by calls that take at most `longest` ns."""
+    """Where slices come from: SQL of rows `s`, in which `$r` stands for a condition on the begin of what is joined. Of rows that are
+    equal otherwise `number` is the order."""
 
     kind: int  # of its tracks; MEMORY goes with QUEUE
     sql: str
     columns: Mapping[str, str]  # of its slices, beside those that all have: SQL over `s`
     bare: str = ""  # the same without texts and arguments, which cost more
     texts: Sequence[str] = ()  # SELECTs of all texts that there are; none: those of its columns
-    tied: bool = False  # has `thread` and `seq`: may have arrows
-    calls: bool = False  # these two are also the track and what orders slices that are equal otherwise
-    longest: int = 0
+    tied: bool = False  # has `thread` and `seq`, which is also its `number`: may have arrows
+    calls: bool = False  # `thread` is also the track
+    launches: bool = (
+        False  # its calls may have launched a kernel: the columns of LAUNCHED are found by thread and number
+    )
     chosen: bool = False  # its rows are those that are wanted
     views: Sequence[str] = ()  # of single calls, each read as `FROM view c`
     files: CallFiles = _NO_FILES  # of these
@@ -299,11 +300,7 @@ class Source:
         bounds = [
             f"least(r.start_ns, r.end_ns) {sign} {at}" for sign, at in ((">=", begin), ("<", end)) if at is not None
         ]
-        since = None if begin is None else begin - _SLACK_NS
-        until = None if end is None else end + self.longest + _SLACK_NS
-        enqueued = [f"a.queued_ns {sign} {at}" for sign, at in ((">=", since), ("<", until)) if at is not None]
-        queued = f"(a.queued_ns = 0 OR {' AND '.join(enqueued)})" if enqueued else "true"
-        return sql.replace("$r", " AND ".join(bounds) or "true").replace("$q", queued)
+        return sql.replace("$r", " AND ".join(bounds) or "true")
 
 
 def _from(view: str) -> str:
@@ -328,6 +325,19 @@ _TEXTS_OF_WORK = (
     "SELECT title FROM titles UNION ALL SELECT unnest([grid, block]) FROM sizes",
 )
 _COMMON = "c.process, c.thread, c.seq, c.start_ns, c.end_ns, c.failed, c.error, nullif(c.bytes, 0) AS bytes, c.caller"
+
+
+# What calls have of the kernel that they launched. A join would group and sort all launches.
+LAUNCHED = ("launched", "grid", "block")
+
+
+def launched() -> str:
+    """SQL: when each kernel began (`start_ns`), its call (`thread`, `seq`), and the numbers of the texts of LAUNCHED."""
+    numbers = (coded("l.launched"), "l.grid_code", "l.block_code")
+    columns = ", ".join(
+        f"coalesce({number}, {NONE})::UINTEGER AS {column}" for column, number in zip(LAUNCHED, numbers, strict=True)
+    )
+    return f"SELECT l.start_ns, l.thread::UINTEGER AS thread, l.seq::UINTEGER AS seq, {columns} FROM ({_LAUNCHED}) l"
 
 
 # Where calls were made. A join of each call with them would take as long as reading it: its column CALLER is read, and becomes
@@ -393,16 +403,9 @@ class Sources:
         return {f"{f.api}.{f.key}" for f in self._store.model.functions if f.activity == "kernel"}
 
     def _launches(self, functions: Sequence[str], partners: Collection[str]) -> Source:
-        """Calls that say which kernel they launched."""
+        """Calls that have to say which kernel they launched."""
         source = self._plain_calls(functions, partners)
-        sql = f"SELECT c.*, l.launched, l.grid, l.block FROM ({source.sql}) c LEFT JOIN ({_LAUNCHED}) l USING (thread, seq)"
-        apis = ", ".join(f"({sql_text(api)}, {sql_text(shown)})" for _, api, shown in self._titles(functions))
-        ((longest,),) = self._con.execute(
-            f"SELECT coalesce(max(max_ns), 0) FROM call_stats WHERE (api, function) IN ({apis})"
-        ).fetchall()
-        texts = [*source.texts, *_TEXTS_OF_WORK]
-        columns = {**source.columns, **_of("launched", "grid", "block")}
-        return replace(source, sql=sql, columns=columns, texts=texts, longest=int(longest))
+        return replace(source, texts=[*source.texts, *_TEXTS_OF_WORK], launches=True)
 
     def _named_calls(self, functions: Sequence[str]) -> Source:
         """Calls whose slices have other names than their functions, or more to tell."""
@@ -452,7 +455,9 @@ class Sources:
         self, sql: str, bare: str, columns: dict[str, str], texts: list[str], views: Sequence[str]
     ) -> Source:
         """What all calls have."""
-        columns |= _of("bytes")
+        apis = ", ".join(f"({sql_text(api)}, {sql_text(shown)})" for _, api, shown in self._titles(views))
+        if self._some(f"call_stats WHERE (api, function) IN ({apis}) AND (bytes > 0 OR failed > 0)"):
+            columns |= _of("bytes")
         if self._some("call_stats WHERE failed > 0"):
             texts.append("SELECT 'failed' UNION ALL SELECT DISTINCT error FROM calls WHERE failed")
             columns |= {"error": coded("CASE WHEN s.failed THEN coalesce(s.error, 'failed') END")}
@@ -491,7 +496,15 @@ class Sources:
         if not self._some("activities"):
             return []
         texts = [*_TEXTS_OF_WORK]
-        columns = _of(*_BOTH, "kernel", "backend", "source", "bytes", "rate", "grid", "block", "waited")
+        # Each column takes time, so those in which there would be nothing are left out.
+        kinds = [kind for (kind,) in self._con.execute("SELECT DISTINCT kind FROM activities").fetchall() if kind]
+        numbers = " ".join(f"WHEN {sql_text(kind)} THEN {coded(sql_text(kind))}" for kind in kinds)
+        columns = {**_of("name"), "category": f"CASE s.category {numbers} END"}
+        if self._some("kernels"):
+            columns |= _of("kernel", "backend", "source")
+        if self._some("activities WHERE bytes > 0"):
+            columns |= _of("bytes", "rate")
+        columns |= {"grid": "s.grid_code", "block": "s.block_code", **_of("waited")}
         if self._some("activities WHERE status < 0"):
             texts = [*texts, *(f"SELECT '{FAILED}' || text FROM ({t}) AS s(text)" for t in texts)]
             texts.append("SELECT DISTINCT 'error ' || status FROM activities WHERE status < 0")
@@ -507,6 +520,11 @@ class Sources:
                 CASE WHEN gx > 0 THEN concat_ws(' × ', gx, nullif(gy, 0), nullif(gz, 0)) END AS grid,
                 CASE WHEN lx > 0 THEN concat_ws(' × ', lx, nullif(ly, 0), nullif(lz, 0)) END AS block
             FROM ({sizes}) AS s(gx, gy, gz, lx, ly, lz)""")
+
+    def number_sizes(self) -> None:
+        """Add the numbers of its texts to the table `sizes`, which are there now."""
+        codes = ", ".join(f"{coded(column)} AS {column}_code" for column in ("grid", "block"))
+        self._con.execute(f"CREATE OR REPLACE TEMP TABLE sizes AS SELECT *, {codes} FROM sizes")
 
     def _others(self) -> list[Source]:
         """What is rare, and never asked for where there is none: planning costs more than all else of a small run."""

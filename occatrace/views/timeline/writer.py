@@ -170,12 +170,13 @@ class _Job:
         # The same texts in the same order have the same numbers in all of them.
         texts = next(iter(files.values())).timeline
         strings = np.array([texts.string(text or "(no name)") for text in self._selection.texts], np.uint32)
+        same = bool((strings == np.arange(len(strings))).all())  # mostly
         arguments = [(column, kind, texts.string(name)) for column, kind, name in ARGUMENTS]
         # Closed before all else is, as it reads in a thread of its own.
         with closing(ahead(self._selection.windows([*paths], by_track=self._format == "csv"))) as windows:
             for rows in windows:
                 for name in TEXTS:
-                    if name in rows:
+                    if name in rows and not (same and not isinstance(rows[name], np.ma.MaskedArray)):
                         rows[name] = _numbered(rows[name], strings)
                 for of_file in _runs(rows, slice(0, len(rows["part"])), "part"):
                     _add(files[int(rows["part"][of_file.start])], rows, of_file, self._unique, arguments)

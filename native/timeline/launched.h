@@ -1,0 +1,44 @@
+// Which kernel a call launched: its name and sizes, as numbers of texts. Two bytes per call in pages, as numbers of calls are dense
+// and most kernels are launched many times.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace occatrace {
+
+class Launched {
+ public:
+  using Kernel = std::array<uint32_t, 3>; // name, grid, block
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  void add(uint32_t thread, uint32_t seq, const Kernel &kernel);
+  // That of a call that launched exactly one; otherwise kNone.
+  const Kernel &of(uint32_t thread, uint32_t seq) const;
+
+ private:
+  static constexpr uint32_t kBits = 12;
+  static constexpr uint16_t kMany = 1, kRare = UINT16_MAX; // kRare: in `rare_`
+  struct Page {
+    uint16_t kernels[1u << kBits] = {}; // 0: none
+  };
+  using Pages = std::vector<std::unique_ptr<Page>>;
+  uint16_t *find(uint32_t thread, uint32_t seq) const;
+  size_t number(const Kernel &kernel);
+  static uint64_t call(uint32_t thread, uint32_t seq) { return uint64_t(thread) << 32 | seq; }
+
+  std::vector<Kernel> kernels_ = {{kNone, kNone, kNone}, {kNone, kNone, kNone}};
+  std::map<Kernel, size_t> numbers_;
+  size_t last_ = 0; // the kernel that was added last
+  std::unordered_map<uint64_t, size_t> rare_;
+  std::unordered_map<uint32_t, Pages> threads_;
+  mutable uint32_t last_thread_ = kNone;
+  mutable const Pages *last_pages_ = nullptr;
+};
+
+} // namespace occatrace
