@@ -352,6 +352,7 @@ def test_work_that_ends_at_one_moment_has_an_order(tmp_path: Path, monkeypatch: 
         # Rows in another order, as DuckDB's threads may give them.
         numbers = critical.graph._numpy
         monkeypatch.setattr(critical.graph, "_numpy", lambda *words: {n: c[::-1] for n, c in numbers(*words).items()})
+        monkeypatch.setattr(critical.graph, "_AT_ONCE", 2)  # less than end at one moment
         work = critical.graph._work(store, first.zero) if first else {}
         assert first and {name: work[name].tolist() for name in first.activities} == {
             name: column.tolist() for name, column in first.activities.items()

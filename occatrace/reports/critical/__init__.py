@@ -42,7 +42,7 @@ _LATENCY = {
 }
 _NO_WORK = ("not recorded",)
 _GRAPH = "graph"  # in what a store keeps
-_CALLS_AT_ONCE = 1 << 21  # calls that are read at a time and kept, for the sake of memory
+_CALLS_AT_ONCE = 1 << 20  # calls that are read at a time and kept, for the sake of memory
 _AT_ONCE = 1 << 18  # edges of which the pieces are made at a time, for the sake of memory
 
 

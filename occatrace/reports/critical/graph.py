@@ -63,7 +63,7 @@ class Graph:
     zero: int
     end: int  # node in which the run ends
     time: Ints
-    thread: Narrow  # -1: of no thread
+    thread: npt.NDArray[np.signedinteger[Any]]  # -1: of no thread
     elastic: Flags  # node that only waits
     piece: Narrow  # piece of device work that ends at a node, -1: none
     source: Nodes
@@ -254,10 +254,17 @@ def _in_order_of_ends(work: dict[str, Any]) -> Narrow:
     """The numbers of the pieces of work in the order of their ends, of their starts and of their calls."""
     end = work["e"]
     order = np.argsort(end, kind="stable").astype(np.int32)
-    equal = end[order[1:]] == end[order[:-1]]
-    tied = np.flatnonzero(np.r_[equal, False] | np.r_[False, equal]) if len(order) else order
-    some = order[tied]
-    order[tied] = some[np.lexsort([work[name][some] for name in ("label", "queue", "seq", "thread", "s", "e")])]
+    first = 0
+    while first < len(order):
+        last = min(first + _AT_ONCE, len(order))
+        while last < len(order) and end[order[last]] == end[order[last - 1]]:
+            last += 1
+        some = order[first:last]
+        equal = np.diff(end[some]) == 0
+        tied = np.flatnonzero(np.r_[equal, False] | np.r_[False, equal])
+        those = some[tied]
+        some[tied] = those[np.lexsort([work[name][those] for name in ("label", "queue", "seq", "thread", "s", "e")])]
+        first = last
     return order
 
 
@@ -628,6 +635,7 @@ def _finish(
         b.edges[at] = each, place[first], place[last]
     # What a thread does follows from what it did before.
     by_thread = _native.grouped(thread)
+    thread = _small(thread)
     before, after = by_thread[:-1], by_thread[1:]
     same = thread[before] == thread[after]
     b.link(HOST, before[same], after[same])
@@ -684,7 +692,7 @@ def _in_order(b: _Builder) -> tuple[Ints, Narrow, Flags, Nodes]:
 
 
 def _threads(
-    b: _Builder, frame: dict[str, Any], time: Ints, thread: Narrow, elastic: Flags, by_thread: Nodes,
+    b: _Builder, frame: dict[str, Any], time: Ints, thread: npt.NDArray[np.signedinteger[Any]], elastic: Flags, by_thread: Nodes,
     process_of: dict[int, int],
 ) -> None:  # fmt: skip
     """Other threads begin after what the main one did last, and what they did is over when the process ends. A main thread that
