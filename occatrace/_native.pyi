@@ -462,3 +462,18 @@ def longest_path(
 ) -> tuple[NDArray[np.float64], NDArray[np.uint32]]:
     """Times of the nodes: the latest of their sources with the weights of the edges, or their base; and the edges that decide
     the time of `end`, in their order. Edges lead to nodes of higher numbers."""
+
+def decided_path(
+    source: NDArray[np.uint32], target: NDArray[np.uint32], decides: NDArray[np.bool_], end: int
+) -> NDArray[np.uint32]:
+    """The edges by which the node `end` was reached, in their order: to each node the first edge that decides its time. The edges
+    are in the order of their targets. ValueError: an edge of the path does not lead to a higher node."""
+
+def sort_edges(
+    nodes: int, parts: Sequence[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]], places: bool
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32]]:
+    """Sources, targets and kinds of the edges of all parts (kind, sources, targets) that lead to a higher node, in the order of
+    their targets, and with `places` the number of each among those of all parts. ValueError: a node is not below `nodes`."""
+
+def grouped(group: NDArray[np.int32]) -> NDArray[np.uint32]:
+    """The numbers of the rows of which the group is not below 0: group by group, each in the order of the rows."""

@@ -1,4 +1,4 @@
-// Longest paths in a graph without cycles. What the nodes and edges mean is told in occatrace/reports/path.py.
+// Longest paths in a graph without cycles. What the nodes and edges mean is told in occatrace/reports/critical/graph.py.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,38 @@ constexpr uint32_t NO_EDGE = UINT32_MAX;
 
 // The earliest times at which nodes can be reached, and by which edges. Throws std::invalid_argument where an edge does not
 // lead to a higher node.
-Longest longest(const std::vector<double> &base, const Edges &edges);
+Longest longest(std::vector<double> base, const Edges &edges);
+
+// Edges of one kind, to be put in order.
+struct Part {
+    uint8_t kind = 0;
+    size_t count = 0;
+    const uint32_t *source = nullptr;
+    const uint32_t *target = nullptr;
+};
+
+// Where edges go when they are put in the order of their targets.
+struct Sorted {
+    uint32_t *source;
+    uint32_t *target;
+    uint8_t *kind;
+    uint32_t *place; // of each its number among those of all parts; nullptr: not wanted
+};
+
+// How many edges lead to a higher number of a node, by target: where those of each node begin, and at the end how many there are.
+// Throws std::invalid_argument for a node that is not there.
+std::vector<uint32_t> forward(size_t nodes, const std::vector<Part> &parts);
+
+// The edges that lead to a higher number, in the order of their targets; those of one target as they stand in the parts. `first`:
+// the result of forward, which is used up.
+void sort_edges(std::vector<uint32_t> first, const std::vector<Part> &parts, const Sorted &out);
+
+// The edges by which a node was reached, back to the first that nothing leads to; in the order of time. Of the edges to one node,
+// which are in the order of their targets, the first that decides counts.
+std::vector<uint32_t> decided_path(uint32_t node, const Edges &edges, const uint8_t *decides);
+
+// The numbers of rows that have a group (not below 0), group by group, each in the order of the rows.
+std::vector<uint32_t> grouped(const int32_t *group, size_t rows);
 
 // The edges that decide, back from a node to the first that has none; in the order of time.
 std::vector<uint32_t> path_to(uint32_t node, const Longest &found, const Edges &edges);

@@ -80,8 +80,8 @@ class _Idle:
         work = g.activities
         # Until when each piece waited for one of another queue, and for its wait list.
         self._other = np.full(len(work["s"]), -1, np.int64)
-        edges = np.flatnonzero((g.kind == graph.OTHER_QUEUE) & (g.work >= 0))
-        self._other[g.work[edges]] = g.time[g.source[edges]]
+        edges = np.flatnonzero(g.kind == graph.OTHER_QUEUE)  # they lead to work only
+        self._other[g.works_of(edges)] = g.time[g.source[edges]]
         self._submitted = self._listed()
         self._frames = {
             process: (int(start), int(end), main)

@@ -218,16 +218,11 @@ class _States:
         """Work that waits for work of another queue."""
         g = self._g
         work = g.activities
-        has = g.work >= 0
-        if not has.any():
-            return
-        piece_of = np.full(len(g.time), -1, np.int64)
-        piece_of[g.target[has]] = g.work[has]
         free = work["launched"].copy()
-        before = np.flatnonzero(has & (g.kind == graph.QUEUE))
-        np.maximum.at(free, g.work[before], g.time[g.source[before]])
-        edges = np.flatnonzero(has & (g.kind == graph.OTHER_QUEUE) & (piece_of[g.source] >= 0))
-        piece, other = g.work[edges], piece_of[g.source[edges]]
+        before = np.flatnonzero(g.kind == graph.QUEUE)  # these and those of other queues lead from work to work only
+        np.maximum.at(free, g.works_of(before), g.time[g.source[before]])
+        edges = np.flatnonzero(g.kind == graph.OTHER_QUEUE)
+        piece, other = g.works_of(edges), g.piece[g.source[edges]]
         ns = g.time[g.source[edges]] - free[piece]
         label, ids = self._run.work_labels, dict(self._store.con.execute("SELECT queue, id FROM queues").fetchall())
         for one, culprit, lost in zip(piece[ns > 0].tolist(), other[ns > 0].tolist(), ns[ns > 0].tolist(), strict=True):

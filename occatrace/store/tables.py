@@ -112,6 +112,8 @@ def connect(temporary: Path | None = None, small: bool = False) -> duckdb.DuckDB
         con.execute(f"SET temp_directory = {sql_text(str(temporary))}")
     if not small:
         con.execute(f"SET threads = {len(os.sched_getaffinity(0))}")
+        # Memory that a query has freed goes back to the system within a second; else a large run's stays with the process.
+        con.execute("SET allocator_background_threads = true")
     return con
 
 

@@ -183,11 +183,11 @@ def main() -> None:
             print(f"{title:<40}{m.wall:>9.1f}{m.cpu:>9.1f}{m.peak:>9.0f}{ended}", flush=True)
         if args.docs:
             with occatrace.open(run) as opened:
-                calls, launches = opened.sql(
+                calls, work = opened.sql(
                     "SELECT sum(calls)::BIGINT, (SELECT count(*) FROM activities) FROM call_stats"
                 ).fetchall()[0]
             facts = (
-                f"The run has {calls:,} calls, {launches:,} of them launches, of {COPIES * THREADS} threads"
+                f"The run has {calls:,} calls and {work:,} recorded launches, of {COPIES * THREADS} threads"
                 f" in {COPIES} processes; {RANKS:,} ranks are simulated. It was measured on two cores."
             )
             args.docs.write_text(table(rows, facts, args.loaded, missing))

@@ -14,7 +14,7 @@ from occatrace.cli.dispatch import main
 from occatrace.errors import RunError
 from occatrace.reports import critical
 from occatrace.reports.critical import whatif
-from occatrace.store.tables import open_store
+from occatrace.store.tables import Store, open_store
 from tests.support import fake
 from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_device, recorded, run_folder
 
@@ -270,3 +270,101 @@ def test_longest_path_by_brute_force() -> None:
         assert all(ends[path[i], 1] == ends[path[i + 1], 0] for i in range(len(path) - 1))
     with pytest.raises(ValueError, match="higher node"):
         _native.longest_path(np.zeros(2), np.array([1]), np.array([0]), np.zeros(1), 1)
+
+
+def test_edges_in_the_order_of_their_targets_by_brute_force() -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(50):
+        nodes = int(rng.integers(1, 9))
+        parts = [
+            (kind, *rng.integers(0, nodes, (2, int(rng.integers(0, 9)))).astype(np.uint32))
+            for kind in range(int(rng.integers(0, 4)))
+        ]
+        every = [
+            (t, s, kind)
+            for kind, source, target in parts
+            for s, t in zip(source.tolist(), target.tolist(), strict=True)
+        ]
+        order = sorted((at for at, (t, s, _) in enumerate(every) if s < t), key=lambda at: every[at][0])
+        source, target, kind, place = _native.sort_edges(nodes, parts, True)
+        assert place.tolist() == order
+        assert list(zip(target.tolist(), source.tolist(), kind.tolist(), strict=True)) == [every[at] for at in order]
+        assert not len(_native.sort_edges(nodes, parts, False)[3])
+    with pytest.raises(ValueError, match="no node"):
+        _native.sort_edges(1, [(0, np.array([0], np.uint32), np.array([1], np.uint32))], False)
+    with pytest.raises(ValueError, match="target"):
+        _native.sort_edges(2, [(0, np.array([0], np.uint32), np.array([], np.uint32))], False)
+
+
+def test_rows_by_group() -> None:
+    group = np.array([2, -1, 0, 2, 0, -1], np.int32)
+    assert _native.grouped(group).tolist() == [2, 4, 0, 3]
+    assert not len(_native.grouped(np.array([-1], np.int32))) and not len(_native.grouped(np.array([], np.int32)))
+
+
+def repeated(launches: int, queues: int = 2, wait: int = 4) -> FakeTrace:
+    """Kernels in turn in several queues, each launched while the one before runs; after every `wait` launches one waits."""
+    trace = FakeTrace()
+    t = begin(trace)
+    for at in range(launches):
+        start = 100 * at
+        launch(t, start + 10, start + 60 + at % 3, start + 150, f"k{at % 3}", queue=1 + at % queues)
+        if at % wait == wait - 1:
+            t.call("opencl:clFinish", AT + start + 20, AT + start + 155, command_queue=1, ret=0)
+    t.record("exit", AT + 100 * launches + 500, reason=0)
+    return trace
+
+
+@pytest.mark.parametrize("trace", [one_kernel, two_queues, in_order, lambda: repeated(50)])
+def test_the_recorded_path_is_that_of_its_weights(tmp_path: Path, trace: Any) -> None:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace().open) as store:
+        g = critical.Run(store).graph
+        assert g is not None
+        every = np.arange(len(g.kind))
+        times, path = _native.longest_path(g.base, g.source, g.target, g.lags(every) + g.works(every), g.end)
+        assert times.tolist() == g.time.tolist()
+        assert path.tolist() == _native.decided_path(g.source, g.target, g.decides, g.end).tolist()
+
+
+def test_the_answer_does_not_depend_on_how_much_is_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers(store: Store) -> list[critical.Answer]:
+        return [critical.Run(store).answer(whatif.parse(words)) for words in ([], ["kernel*0.5"])]
+
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=repeated(60, queues=3).open) as store:
+        whole = answers(store)
+        monkeypatch.setattr(critical.graph, "_AT_ONCE", 7)
+        monkeypatch.setattr(critical, "_AT_ONCE", 7)
+        assert len(critical.graph._slices(store)) > 3
+        assert answers(store) == whole
+
+
+def test_work_that_ends_at_one_moment_has_an_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = FakeTrace()
+    for pid in (100, 200, 300):
+        t = begin(trace, pid)
+        for at in range(5):
+            launch(t, 100 * at + 10, 100 * at + 20, 100 * at + 90, f"k{pid}")
+        t.record("exit", AT + 700, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        first = critical.Run(store).graph
+        # Rows in another order, as DuckDB's threads may give them.
+        numbers = critical.graph._numpy
+        monkeypatch.setattr(critical.graph, "_numpy", lambda *words: {n: c[::-1] for n, c in numbers(*words).items()})
+        monkeypatch.setattr(critical.graph, "_AT_ONCE", 2)  # less than end at one moment
+        work = critical.graph._work(store, first.zero) if first else {}
+        assert first and {name: work[name].tolist() for name in first.activities} == {
+            name: column.tolist() for name, column in first.activities.items()
+        }
+
+
+def test_the_graph_is_small(tmp_path: Path) -> None:
+    launches = 4000
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=repeated(launches, queues=1, wait=64).open) as store:
+        g = critical.Run(store).graph
+        assert g is not None and len(g.activities["s"]) == launches
+        columns = [*vars(g).values(), *g.activities.values()]
+        held = sum(c.nbytes for c in columns if isinstance(c, np.ndarray) and c.strides != (0,))
+    # 5 million launches are 0.5 GB at 100 bytes.
+    assert held < 100 * launches

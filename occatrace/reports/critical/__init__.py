@@ -42,7 +42,7 @@ _LATENCY = {
 }
 _NO_WORK = ("not recorded",)
 _GRAPH = "graph"  # in what a store keeps
-_CALLS_AT_ONCE = 1 << 21  # calls that are read at a time and kept, for the sake of memory
+_CALLS_AT_ONCE = 1 << 20  # calls that are read at a time and kept, for the sake of memory
 _AT_ONCE = 1 << 18  # edges of which the pieces are made at a time, for the sake of memory
 
 
@@ -129,8 +129,11 @@ class Run:
         """The time at which the run ends, and the pieces of its critical path."""
         g = self._known
         factors = _Factors(self, changes)
-        weight = factors.weights()
-        times, path = _native.longest_path(g.base, g.source, g.target, weight, g.end)
+        if not factors.changed:
+            # The times are those that were recorded, so nothing has to be computed of edges beside the path.
+            path = _native.decided_path(g.source, g.target, g.decides, g.end)
+            return float(g.time[g.end]), self._of_path(path, factors)
+        times, path = _native.longest_path(g.base, g.source, g.target, factors.weights(), g.end)
         return float(times[g.end]), self._of_path(path, factors)
 
     def times(self, changes: Sequence[whatif.Change]) -> Floats:
@@ -251,13 +254,14 @@ class Run:
         parts: list[tuple[Ints, Floats, Ints, Ints]] = []
         first = int(g.source[path[0]]) if len(path) else g.end
         kind, source, target = g.kind[path], g.source[path].astype(np.int64), g.target[path].astype(np.int64)
-        weight = factors.weights()[path]
+        lag = factors.lags_of(path)
+        weight = factors.weights_of(path)
         if g.time[first] > 0:
             begun = np.array([self._labels.number(Label("host", "before the first process"))])
             owner = np.array([g.process_of.get(int(g.thread[first]), -1)])
-            parts.append((np.zeros(1, np.int64), np.array([g.base[first]]), begun, owner))
+            parts.append((np.zeros(1, np.int64), np.array([float(g.time[first])]), begun, owner))
         parts += self._host(path, kind, source, target, weight, factors)
-        parts += self._device(path, kind, source, weight, factors.lags()[path])
+        parts += self._device(path, kind, source, weight, lag)
         parts += self._latencies(path, kind, source, target, weight)
         start, ns, label, process = (
             (np.concatenate([part[i] for part in parts]) for i in range(4)) if parts else _none()
@@ -295,7 +299,7 @@ class Run:
         self, path: Any, kind: Any, source: Ints, weight: Floats, lag: Floats
     ) -> list[tuple[Ints, Floats, Ints, Ints]]:
         g = self._known
-        piece = g.work[path]
+        piece = g.works_of(path)
         has = piece >= 0
         if not has.any():
             return []
@@ -316,7 +320,7 @@ class Run:
         self, path: Any, kind: Any, source: Ints, target: Ints, weight: Floats
     ) -> list[tuple[Ints, Floats, Ints, Ints]]:
         g = self._known
-        rest = (kind != graph.HOST) & (g.work[path] < 0) & (weight > 0)
+        rest = (kind != graph.HOST) & (g.works_of(path) < 0) & (weight > 0)
         if not rest.any():
             return []
         process = self._processes(np.where(g.thread[target[rest]] >= 0, g.thread[target[rest]], g.thread[source[rest]]))
@@ -346,7 +350,7 @@ class Run:
             numbers.append(self._labels.number(Label("network", told, g.calls["lines"][line])))
         return np.array(numbers, np.int64)[np.ravel(place)]
 
-    def _processes(self, threads: Ints) -> Ints:
+    def _processes(self, threads: npt.NDArray[Any]) -> Ints:
         of = self._known.process_of
         found, which = np.unique(threads, return_inverse=True)
         return np.array([of.get(thread, -1) for thread in found.tolist()], np.int64)[which]
@@ -397,7 +401,8 @@ class _Factors:
     def _split_host(self) -> dict[int, tuple[Ints, Ints, Ints]]:
         """Of each thread the pieces of its own edges: the edge, the duration, the label. Host code has labels only now."""
         run, g = self._run, self._run._known
-        edges = np.flatnonzero((g.kind == graph.HOST) & (g.call < 0) & (g.lag > 0))
+        edges = np.flatnonzero((g.kind == graph.HOST) & (g.call < 0))
+        edges = edges[g.lags(edges) > 0]
         edges = edges[np.lexsort((g.time[g.source[edges]], g.thread[g.source[edges]]))]
         threads = g.thread[g.source[edges]]
         out = {}
@@ -434,26 +439,43 @@ class _Factors:
             out = out * np.where(inside, factor, 1.0)
         return out
 
+    @property
+    def changed(self) -> bool:
+        """Whether any weight may be another than it was recorded."""
+        return bool(self._changes or self._launches or self._ranks or self._unwaited or self._network != 1.0)
+
     def weights(self) -> Floats:
         """The weights of all edges."""
         if self._weights is None:
             self._weights = self._make()
         return self._weights
 
-    def lags(self) -> Floats:
-        """The weights of all edges without the device work that they end with."""
-        self.weights()
-        return self._run._known.lag if self._lag is None else self._lag
+    def weights_of(self, edges: Any) -> Floats:
+        """The weights of some edges."""
+        if self.changed:
+            out: Floats = self.weights()[edges]
+            return out
+        g = self._run._known
+        return g.lags(edges) + g.works(edges)
+
+    def lags_of(self, edges: Any) -> Floats:
+        """The weights of some edges without the device work that they end with."""
+        if self.changed:
+            self.weights()
+        out: Floats = self._run._known.lags(edges) if self._lag is None else self._lag[edges]
+        return out
 
     def _make(self) -> Floats:
         run, g = self._run, self._run._known
-        if not (self._changes or self._launches or self._ranks or self._unwaited or self._network != 1.0):
-            return g.weight
+        lag, work = np.empty(len(g.kind)), np.empty(len(g.kind))
+        for at in range(0, len(lag), _AT_ONCE):
+            some = slice(at, at + _AT_ONCE)
+            lag[some], work[some] = g.lags(some), g.works(some)
         of_label = self._of_label()
-        lag, work = g.lag.copy(), g.work_ns.copy()
-        has = g.work >= 0
+        which = g.works_of(slice(None))
+        has = which >= 0
         if has.any():
-            which = g.work[has]
+            which = which[has]
             named = run._work_labels[g.activities["label"][which]]
             work[has] *= of_label[named]
             lag[has] *= self._of_label(self._launches)[named]
@@ -518,11 +540,12 @@ class _Factors:
             if thread < len(thread_process):
                 thread_process[thread] = process
         processes = thread_process[g.thread[g.source[own]]]
+        lag = g.lags(np.flatnonzero(own))
         busy: dict[int, float] = {}
         for process in np.unique(processes).tolist():
             rank = run._rank_of.get(process)
             if rank is not None:
-                busy[rank] = busy.get(rank, 0.0) + float(g.lag[own][processes == process].sum())
+                busy[rank] = busy.get(rank, 0.0) + float(lag[processes == process].sum())
         durations = (g.activities["e"] - g.activities["s"]).astype(np.float64)
         for process in np.unique(g.activities["process"]).tolist():
             rank = run._rank_of.get(process)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from occatrace import _native
 from occatrace.core.sql import name as sql_name
 from occatrace.reports.critical import lines
 
@@ -23,12 +24,18 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Nodes = npt.NDArray[np.uint32]  # numbers of nodes, or of edges
+Narrow = npt.NDArray[np.int32]  # numbers of what there are fewer of than two thousand million, -1: none
+Flags = npt.NDArray[np.bool_]
+Kinds = npt.NDArray[np.uint8]
 
 # Kinds of edges.
 HOST, LAUNCH, QUEUE, OTHER_QUEUE, DONE, MESSAGE, TOGETHER, FORK, JOIN, THREAD, END = range(11)
 KINDS = (*("host", "launch", "queue", "other queue", "done", "message", "together", "fork", "join", "thread", "end"),)
 # At the same moment: what others wait for comes before what waits.
 _SOURCE, _POINT, _WORK, _MEETING, _SINK = range(5)
+_ORDER_BITS = 3  # that these numbers need
+_AT_ONCE = 1 << 20  # edges, or pieces of work, that are looked at at a time, for the sake of memory
 
 # Without rows in any of these nothing was recorded.
 _OF = frozenset(("call_stats", "activities", "kernel_runs", "omp_regions", "mpi_messages", "python_calls"))
@@ -49,50 +56,87 @@ _SYNCHRONIZING = frozenset(
 
 @dataclass
 class Graph:
-    """Nodes in the order of time, and the edges between them. Times are ns since `zero`."""
+    """Nodes in the order of time, and the edges between them in the order of their targets. Times are ns since `zero`.
+
+    What is computed of an edge (`lags`, `works`, `works_of`) is not kept: of ten million edges it is more than all the rest."""
 
     zero: int
     end: int  # node in which the run ends
     time: Ints
-    thread: Ints  # -1: of no thread
-    base: Floats  # time of a node that nothing leads to; else 0
-    elastic: npt.NDArray[np.bool_]  # node that only waits
-    source: npt.NDArray[np.uint32]
-    target: npt.NDArray[np.uint32]
-    kind: npt.NDArray[np.uint8]
-    lag: Floats  # weight, without the work
-    work: npt.NDArray[np.int32]  # piece of device work that an edge ends with, -1: none
-    work_ns: Floats  # its duration, as far as it is behind the edge's source
-    call: npt.NDArray[np.int32]  # of an edge: the MPI call that it ends, -1: none
+    thread: npt.NDArray[np.signedinteger[Any]]  # -1: of no thread
+    elastic: Flags  # node that only waits
+    piece: Narrow  # piece of device work that ends at a node, -1: none
+    source: Nodes
+    target: Nodes
+    kind: Kinds
+    decides: Flags  # edge that has all the time between its nodes
+    usual: Floats  # by kind: the lag of an edge that does not decide
+    call: Narrow  # of an edge: the MPI call that it ends, -1: none
     activities: dict[str, Any]
     calls: dict[str, Any]  # of MPI
     process_of: dict[int, int]  # of threads
     waits: dict[str, Any]  # calls that waited for device work: thread, s, e, and the piece of work
 
     @property
-    def weight(self) -> Floats:
-        """Weights as they were recorded."""
-        return self.lag + self.work_ns
+    def base(self) -> Floats:
+        """The time of each node that nothing leads to; of the others 0."""
+        out = self.time.astype(np.float64)
+        out[self.target] = 0.0
+        return out
+
+    def works_of(self, edges: Any) -> Narrow:
+        """The piece of device work that each of these edges ends with; -1: none."""
+        out: Narrow = self.piece[self.target[edges]]
+        return out
+
+    def works(self, edges: Any) -> Floats:
+        """How long the work at the end of each of these edges takes, as far as it is behind the edge's source (ns)."""
+        return _work_ns(self.time, self.piece, self.activities, self.source[edges], self.target[edges])
+
+    def lags(self, edges: Any) -> Floats:
+        """The weight of each of these edges without that work, as it was recorded (ns)."""
+        left = _left(self.time, self.piece, self.activities, self.source[edges], self.target[edges])
+        return np.where(self.decides[edges], left, self.usual[self.kind[edges]])
+
+
+def _work_ns(time: Ints, piece: Narrow, work: dict[str, Any], source: Any, target: Any) -> Floats:
+    """Of edges the duration of the work that they end with, as far as it is behind their source."""
+    out = np.zeros(len(source))
+    pieces = piece[target]
+    has = np.flatnonzero(pieces >= 0)
+    if len(has):
+        which = pieces[has]
+        out[has] = np.minimum(work["e"][which] - work["s"][which], time[target[has]] - time[source[has]])
+    return out
 
 
 @dataclass
 class _Builder:
-    nodes: list[tuple[Ints, Ints, Ints, Ints]] = field(default_factory=list)  # time, order, thread, elastic
-    edges: list[tuple[int, Ints, Ints, Ints]] = field(default_factory=list)  # kind, source, target, call
+    nodes: list[tuple[Ints, Narrow]] = field(default_factory=list)  # time and order as a key, thread
+    elastic: list[Flags] = field(default_factory=list)
+    edges: list[tuple[int, Nodes, Nodes]] = field(default_factory=list)
+    calls: list[Any] = field(default_factory=list)  # of the edges
     count: int = 0
 
-    def add(self, time: Any, order: int, thread: Any = -1, elastic: bool = False) -> Ints:
+    def add(self, time: Any, order: int, thread: Any = -1, elastic: bool = False) -> Nodes:
         """Nodes, and their numbers."""
-        time = np.asarray(time, np.int64)
-        thread = np.broadcast_to(np.asarray(thread, np.int32), time.shape)
-        self.nodes.append((time, np.full(len(time), order, np.int8), thread, np.full(len(time), elastic)))
-        self.count += len(time)
-        return np.arange(self.count - len(time), self.count)
+        key = np.maximum(np.asarray(time, np.int64), 0) << _ORDER_BITS | order
+        thread = np.broadcast_to(np.asarray(thread, np.int32), key.shape)
+        self.nodes.append((key, thread))
+        self.elastic.append(np.broadcast_to(np.array(elastic), key.shape))
+        self.count += len(key)
+        return np.arange(self.count - len(key), self.count, dtype=np.uint32)
 
-    def link(self, kind: int, source: Ints, target: Ints, call: Any = -1) -> None:
+    def link(self, kind: int, source: Any, target: Any, call: Any = None) -> None:
         """Edges."""
-        call = np.broadcast_to(np.asarray(call, np.int32), source.shape)
-        self.edges.append((kind, source.astype(np.int32), target.astype(np.int32), call))
+        self.edges.append((kind, np.asarray(source, np.uint32), np.asarray(target, np.uint32)))
+        self.calls.append(call)
+
+
+def _left(time: Ints, piece: Narrow, work: dict[str, Any], source: Any, target: Any) -> Floats:
+    """Of edges the time between their nodes without the work that they end with."""
+    out: Floats = time[target] - time[source] - _work_ns(time, piece, work, source, target)
+    return out
 
 
 def _numpy(store: Store, sql: str) -> dict[str, Any]:
@@ -125,67 +169,164 @@ def build(store: Store) -> Graph | None:
     )
     process_of = dict(zip(threads["thread"].tolist(), threads["process"].tolist(), strict=True))
     b = _Builder()
-    work, launches, ends = _device_work(store, b, zero)
-    waits, waited = _waits(store, b, zero, calls_of, work, ends)
+    work, ends = _device_work(store, b, zero)
+    waited = _waits(store, b, zero, calls_of, work, ends)
     mpi = _mpi(store, b, zero, calls_of)
-    teams = _teams(store, b, zero)
-    frame = _frame(b, zero, processes, threads, [launches, waits, mpi["nodes"], teams])
+    _teams(store, b, zero)
+    frame = _frame(b, zero, processes, threads)
     return _finish(b, zero, frame, work, ends, mpi, waited, process_of)
 
 
 # ---- devices ----
 
 
-def _device_work(store: Store, b: _Builder, zero: int) -> tuple[dict[str, Any], Ints, Ints]:
+def _device_work(store: Store, b: _Builder, zero: int) -> tuple[dict[str, Any], Nodes]:
     """A node at each launch, and one at the end of each piece of work."""
-    work = _numpy(
-        store,
-        f"""
-        SELECT a.process::INTEGER AS process, a.thread::INTEGER AS thread, a.seq::BIGINT AS seq, a.queue::INTEGER AS queue,
-               a.device::INTEGER AS device, coalesce(q.flags & 1, 0)::TINYINT AS unordered, l.label::INTEGER AS label,
-               CASE WHEN a.queued_ns > 0 THEN least(a.queued_ns, a.start_ns) ELSE a.start_ns END::BIGINT - {zero} AS launched,
-               a.start_ns::BIGINT - {zero} AS s, greatest(a.start_ns, a.end_ns)::BIGINT - {zero} AS e
-        FROM critical_work a LEFT JOIN queues q USING (queue)
-        JOIN critical_labels l ON l.kind = a.kind AND l.name = a.name AND l.kernel = a.named_kernel AND l.line = a.line
-        WHERE a.kind != 'marker' ORDER BY e""",
-    )
-    n = len(work["s"])
+    work = _work(store, zero)
     ends = b.add(work["e"], _WORK)
-    has = np.flatnonzero(work["thread"] >= 0)
-    launches = np.empty(0, np.int64)
-    if len(has):
-        # Work of one call is launched at one moment of its thread.
-        key = work["thread"][has].astype(np.int64) << 32 | (work["seq"][has] & 0xFFFFFFFF)
-        calls, which = np.unique(key, return_inverse=True)
-        first = np.full(len(calls), np.iinfo(np.int64).max)
-        np.minimum.at(first, which, work["launched"][has])
-        launches = b.add(first, _SOURCE, calls >> 32)
-        b.link(LAUNCH, launches[which], ends[has])
-    # In a queue in order each piece waits for the one before it.
-    order = np.lexsort((work["e"], work["s"], work["queue"]))
+    _launches(b, work, ends)
+    # In a queue in order each piece waits for the one before it. Work is in the order of its ends.
+    order = np.lexsort((work["s"], work["queue"])).astype(np.int32)
     before, after = order[:-1], order[1:]
-    same = (
-        (work["queue"][before] == work["queue"][after]) & (work["queue"][after] >= 0) & (work["unordered"][after] == 0)
-    )
+    queue = work["queue"][order]
+    same = (queue[:-1] == queue[1:]) & (queue[1:] >= 0) & (work["unordered"][after] == 0)
+    del queue
     same &= work["e"][before] <= work["s"][after] + _OVERLAP_NS
-    b.link(QUEUE, ends[before[same]], ends[after[same]])
+    before, after = before[same], after[same]
+    del order, same
+    b.link(QUEUE, ends[before], ends[after])
+    previous = np.full(len(work["s"]), -1, np.int32)
+    previous[after] = before
+    del before, after
     # Work that begins long after its launch, when its queue is free, waited for another one: the last to end before.
-    if n > 1:
-        latest = np.searchsorted(work["e"], work["s"], "right") - 1
-        known = work["launched"].copy()
-        previous = np.full(n, -1, np.int64)
-        previous[after[same]] = work["e"][before[same]]
-        known = np.maximum(known, previous)
-        there = (latest >= 0) & (work["e"][latest] > known) & (work["process"][latest] == work["process"])
-        there &= (work["queue"][latest] != work["queue"]) & (latest != np.arange(n))
-        b.link(OTHER_QUEUE, ends[latest[there]], ends[there])
-    return work, launches, ends
+    others = [_other(work, previous, at) for at in range(0, len(previous), _AT_ONCE)]
+    if others:
+        source, target = (np.concatenate([part[i] for part in others]) for i in range(2))
+        b.link(OTHER_QUEUE, ends[source], ends[target])
+    del work["unordered"]
+    return work, ends
+
+
+def _work(store: Store, zero: int) -> dict[str, Any]:
+    """The device work of a run, in the order of its ends; what ends at one moment always in the same order."""
+    parts: dict[str, list[Any]] = {}
+    for between in _slices(store):
+        some = _numpy(
+            store,
+            f"""
+            SELECT a.process::INTEGER AS process, a.thread::INTEGER AS thread, a.seq::BIGINT AS seq, a.queue::INTEGER AS queue,
+                   a.device::INTEGER AS device, coalesce(q.flags & 1, 0)::TINYINT AS unordered, l.label::INTEGER AS label,
+                   CASE WHEN a.queued_ns > 0 THEN least(a.queued_ns, a.start_ns) ELSE a.start_ns END::BIGINT - {zero} AS launched,
+                   a.start_ns::BIGINT - {zero} AS s, greatest(a.start_ns, a.end_ns)::BIGINT - {zero} AS e
+            FROM critical_work a LEFT JOIN queues q USING (queue)
+            JOIN critical_labels l ON l.kind = a.kind AND l.name = a.name AND l.kernel = a.named_kernel AND l.line = a.line
+            WHERE a.kind != 'marker'{between}""",
+        )
+        for name in list(some):
+            column = some.pop(name)
+            parts.setdefault(name, []).append(column if name in _MOMENTS else _small(column))
+    work: dict[str, Any] = {}
+    for name in list(parts):
+        work[name] = np.concatenate(parts.pop(name))
+    order = _in_order_of_ends(work)
+    for name, column in work.items():
+        work[name] = column[order] if name in _MOMENTS else _small(column[order])
+    return work
+
+
+def _slices(store: Store) -> list[str]:
+    """Conditions that divide the device work by its start, so that little of it is in DuckDB's memory at a time."""
+    count = store.con.execute("SELECT count(*) FROM activities").fetchall()[0][0]
+    if count <= _AT_ONCE:
+        return [""]
+    parts = [part * _AT_ONCE / count for part in range(1, -(-count // _AT_ONCE))]
+    cuts = store.con.execute(f"SELECT approx_quantile(start_ns::BIGINT, {parts}) FROM activities").fetchall()[0][0]
+    low = [None, *sorted(set(cuts))]
+    out = []
+    for at, start in enumerate(low):
+        words = [f"a.start_ns >= {start}"] if start is not None else []
+        words += [f"a.start_ns < {low[at + 1]}"] if at + 1 < len(low) else []
+        out.append("".join(f" AND {word}" for word in words))
+    return out
+
+
+def _in_order_of_ends(work: dict[str, Any]) -> Narrow:
+    """The numbers of the pieces of work in the order of their ends, of their starts and of their calls."""
+    end = work["e"]
+    order = np.argsort(end, kind="stable").astype(np.int32)
+    first = 0
+    while first < len(order):
+        last = min(first + _AT_ONCE, len(order))
+        while last < len(order) and end[order[last]] == end[order[last - 1]]:
+            last += 1
+        some = order[first:last]
+        equal = np.diff(end[some]) == 0
+        tied = np.flatnonzero(np.r_[equal, False] | np.r_[False, equal])
+        those = some[tied]
+        some[tied] = those[np.lexsort([work[name][those] for name in ("label", "queue", "seq", "thread", "s", "e")])]
+        first = last
+    return order
+
+
+_MOMENTS = ("launched", "s", "e")
+
+
+def _small(column: Any) -> Any:
+    """The same numbers in as few bytes as they need."""
+    if not len(column):
+        return column
+    low, high = int(column.min()), int(column.max())
+    fitting = (
+        kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
+    )
+    return column.astype(next(fitting, np.int64))
+
+
+def _launches(b: _Builder, work: dict[str, Any], ends: Nodes) -> None:
+    """A node at each launch. Work of one call is launched at one moment of its thread."""
+    has = np.flatnonzero(work["thread"] >= 0).astype(np.int32)
+    if not len(has):
+        return
+    key = _call_key(work["thread"][has], work["seq"][has])
+    order = np.argsort(key, kind="stable").astype(np.int32)
+    key = key[order]
+    begins = np.r_[True, key[1:] != key[:-1]]
+    first = np.flatnonzero(begins)
+    threads = (key[first] >> 32).astype(np.int32)
+    del key
+    has = has[order]
+    del order
+    launches = b.add(np.minimum.reduceat(work["launched"][has], first), _SOURCE, threads)
+    del first
+    which = np.cumsum(begins, dtype=np.int32)
+    which -= 1
+    b.link(LAUNCH, launches[which], ends[has])
+
+
+def _call_key(thread: Any, seq: Any) -> Ints:
+    """A number of each call, by its thread and its number there."""
+    key: Ints = thread.astype(np.int64) << 32 | (seq.astype(np.int64) & 0xFFFFFFFF)
+    return key
+
+
+def _other(work: dict[str, Any], previous: Narrow, at: int) -> tuple[Any, Any]:
+    """Of some pieces of work those that waited for work of another queue: that work, and they."""
+    some = slice(at, at + _AT_ONCE)
+    s = work["s"][some]
+    number = np.arange(at, at + len(s))
+    latest = np.searchsorted(work["e"], s, "right") - 1
+    known = np.maximum(work["launched"][some], -1)
+    led = np.flatnonzero(previous[some] >= 0)
+    known[led] = np.maximum(known[led], work["e"][previous[some][led]])
+    there = (latest >= 0) & (work["e"][latest] > known) & (work["process"][latest] == work["process"][some])
+    there &= (work["queue"][latest] != work["queue"][some]) & (latest != number)
+    return latest[there], number[there]
 
 
 def _waits(
-    store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...], work: dict[str, Any], ends: Ints
-) -> tuple[Ints, dict[str, Any]]:
-    """Two nodes at each call that can wait for a device: where it begins, and where it returns. Also these calls and their work."""
+    store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...], work: dict[str, Any], ends: Nodes
+) -> dict[str, Any]:
+    """Two nodes at each call that can wait for a device: where it begins, and where it returns. These calls and their work."""
     none = np.empty(0, np.int64)
     found = []
     for name in calls_of:
@@ -194,14 +335,14 @@ def _waits(
         if function and function.blocking and not function.compiles:
             found.append(f"SELECT process, thread, seq, start_ns, end_ns FROM {sql_name(name)} WHERE end_ns > start_ns")
     if not found or not len(ends):
-        return none, dict.fromkeys(("thread", "s", "e", "work"), none)
+        return dict.fromkeys(("thread", "s", "e", "work"), none)
     calls = _numpy(
         store,
         f"SELECT process::BIGINT AS process, thread::BIGINT AS thread, seq::BIGINT AS seq, start_ns::BIGINT - {zero} AS s,"
-        f" end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(found)}) ORDER BY e",
+        f" end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(found)}) ORDER BY e, thread, seq",
     )
     # Its own work, where it enqueued some; else the last of its thread, else of its process, that was over.
-    own = _last_at(work, calls, "thread", own=True)
+    own = _own_of(work, calls)
     thread = _last_at(work, calls, "thread")
     process = _last_at(work, calls, "process")
 
@@ -213,24 +354,31 @@ def _waits(
     waited = np.where(own >= 0, own, waited)
     # One whose own work goes on after it has returned waits for nothing.
     waits = (waited >= 0) & ~((own >= 0) & (ended(own) > calls["e"]))
-    enter = b.add(calls["s"][waits], _SOURCE, calls["thread"][waits])
+    b.add(calls["s"][waits], _SOURCE, calls["thread"][waits])
     leave = b.add(calls["e"][waits], _SINK, calls["thread"][waits], elastic=True)
     b.link(DONE, ends[waited[waits]], leave)
     kept = {name: calls[name][waits] for name in ("thread", "s", "e")} | {"work": waited[waits]}
-    return np.concatenate([enter, leave]), kept
+    return kept
 
 
-def _last_at(work: dict[str, Any], calls: dict[str, Any], by: str, own: bool = False) -> Ints:
-    """Of each call the piece of work of the same thread or process that ended last before the call did; or its own."""
+def _own_of(work: dict[str, Any], calls: dict[str, Any]) -> Ints:
+    """Of each call the piece of work of its own that ended last, -1: none."""
     out = np.full(len(calls["s"]), -1, np.int64)
-    if own:
-        key = work["thread"].astype(np.int64) << 32 | (work["seq"] & 0xFFFFFFFF)
-        order = np.argsort(key, kind="stable")
-        wanted = calls["thread"] << 32 | (calls["seq"] & 0xFFFFFFFF)
-        at = np.searchsorted(key[order], wanted, "right") - 1
-        hit = (at >= 0) & (key[order][at] == wanted)
-        out[hit] = order[at[hit]]
-        return out
+    key = _call_key(calls["thread"], calls["seq"])
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    for at in range(0, len(work["s"]), _AT_ONCE):
+        some = slice(at, at + _AT_ONCE)
+        wanted = _call_key(work["thread"][some], work["seq"][some])
+        place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        hit = np.flatnonzero(key[place] == wanted)
+        out[order[place[hit]]] = hit + at  # of several the last one stays
+    return out
+
+
+def _last_at(work: dict[str, Any], calls: dict[str, Any], by: str) -> Ints:
+    """Of each call the piece of work of the same thread or process that ended last before the call did."""
+    out = np.full(len(calls["s"]), -1, np.int64)
     for value in np.unique(calls[by]).tolist():
         pieces = np.flatnonzero(work[by] == value)  # in the order of their ends
         rows = np.flatnonzero(calls[by] == value)
@@ -264,7 +412,7 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
         store,
         f"SELECT f::BIGINT AS f, c.process::BIGINT AS process, c.thread::BIGINT AS thread, c.seq::BIGINT AS seq,"
         f" {known.number} AS line, start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e"
-        f" FROM ({union}) c{known.join} ORDER BY thread, s",
+        f" FROM ({union}) c{known.join} ORDER BY thread, s, seq",
     )
     calls["lines"] = known.texts
     calls["function"] = [name.partition(".")[2] for name in names]
@@ -320,7 +468,7 @@ def _probes(store: Store, names: list[str], zero: int) -> _Probes:
 
 def _messages(
     b: _Builder, rows: list[Any], rank_of: dict[int, int], place: dict[tuple[int, int], int],
-    by_thread: dict[int, tuple[Ints, int]], probes: _Probes, enter: Ints, leave: Ints, calls: dict[str, Any],
+    by_thread: dict[int, tuple[Ints, int]], probes: _Probes, enter: Nodes, leave: Nodes, calls: dict[str, Any],
 ) -> None:  # fmt: skip
     """MPI keeps the order of messages between two ranks: the first sent is the first received."""
     sent: dict[Any, list[Any]] = {}
@@ -384,7 +532,7 @@ def _messages(
 
 def _collectives(
     b: _Builder, rows: list[Any], rank_of: dict[int, int], place: dict[tuple[int, int], int],
-    enter: Ints, leave: Ints, calls: dict[str, Any],
+    enter: Nodes, leave: Nodes, calls: dict[str, Any],
 ) -> None:  # fmt: skip
     """Where nobody leaves before all have come, all lead to a meeting and it to all. Else the last to come before a rank
     leaves leads to that rank."""
@@ -430,10 +578,10 @@ def _collectives(
 ARRIVES = "(greatest(t.start_ns, t.end_ns) + t.late_ns)"
 
 
-def _teams(store: Store, b: _Builder, zero: int) -> Ints:
+def _teams(store: Store, b: _Builder, zero: int) -> None:
     """A region begins, its threads begin and arrive, the last of them ends it."""
     if "omp_regions" not in store.filled:
-        return np.empty(0, np.int64)
+        return
     regions = _numpy(
         store,
         f"SELECT thread::BIGINT AS thread, seq::BIGINT AS seq, start_ns::BIGINT - {zero} AS s,"
@@ -456,15 +604,12 @@ def _teams(store: Store, b: _Builder, zero: int) -> Ints:
     joined = b.add(np.minimum(np.maximum(parts["e"], parts["s"]), regions["e"][at]), _WORK, parts["thread"])
     b.link(FORK, begins[at], forked)
     b.link(JOIN, joined, ends[at])
-    return np.concatenate([begins, ends, forked, joined])
 
 
 # ---- threads and processes ----
 
 
-def _frame(
-    b: _Builder, zero: int, processes: dict[str, Any], threads: dict[str, Any], groups: list[Ints]
-) -> dict[str, Any]:
+def _frame(b: _Builder, zero: int, processes: dict[str, Any], threads: dict[str, Any]) -> dict[str, Any]:
     """Where processes begin and end, and which thread is the main one of each."""
     main: dict[int, int] = {}
     pids = dict(zip(processes["process"].tolist(), processes["pid"].tolist(), strict=True))
@@ -476,61 +621,78 @@ def _frame(
     begins = b.add((processes["s"] - zero)[keep], _SOURCE, mains)
     ends = b.add((processes["e"] - zero)[keep], _SINK, mains)
     return {
-        "begins": begins, "ends": ends, "main": main, "groups": groups,
+        "begins": begins, "ends": ends, "main": main,
         "process": processes["process"][keep], "pid": processes["pid"][keep], "ppid": processes["ppid"][keep],
     }  # fmt: skip
 
 
 def _finish(
-    b: _Builder, zero: int, frame: dict[str, Any], work: dict[str, Any], ends: Ints, mpi: dict[str, Any],
+    b: _Builder, zero: int, frame: dict[str, Any], work: dict[str, Any], ends: Nodes, mpi: dict[str, Any],
     waited: dict[str, Any], process_of: dict[int, int],
 ) -> Graph:  # fmt: skip
-    time, order, thread, elastic = (np.concatenate([part[i] for part in b.nodes]) for i in range(4))
-    time = np.maximum(time, 0)
+    time, thread, elastic, place = _in_order(b)
+    for at, (each, first, last) in enumerate(b.edges):
+        b.edges[at] = each, place[first], place[last]
     # What a thread does follows from what it did before.
-    by_thread = np.lexsort((order, time, thread))
-    by_thread = by_thread[thread[by_thread] >= 0].astype(np.int32)
+    by_thread = _native.grouped(thread)
+    thread = _small(thread)
     before, after = by_thread[:-1], by_thread[1:]
     same = thread[before] == thread[after]
     b.link(HOST, before[same], after[same])
+    del before, after, same
+    frame["begins"], frame["ends"] = place[frame["begins"]], place[frame["ends"]]
     _threads(b, frame, time, thread, elastic, by_thread, process_of)
-    del by_thread, before, after, same
-    place = np.empty(len(time), np.int32)
-    sequence = np.lexsort((order, time)).astype(np.int32)
-    place[sequence] = np.arange(len(time), dtype=np.int32)
-    kind = np.concatenate([np.full(len(part[1]), part[0], np.uint8) for part in b.edges])
-    source = place[np.concatenate([part[1] for part in b.edges])]
-    target = place[np.concatenate([part[2] for part in b.edges])]
-    call = np.concatenate([part[3] for part in b.edges])
+    del by_thread
+    called = any(call is not None for call in b.calls)
+    source, target, kind, number = _native.sort_edges(len(time), b.edges, called)
+    # -1 everywhere takes no memory.
+    call: Narrow = np.broadcast_to(np.array(-1, np.int32), source.shape)
+    if called:
+        of_all = [
+            np.broadcast_to(np.asarray(-1 if of is None else of, np.int32), part[1].shape)
+            for part, of in zip(b.edges, b.calls, strict=True)
+        ]
+        call = np.concatenate(of_all)[number]
+    del number
     b.edges.clear()
-    b.nodes.clear()
-    good = source < target  # clocks of devices and hosts are not exact to the last nanosecond
-    kind, source, target, call = kind[good], source[good], target[good], call[good]
+    b.calls.clear()
     piece = np.full(len(time), -1, np.int32)
     piece[place[ends]] = np.arange(len(ends), dtype=np.int32)
     if len(mpi["nodes"]):
         own_call = np.full(len(time), -1, np.int32)
         own_call[place[mpi["leave"]]] = np.arange(len(mpi["leave"]))
-        host = kind == HOST
         # The host's edge to the end of a call is that call's.
-        call = np.where(host, own_call[target], call)
-    time, thread, elastic = time[sequence], thread[sequence], elastic[sequence]
-    elastic = elastic | (piece >= 0)
-    lag, work_ns = _weights(time, elastic, piece, work, kind, source, target)
-    base = np.zeros(len(time))
-    led = np.zeros(len(time), bool)
-    led[target] = True
-    base[~led] = time[~led]
-    last = place[frame["ends"]]
+        call = np.where(kind == HOST, own_call[target], call).astype(np.int32)
+    last = frame["ends"]
+    end = int(last[np.argmax(time[last])])
+    del place
+    elastic |= piece >= 0
+    decides, usual = _weights(time, elastic, piece, work, kind, source, target)
     return Graph(
-        zero, int(last[np.argmax(time[last])]), time, thread, base, elastic, source.astype(np.uint32),
-        target.astype(np.uint32), kind, lag, piece[target], work_ns, call.astype(np.int32), work, mpi["calls"], process_of,
+        zero, end, time, thread, elastic, piece, source, target, kind, decides, usual, call, work, mpi["calls"], process_of,
         waited,
     )  # fmt: skip
 
 
+def _in_order(b: _Builder) -> tuple[Ints, Narrow, Flags, Nodes]:
+    """Time, thread and elasticity of the nodes in the order of time, and where each of them is there."""
+    key = np.concatenate([part[0] for part in b.nodes])
+    b.nodes[:] = [(np.empty(0, np.int64), part[1]) for part in b.nodes]
+    sequence = np.argsort(key, kind="stable").astype(np.uint32)
+    place = np.empty(len(sequence), np.uint32)
+    place[sequence] = np.arange(len(sequence), dtype=np.uint32)
+    time = key[sequence]
+    del key
+    time >>= _ORDER_BITS
+    thread = np.concatenate([part[1] for part in b.nodes])[sequence]
+    elastic = np.concatenate(b.elastic)[sequence]
+    b.nodes.clear()
+    b.elastic.clear()
+    return time, thread, elastic, place
+
+
 def _threads(
-    b: _Builder, frame: dict[str, Any], time: Ints, thread: Ints, elastic: npt.NDArray[np.bool_], by_thread: Ints,
+    b: _Builder, frame: dict[str, Any], time: Ints, thread: npt.NDArray[np.signedinteger[Any]], elastic: Flags, by_thread: Nodes,
     process_of: dict[int, int],
 ) -> None:  # fmt: skip
     """Other threads begin after what the main one did last, and what they did is over when the process ends. A main thread that
@@ -579,30 +741,36 @@ def _threads(
 
 
 def _weights(
-    time: Ints, elastic: npt.NDArray[np.bool_], piece: npt.NDArray[np.int32], work: dict[str, Any],
-    kind: npt.NDArray[np.uint8], source: Ints, target: Ints,
-) -> tuple[Floats, Floats]:  # fmt: skip
-    """Of each edge its lag, and the work that it ends with. The last edge to arrive has all that is left until the node; the
-    others what such edges usually have when they are the last, as far as there is room."""
-    arrived = np.full(len(time), -1, np.int64)
-    np.maximum.at(arrived, target, time[source])
-    binding = time[source] == arrived[target]
-    del arrived
-    lag = (time[target] - time[source]).astype(np.float64)  # the work included, so far
-    duration = np.zeros(len(kind))
-    has = np.flatnonzero(piece[target] >= 0)
-    if len(has):
-        duration[has] = np.minimum((work["e"] - work["s"])[piece[target[has]]], lag[has])
-        lag[has] -= duration[has]
-    del has
-    for each in range(len(KINDS)):
-        of_kind = kind == each
-        if each == HOST:
-            # Where a node only waits, the thread's own edge has no weight unless it is the last to arrive.
-            lag[of_kind & elastic[target] & ~binding] = 0.0
-            continue
-        last = of_kind & binding
-        usual = float(np.percentile(lag[last], 25)) if last.any() else 0.0
-        others = of_kind & ~binding
-        lag[others] = np.minimum(lag[others], usual if each in (LAUNCH, DONE, MESSAGE, FORK) else 0.0)
-    return lag, duration
+    time: Ints, elastic: Flags, piece: Narrow, work: dict[str, Any],
+    kind: Kinds, source: Nodes, target: Nodes,
+) -> tuple[Flags, Floats]:  # fmt: skip
+    """Of each edge whether it has all the time between its nodes: the last edge to arrive has all that is left until the node.
+    The others have what such edges usually have when they are the last, as far as there is room: that of each kind comes second."""
+    decides = _last_to_arrive(time, source, target)
+    usual = np.zeros(len(KINDS))
+    for each in (LAUNCH, DONE, MESSAGE, FORK):
+        those = np.flatnonzero(decides & (kind == each)).astype(np.uint32)
+        left = np.empty(len(those))
+        for at in range(0, len(those), _AT_ONCE):
+            some = those[at : at + _AT_ONCE]
+            left[at : at + _AT_ONCE] = _left(time, piece, work, source[some], target[some])
+        usual[each] = np.percentile(left, 25) if len(left) else 0.0
+    for at in range(0, len(kind), _AT_ONCE):
+        part = slice(at, at + _AT_ONCE)
+        of = kind[part]
+        left = _left(time, piece, work, source[part], target[part])
+        # Where a node only waits, the thread's own edge has no weight unless it is the last to arrive.
+        decides[part] |= np.where(of == HOST, ~elastic[target[part]] | (left == 0), left <= usual[of])
+    return decides, usual
+
+
+def _last_to_arrive(time: Ints, source: Nodes, target: Nodes) -> Flags:
+    """Of each edge whether no other edge to its node comes from a later moment."""
+    # Nodes are in the order of time, so the latest source has the highest number.
+    latest = np.zeros(len(time), np.uint32)
+    np.maximum.at(latest, target, source)
+    out = np.empty(len(source), bool)
+    for at in range(0, len(source), _AT_ONCE):
+        some = slice(at, at + _AT_ONCE)
+        out[some] = time[source[some]] == time[latest[target[some]]]
+    return out
