@@ -15,6 +15,7 @@ from occatrace import _native
 from occatrace.core import progress
 from occatrace.core.duck import duckdb
 from occatrace.core.model import Function, Model
+from occatrace.core.schema import NO_SEQ
 from occatrace.ingest.assembly import Assembly
 from occatrace.ingest.gathered import GATHERED, Gathered, callers
 from occatrace.ingest.host import Host, HostTrace, Tally
@@ -139,6 +140,9 @@ class FirstPass:
             return int(columns["start"].min())
         if event in self._model.begin_events or event in _MOMENTS:
             return int(columns["ts"].min())
+        if event == "occatrace_annotation:range_end":  # `start` is a little before the event of the begin
+            starts = columns["start"][columns["begin_seq"] != NO_SEQ]
+            return int(starts.min()) if len(starts) else None
         if event == "occatrace_device:activity":
             queued = columns["queued"]
             return int(np.where(queued > 0, np.minimum(queued, columns["start"]), columns["start"]).min())

@@ -1,9 +1,14 @@
 """Small recorded traces and the reports that must come out of them, with each decoder. A case is a folder: adding one is
 recording a run (`tar -cJf trace.tar.xz run.json trace`), then `python tests/golden/test_golden.py CASE`, and reading what
-it wrote. Recorded were tests/programs/cuda/cases.cpp, hip/cases.hip and ze/cases.cpp on the fake drivers (`copies` and, with CUPTI's stand-in, `managed`; `copies`;
-`work 6`), mpi/cases.c (`ring`, 4 ranks of Open MPI), openmp/truth.c (`tasks`, 4 threads of libgomp), annotation/own.c; on PoCL
-pyopencl/builds.py (`--python lines --python pools`), pyopencl/pools.py (`--python pools`), annotation/device_ranges.py; and
-python/logs.py (`--python logging`). `trace-ctf2.tar.xz` is the same trace in CTF 2, written by babeltrace2 2.1 (sink.ctf.fs with ctf-version="2").
+it wrote. The programs are those of tests/programs:
+
+- on the fake drivers cuda/cases.cpp (`copies`; in `cupti` with the stand-in of CUPTI, `managed`), hip/cases.hip (`copies`)
+  and ze/cases.cpp (`work 6`);
+- mpi/cases.c (`ring`, 4 ranks of Open MPI), openmp/truth.c (`tasks`, 4 threads of libgomp), annotation/own.c;
+- on PoCL the demo, pyopencl/builds.py (`--python lines --python pools`), pyopencl/pools.py (`--python pools`) and
+  annotation/device_ranges.py; python/logs.py (`--python logging`).
+
+`trace-ctf2.tar.xz` is the same trace in CTF 2, written by babeltrace2 2.1 (sink.ctf.fs with ctf-version="2").
 lttng-2.16.tar.xz has traces of `tests/programs/columns/emit.c 2 30` by LTTng 2.16: in CTF 1.8, in CTF 2, and in CTF 2 with
 `--buffer-allocation=per-channel`."""
 
