@@ -4,7 +4,7 @@
 
 namespace occatrace {
 
-uint8_t* Counts::find(uint64_t group, uint32_t number, Group** where) const {
+uint8_t *Counts::find(uint64_t group, uint32_t number, Group **where) const {
   if (!last_group_ || last_ != group) {
     auto found = groups_.find(group);
     if (found == groups_.end()) return nullptr;
@@ -18,8 +18,8 @@ uint8_t* Counts::find(uint64_t group, uint32_t number, Group** where) const {
 }
 
 void Counts::add(uint64_t group, uint32_t number) {
-  Group* where = nullptr;
-  uint8_t* count = find(group, number, &where);
+  Group *where = nullptr;
+  uint8_t *count = find(group, number, &where);
   if (!count) {
     if (!where) {
       where = last_group_ = &groups_[group];
@@ -43,15 +43,15 @@ void Counts::add(uint64_t group, uint32_t number) {
 }
 
 uint32_t Counts::get(uint64_t group, uint32_t number) const {
-  Group* where = nullptr;
-  const uint8_t* count = find(group, number, &where);
+  Group *where = nullptr;
+  const uint8_t *count = find(group, number, &where);
   if (!count) return 0;
   return *count == kMany ? where->many[number] : *count;
 }
 
 uint32_t Counts::take(uint64_t group, uint32_t number) {
-  Group* where = nullptr;
-  uint8_t* count = find(group, number, &where);
+  Group *where = nullptr;
+  uint8_t *count = find(group, number, &where);
   if (!count || !*count) return 0;
   if (*count != kMany) return --*count;
   const uint32_t left = --where->many[number];
@@ -63,7 +63,7 @@ uint32_t Counts::take(uint64_t group, uint32_t number) {
 }
 
 void Flows::add(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, bool wanted) {
-  uint64_t& highest = first_of(thread);
+  uint64_t &highest = first_of(thread);
   for (uint32_t number : {seq, run_seq})
     if (number != kNoNumber) highest = std::max<uint64_t>(highest, number);
   if (seq != kNoNumber && !correlated_.get(thread, seq)) correlated_.add(thread, seq);
@@ -76,7 +76,7 @@ uint64_t Flows::place(uint32_t thread, uint32_t seq) {
   if (!placed_) {
     placed_ = true;
     std::vector<uint32_t> threads;
-    for (const auto& each : first_) threads.push_back(each.first);
+    for (const auto &each : first_) threads.push_back(each.first);
     std::sort(threads.begin(), threads.end());
     for (uint32_t each : threads) {
       const uint64_t count = first_[each] + 1;
@@ -92,7 +92,7 @@ uint64_t Flows::correlation(uint32_t thread, uint32_t seq) {
 }
 
 // An id: which call, whether as a launch or as a kernel call of OCCA, and how many arrows of that call come after it.
-void Flows::call(uint32_t part, uint32_t thread, uint32_t seq, std::vector<uint64_t>& ids) {
+void Flows::call(uint32_t part, uint32_t thread, uint32_t seq, std::vector<uint64_t> &ids) {
   if (seq == kNoNumber) return;
   const uint64_t where = group(part, thread);
   const uint32_t launched = launches_.get(where, seq), run = runs_.get(where, seq);
@@ -103,7 +103,7 @@ void Flows::call(uint32_t part, uint32_t thread, uint32_t seq, std::vector<uint6
   for (uint32_t k = 0; k < run; k++) ids.push_back(id + 1 + 2 * places_ * k);
 }
 
-void Flows::work(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, std::vector<uint64_t>& ids) {
+void Flows::work(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, std::vector<uint64_t> &ids) {
   const uint64_t where = group(part, thread);
   if (seq != kNoNumber && there_.get(where, seq))
     ids.push_back(2 * place(thread, seq) + 2 + 2 * places_ * launches_.take(where, seq));

@@ -30,11 +30,11 @@ class Counts {
     std::vector<std::unique_ptr<Page>> pages;
     std::unordered_map<uint32_t, uint32_t> many;
   };
-  uint8_t* find(uint64_t group, uint32_t number, Group** where) const;
+  uint8_t *find(uint64_t group, uint32_t number, Group **where) const;
 
   mutable std::unordered_map<uint64_t, Group> groups_;
   mutable uint64_t last_ = 0;
-  mutable Group* last_group_ = nullptr;
+  mutable Group *last_group_ = nullptr;
 };
 
 // First all work is added, then calls are tied, then work: an arrow has an id of its own, and never one end only.
@@ -44,16 +44,16 @@ class Flows {
   // `run_seq` or kNoNumber. What is not `wanted` gets no arrow, but its launch has the same correlation.
   void add(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, bool wanted);
   // The ids of the arrows that begin at a call, appended to `ids`; from now on the call is there.
-  void call(uint32_t part, uint32_t thread, uint32_t seq, std::vector<uint64_t>& ids);
+  void call(uint32_t part, uint32_t thread, uint32_t seq, std::vector<uint64_t> &ids);
   // The ids of the arrows that end at a piece of work.
-  void work(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, std::vector<uint64_t>& ids);
+  void work(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, std::vector<uint64_t> &ids);
   // What a call and its work have in common, at least 1; 0 where no work is known.
   uint64_t correlation(uint32_t thread, uint32_t seq);
   bool empty() const { return correlated_.empty(); }
 
  private:
   uint64_t place(uint32_t thread, uint32_t seq);
-  uint64_t& first_of(uint32_t thread) {
+  uint64_t &first_of(uint32_t thread) {
     if (!last_first_ || thread != last_thread_) {
       last_thread_ = thread;
       last_first_ = &first_[thread];
@@ -65,7 +65,7 @@ class Flows {
   Counts launches_, runs_, correlated_, there_;
   std::unordered_map<uint32_t, uint64_t> first_;  // of each thread: highest number, later the first place
   uint32_t last_thread_ = 0;
-  uint64_t* last_first_ = nullptr;
+  uint64_t *last_first_ = nullptr;
   bool placed_ = false;
   uint64_t places_ = 0;
 };

@@ -12,7 +12,7 @@
 namespace occatrace {
 namespace {
 
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+[[noreturn]] void fail(const char *what) { throw std::system_error(errno, std::generic_category(), what); }
 
 class File : public Output {
  public:
@@ -20,7 +20,7 @@ class File : public Output {
   ~File() override {
     if (fd_ >= 0) ::close(fd_);
   }
-  void write(const uint8_t* data, size_t size) override {
+  void write(const uint8_t *data, size_t size) override {
     while (size) {
       ssize_t n = ::write(fd_, data, size);
       if (n < 0) {
@@ -54,7 +54,7 @@ class Gzip : public Output {
   ~Gzip() override {
     if (file_) gzclose(file_);
   }
-  void write(const uint8_t* data, size_t size) override {
+  void write(const uint8_t *data, size_t size) override {
     while (size) {
       auto piece = static_cast<unsigned>(std::min<size_t>(size, INT_MAX));
       if (gzwrite(file_, data, piece) <= 0) fail("compressing the timeline");
@@ -74,7 +74,7 @@ class Gzip : public Output {
 
 }  // namespace
 
-std::unique_ptr<Output> Output::open(const std::string& path, bool gzip) {
+std::unique_ptr<Output> Output::open(const std::string &path, bool gzip) {
   int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) fail(path.c_str());
   if (gzip) return std::make_unique<Gzip>(fd);

@@ -11,11 +11,11 @@ namespace occatrace {
 class Output {
  public:
   virtual ~Output() = default;
-  virtual void write(const uint8_t* data, size_t size) = 0;
+  virtual void write(const uint8_t *data, size_t size) = 0;
   // To be called at the end: only this tells that all is on its way to the disk.
   virtual void close() = 0;
 
-  static std::unique_ptr<Output> open(const std::string& path, bool gzip);
+  static std::unique_ptr<Output> open(const std::string &path, bool gzip);
 };
 
 }  // namespace occatrace

@@ -13,7 +13,7 @@ namespace wire {
 constexpr size_t kField = 16;  // bytes that a field with a number takes at most, if the field's own number is below 2^28
 constexpr size_t kLength = 5;  // and the length of a message
 
-inline uint8_t* varint(uint8_t* p, uint64_t value) {
+inline uint8_t *varint(uint8_t *p, uint64_t value) {
   while (value >= 0x80) {
     *p++ = static_cast<uint8_t>(value | 0x80);
     value >>= 7;
@@ -21,15 +21,15 @@ inline uint8_t* varint(uint8_t* p, uint64_t value) {
   *p++ = static_cast<uint8_t>(value);
   return p;
 }
-inline uint8_t* integer(uint8_t* p, uint32_t field, uint64_t value) { return varint(varint(p, field << 3), value); }
-inline uint8_t* fixed64(uint8_t* p, uint32_t field, uint64_t value) {
+inline uint8_t *integer(uint8_t *p, uint32_t field, uint64_t value) { return varint(varint(p, field << 3), value); }
+inline uint8_t *fixed64(uint8_t *p, uint32_t field, uint64_t value) {
   p = varint(p, field << 3 | 1);
   std::memcpy(p, &value, 8);
   return p + 8;
 }
 // A message from here on, until close. Its length is written in one byte first, as most fit.
-inline uint8_t* open(uint8_t* p, uint32_t field) { return varint(p, field << 3 | 2) + 1; }
-inline uint8_t* close(uint8_t* begin, uint8_t* end) {
+inline uint8_t *open(uint8_t *p, uint32_t field) { return varint(p, field << 3 | 2) + 1; }
+inline uint8_t *close(uint8_t *begin, uint8_t *end) {
   const auto length = static_cast<size_t>(end - begin);
   if (length < 0x80) {
     begin[-1] = static_cast<uint8_t>(length);
@@ -45,16 +45,16 @@ inline uint8_t* close(uint8_t* begin, uint8_t* end) {
 
 class Message {
  public:
-  const uint8_t* data() const { return data_.get(); }
+  const uint8_t *data() const { return data_.get(); }
   size_t size() const { return size_; }
   void clear() { size_ = 0; }
 
   // So many bytes to be written by the functions of wire, up to `end`.
-  uint8_t* room(size_t bytes) {
+  uint8_t *room(size_t bytes) {
     reserve(bytes);
     return data_.get() + size_;
   }
-  void filled(const uint8_t* end) { size_ = static_cast<size_t>(end - data_.get()); }
+  void filled(const uint8_t *end) { size_ = static_cast<size_t>(end - data_.get()); }
 
   void integer(uint32_t field, uint64_t value) {
     reserve(20);

@@ -34,7 +34,7 @@ uint64_t address_of(std::string_view function, std::string_view file, uint32_t l
   return hash >> 16;
 }
 
-void defaults(Message& out) {
+void defaults(Message &out) {
   size_t d = out.open(kDefaultsSample);
   size_t timebase = out.open(1);
   out.integer(4, 2);  // the counter SW_TASK_CLOCK
@@ -45,10 +45,10 @@ void defaults(Message& out) {
 
 }  // namespace
 
-StackSamples::StackSamples(Timeline& timeline, int32_t pid)
+StackSamples::StackSamples(Timeline &timeline, int32_t pid)
     : timeline_(timeline), machine_(timeline.machine_), pid_(pid), sequence_(timeline, defaults) {}
 
-uint32_t StackSamples::text(std::unordered_map<std::string, uint32_t>& known, uint32_t field, std::string_view text) {
+uint32_t StackSamples::text(std::unordered_map<std::string, uint32_t> &known, uint32_t field, std::string_view text) {
   const auto [at, added] = known.emplace(text, static_cast<uint32_t>(known.size() + 1));
   if (added) {
     size_t entry = interned_.open(field);
@@ -85,7 +85,7 @@ uint32_t StackSamples::frame(std::string_view function, std::string_view module,
   return frames_;
 }
 
-uint32_t StackSamples::stack(const std::vector<uint32_t>& frames) {
+uint32_t StackSamples::stack(const std::vector<uint32_t> &frames) {
   for (uint32_t number : frames)
     if (number == 0 || number > frames_) throw std::invalid_argument("stack: not the number of a frame");
   size_t entry = interned_.open(interned::kStacks);
@@ -95,14 +95,14 @@ uint32_t StackSamples::stack(const std::vector<uint32_t>& frames) {
   return stacks_;
 }
 
-void StackSamples::add(size_t count, const uint64_t* times, const uint32_t* threads, const uint32_t* stacks, const uint64_t* cpu) {
+void StackSamples::add(size_t count, const uint64_t *times, const uint32_t *threads, const uint32_t *stacks, const uint64_t *cpu) {
   timeline_.machine_ = machine_;
-  Message& out = timeline_.buffer_;
+  Message &out = timeline_.buffer_;
   for (size_t row = 0; row < count; row++) {
     size_t p = sequence_.open_packet(times[row]);
     out.integer(packet::kFlags, packet::kNeedsState);
     if (interned_.size() > 0) {
-      out.text(packet::kInterned, {reinterpret_cast<const char*>(interned_.data()), interned_.size()});
+      out.text(packet::kInterned, {reinterpret_cast<const char *>(interned_.data()), interned_.size()});
       interned_.clear();
     }
     size_t s = out.open(packet::kSample);
@@ -119,13 +119,13 @@ void StackSamples::add(size_t count, const uint64_t* times, const uint32_t* thre
 
 void StackSamples::finish() {
   timeline_.machine_ = machine_;
-  Message& out = timeline_.buffer_;
-  for (const auto& [module, found] : symbols_) {
+  Message &out = timeline_.buffer_;
+  for (const auto &[module, found] : symbols_) {
     size_t p = sequence_.open_packet();
     size_t m = out.open(packet::kModuleSymbols);
     out.text(1, module);
     out.text(2, "");  // the build id, which the mappings do not have either
-    for (const Symbol& symbol : found) {
+    for (const Symbol &symbol : found) {
       size_t entry = out.open(3);
       out.integer(1, symbol.address);
       size_t line = out.open(2);

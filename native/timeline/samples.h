@@ -16,14 +16,14 @@ class StackSamples {
  public:
   static constexpr uint32_t kNoStack = 0;
 
-  StackSamples(Timeline& timeline, int32_t pid);
+  StackSamples(Timeline &timeline, int32_t pid);
   // A frame's number. `module`: its file; `file` empty: its line is not known.
   uint32_t frame(std::string_view function, std::string_view module, std::string_view file, uint32_t line);
   // A stack's number; frames from the outermost on.
-  uint32_t stack(const std::vector<uint32_t>& frames);
+  uint32_t stack(const std::vector<uint32_t> &frames);
   // Samples in the order of their times: threads, the numbers of stacks (kNoStack: not known), and the processor time (ns) for
   // which each stands, whose sum is a counter.
-  void add(size_t count, const uint64_t* times, const uint32_t* threads, const uint32_t* stacks, const uint64_t* cpu);
+  void add(size_t count, const uint64_t *times, const uint32_t *threads, const uint32_t *stacks, const uint64_t *cpu);
   // What Perfetto takes from a table of symbols: the lines.
   void finish();
   uint32_t stacks() const { return stacks_; }
@@ -34,9 +34,9 @@ class StackSamples {
     std::string function, file;
     uint32_t line;
   };
-  uint32_t text(std::unordered_map<std::string, uint32_t>& known, uint32_t field, std::string_view text);
+  uint32_t text(std::unordered_map<std::string, uint32_t> &known, uint32_t field, std::string_view text);
 
-  Timeline& timeline_;
+  Timeline &timeline_;
   uint32_t machine_;
   int32_t pid_;
   Sequence sequence_;

@@ -45,7 +45,7 @@ uint64_t scramble(uint64_t x) {  // splitmix64: uuids of further lanes, far from
 }
 
 // Clocks begin at zero together. One that is incremental counts from packet to packet.
-void clock_at_zero(Message& out, uint32_t clock, bool incremental) {
+void clock_at_zero(Message &out, uint32_t clock, bool incremental) {
   size_t reading = out.open(1);
   out.integer(1, clock);
   out.integer(2, 0);
@@ -55,7 +55,7 @@ void clock_at_zero(Message& out, uint32_t clock, bool incremental) {
 
 }  // namespace
 
-Timeline::Timeline(const std::string& path, uint64_t origin, uint64_t realtime, bool gzip)
+Timeline::Timeline(const std::string &path, uint64_t origin, uint64_t realtime, bool gzip)
     : output_(Output::open(path, gzip)), origin_(origin), realtime_(realtime) {
   // A file without any slice is a trace too.
   size_t p = open_packet(kFirstSequence);
@@ -95,16 +95,16 @@ void Timeline::close() {
   output->close();
 }
 
-void Timeline::process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
-                       const std::vector<std::string>& labels) {
+void Timeline::process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string> &cmdline,
+                       const std::vector<std::string> &labels) {
   size_t p = open_packet(kFirstSequence);
   size_t d = buffer_.open(packet::kDescriptor);
   buffer_.integer(descriptor::kUuid, uuid);
   size_t process = buffer_.open(descriptor::kProcess);
   buffer_.integer(1, static_cast<uint64_t>(static_cast<int64_t>(pid)));
-  for (const auto& word : cmdline) buffer_.text(2, word);
+  for (const auto &word : cmdline) buffer_.text(2, word);
   buffer_.text(6, name);
-  for (const auto& label : labels) buffer_.text(8, label);
+  for (const auto &label : labels) buffer_.text(8, label);
   buffer_.close(process);
   buffer_.integer(descriptor::kChildOrder, descriptor::kExplicit);
   buffer_.close(d);
@@ -147,21 +147,21 @@ size_t Timeline::open_descriptor(uint64_t uuid, uint64_t parent, std::string_vie
   return d;
 }
 
-Sequence::Sequence(Timeline& timeline, uint64_t uuid)
-    : Sequence(timeline, [uuid](Message& out) {
+Sequence::Sequence(Timeline &timeline, uint64_t uuid)
+    : Sequence(timeline, [uuid](Message &out) {
         size_t event = out.open(kDefaultsEvent);
         out.integer(event::kTrack, uuid);
         out.close(event);
       }) {}
 
-Sequence::Sequence(Timeline& timeline, const std::function<void(Message&)>& defaults)
+Sequence::Sequence(Timeline &timeline, const std::function<void(Message &)> &defaults)
     : timeline_(timeline), number_(++timeline.sequences_), origin_(timeline.origin_), realtime_(timeline.realtime_) {
-  uint8_t* head = wire::open(head_, trace::kPacket);
+  uint8_t *head = wire::open(head_, trace::kPacket);
   head = wire::integer(head, packet::kSequence, number_);
   if (timeline_.machine_) head = wire::integer(head, packet::kMachine, timeline_.machine_);
   head = wire::varint(head, packet::kTimestamp << 3);
   head_bytes_ = static_cast<size_t>(head - head_);
-  Message& out = timeline_.buffer_;
+  Message &out = timeline_.buffer_;
   size_t p = timeline_.open_packet(number_);
   out.integer(packet::kFlags, packet::kCleared);
   size_t all = out.open(packet::kDefaults);
@@ -185,10 +185,10 @@ size_t Sequence::open_packet(uint64_t time) {
   return p;
 }
 
-Counter::Counter(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, Unit unit,
+Counter::Counter(Timeline &timeline, uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, Unit unit,
                  std::string_view unit_name)
     : timeline_(timeline), machine_(timeline.machine_), sequence_(timeline, uuid) {
-  Message& out = timeline_.buffer_;
+  Message &out = timeline_.buffer_;
   size_t p = timeline_.open_packet(kFirstSequence);
   size_t d = timeline_.open_descriptor(uuid, parent, name, order);
   size_t counter = out.open(descriptor::kCounter);
@@ -201,9 +201,9 @@ Counter::Counter(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string
 }
 
 template <typename Write>
-void Counter::add_all(size_t count, const uint64_t* times, Write write) {
+void Counter::add_all(size_t count, const uint64_t *times, Write write) {
   timeline_.machine_ = machine_;
-  Message& out = timeline_.buffer_;
+  Message &out = timeline_.buffer_;
   for (size_t row = 0; row < count; row++) {
     size_t p = sequence_.open_packet(times[row]);
     out.integer(packet::kFlags, packet::kNeedsState);
@@ -216,15 +216,15 @@ void Counter::add_all(size_t count, const uint64_t* times, Write write) {
   timeline_.values_ += count;
 }
 
-void Counter::add(size_t count, const uint64_t* times, const int64_t* values) {
+void Counter::add(size_t count, const uint64_t *times, const int64_t *values) {
   add_all(count, times, [&](size_t row) { timeline_.buffer_.integer(event::kCounterValue, static_cast<uint64_t>(values[row])); });
 }
 
-void Counter::add(size_t count, const uint64_t* times, const double* values) {
+void Counter::add(size_t count, const uint64_t *times, const double *values) {
   add_all(count, times, [&](size_t row) { timeline_.buffer_.number(event::kDoubleValue, values[row]); });
 }
 
-Lane::Lane(Timeline& timeline, uint64_t uuid) : timeline_(timeline), sequence_(timeline, uuid) {}
+Lane::Lane(Timeline &timeline, uint64_t uuid) : timeline_(timeline), sequence_(timeline, uuid) {}
 
 bool Lane::fits(uint64_t start, uint64_t end, bool nested) {
   end_until(start);
@@ -232,74 +232,74 @@ bool Lane::fits(uint64_t start, uint64_t end, bool nested) {
 }
 
 void Lane::end(uint64_t time) {
-  uint8_t* const packet = timeline_.room(Sequence::kHead + 2 * wire::kField);
-  uint8_t* p = sequence_.head(packet, time);
-  uint8_t* const event = p = wire::open(p, packet::kTrackEvent);
+  uint8_t *const packet = timeline_.room(Sequence::kHead + 2 * wire::kField);
+  uint8_t *p = sequence_.head(packet, time);
+  uint8_t *const event = p = wire::open(p, packet::kTrackEvent);
   p = wire::close(event, wire::integer(p, event::kType, event::kEnd));
   timeline_.buffer_.filled(wire::close(packet + Sequence::kBefore, p));
 }
 
 // Bytes that the definitions of what this sequence has not named yet take at most.
-size_t Lane::unknown(const Slices& slices, size_t row) const {
+size_t Lane::unknown(const Slices &slices, size_t row) const {
   constexpr size_t kEntry = 2 * wire::kField + wire::kLength;
   size_t bytes = 0;
-  auto look = [&](const Interned& known, uint32_t string) {
+  auto look = [&](const Interned &known, uint32_t string) {
     if (!known.has(string)) bytes += kEntry + wire::kLength + timeline_.strings_[string]->size();
   };
   look(names_, slices.name[row]);
   look(categories_, slices.category[row]);
-  for (const Argument& a : slices.arguments) {
+  for (const Argument &a : slices.arguments) {
     if (a.present && !a.present[row]) continue;
     look(argument_names_, a.name);
-    if (a.kind == Argument::Kind::kText) look(texts_, static_cast<const uint32_t*>(a.values)[row]);
+    if (a.kind == Argument::Kind::kText) look(texts_, static_cast<const uint32_t *>(a.values)[row]);
   }
   return bytes;
 }
 
-uint8_t* Lane::define(const Slices& slices, size_t row, uint8_t* p) {
-  uint8_t* const table = p = wire::open(p, packet::kInterned);
-  auto define = [&](Interned& known, uint32_t field, uint32_t string) {
+uint8_t *Lane::define(const Slices &slices, size_t row, uint8_t *p) {
+  uint8_t *const table = p = wire::open(p, packet::kInterned);
+  auto define = [&](Interned &known, uint32_t field, uint32_t string) {
     if (!known.add(string)) return;
-    uint8_t* const entry = p = wire::open(p, field);
+    uint8_t *const entry = p = wire::open(p, field);
     p = wire::integer(p, 1, known.of(string));
-    const std::string& text = *timeline_.strings_[string];
+    const std::string &text = *timeline_.strings_[string];
     p = wire::varint(wire::varint(p, 2 << 3 | 2), text.size());
     std::memcpy(p, text.data(), text.size());
     p = wire::close(entry, p + text.size());
   };
   define(names_, interned::kNames, slices.name[row]);
   define(categories_, interned::kCategories, slices.category[row]);
-  for (const Argument& a : slices.arguments) {
+  for (const Argument &a : slices.arguments) {
     if (a.present && !a.present[row]) continue;
     define(argument_names_, interned::kArgumentNames, a.name);
-    if (a.kind == Argument::Kind::kText) define(texts_, interned::kTexts, static_cast<const uint32_t*>(a.values)[row]);
+    if (a.kind == Argument::Kind::kText) define(texts_, interned::kTexts, static_cast<const uint32_t *>(a.values)[row]);
   }
   return wire::close(table, p);
 }
 
-void Lane::begin(const Slices& slices, size_t row) {
+void Lane::begin(const Slices &slices, size_t row) {
   const bool instant = slices.instant && slices.instant[row];
   const size_t flows = slices.flow_offsets ? slices.flow_offsets[row + 1] - slices.flow_offsets[row] : 0;
   const size_t definitions = unknown(slices, row);
-  uint8_t* const packet = timeline_.room(Sequence::kHead + definitions +
+  uint8_t *const packet = timeline_.room(Sequence::kHead + definitions +
                                          (8 + 3 * slices.arguments.size() + flows) * wire::kField);
-  uint8_t* p = sequence_.head(packet, slices.start[row]);
+  uint8_t *p = sequence_.head(packet, slices.start[row]);
   p = wire::integer(p, packet::kFlags, packet::kNeedsState);
   if (definitions) p = define(slices, row, p);  // in front
-  uint8_t* const event = p = wire::open(p, packet::kTrackEvent);
+  uint8_t *const event = p = wire::open(p, packet::kTrackEvent);
   p = wire::integer(p, event::kCategory, categories_.of(slices.category[row]));
-  for (const Argument& a : slices.arguments) {
+  for (const Argument &a : slices.arguments) {
     if (a.present && !a.present[row]) continue;
-    uint8_t* const entry = p = wire::open(p, event::kArgument);
+    uint8_t *const entry = p = wire::open(p, event::kArgument);
     p = wire::integer(p, argument::kName, argument_names_.of(a.name));
     uint64_t value = 0;
-    if (a.kind != Argument::Kind::kText) std::memcpy(&value, static_cast<const uint64_t*>(a.values) + row, sizeof value);
+    if (a.kind != Argument::Kind::kText) std::memcpy(&value, static_cast<const uint64_t *>(a.values) + row, sizeof value);
     switch (a.kind) {
       case Argument::Kind::kUnsigned: p = wire::integer(p, argument::kUnsigned, value); break;
       case Argument::Kind::kSigned: p = wire::integer(p, argument::kSigned, value); break;
       case Argument::Kind::kDouble: p = wire::fixed64(p, argument::kDouble, value); break;
       case Argument::Kind::kText:
-        p = wire::integer(p, argument::kText, texts_.of(static_cast<const uint32_t*>(a.values)[row]));
+        p = wire::integer(p, argument::kText, texts_.of(static_cast<const uint32_t *>(a.values)[row]));
         break;
       case Argument::Kind::kPointer: p = wire::integer(p, argument::kPointer, value); break;
     }
@@ -316,7 +316,7 @@ void Lane::begin(const Slices& slices, size_t row) {
 
 void Lane::finish() { end_until(UINT64_MAX); }
 
-Lanes::Lanes(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced)
+Lanes::Lanes(Timeline &timeline, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced)
     : timeline_(timeline),
       uuid_(uuid),
       parent_(parent),
@@ -326,8 +326,8 @@ Lanes::Lanes(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string nam
       announced_(announced),
       machine_(timeline.machine_) {}
 
-Lane& Lanes::lane_for(uint64_t start, uint64_t end) {
-  for (auto& lane : lanes_)
+Lane &Lanes::lane_for(uint64_t start, uint64_t end) {
+  for (auto &lane : lanes_)
     if (lane->fits(start, end, nested_)) return *lane;
   uint64_t uuid = uuid_;
   if (!lanes_.empty()) uuid = scramble(scramble(uuid_) + lanes_.size());
@@ -336,7 +336,7 @@ Lane& Lanes::lane_for(uint64_t start, uint64_t end) {
   return *lanes_.back();
 }
 
-void Lanes::add(const Slices& slices, size_t begin, size_t end) {
+void Lanes::add(const Slices &slices, size_t begin, size_t end) {
   timeline_.machine_ = machine_;
   for (size_t row = begin; row < end; row++) {
     if (slices.start[row] < last_start_) throw std::invalid_argument("start: not ascending");
@@ -347,7 +347,7 @@ void Lanes::add(const Slices& slices, size_t begin, size_t end) {
 
 void Lanes::finish() {
   timeline_.machine_ = machine_;
-  for (auto& lane : lanes_) lane->finish();
+  for (auto &lane : lanes_) lane->finish();
 }
 
 }  // namespace occatrace

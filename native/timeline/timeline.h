@@ -17,39 +17,45 @@ namespace occatrace {
 
 // One argument of a batch of slices. `present` may be null: all slices have it.
 struct Argument {
-  enum class Kind { kUnsigned, kSigned, kDouble, kText, kPointer };
+  enum class Kind {
+    kUnsigned,
+    kSigned,
+    kDouble,
+    kText,
+    kPointer,
+  };
   Kind kind;
   uint32_t name;
-  const void* values;  // uint64_t, int64_t, double or uint32_t (text: a string's number)
-  const bool* present;
+  const void *values;  // uint64_t, int64_t, double or uint32_t (text: a string's number)
+  const bool *present;
 };
 
 // A batch of slices in the order of their starts; of two that start together, the outer one first.
 struct Slices {
   size_t count = 0;
-  const uint64_t* start = nullptr;  // CLOCK_MONOTONIC ns
-  const uint64_t* end = nullptr;
-  const uint32_t* name = nullptr;            // a string's number
-  const uint32_t* category = nullptr;        // a string's number
-  const bool* instant = nullptr;             // moments: they end when they start; null: none is
-  const uint32_t* flow_offsets = nullptr;    // count + 1, or null
-  const uint64_t* flows = nullptr;           // ids that tie slices together
+  const uint64_t *start = nullptr;  // CLOCK_MONOTONIC ns
+  const uint64_t *end = nullptr;
+  const uint32_t *name = nullptr;            // a string's number
+  const uint32_t *category = nullptr;        // a string's number
+  const bool *instant = nullptr;             // moments: they end when they start; null: none is
+  const uint32_t *flow_offsets = nullptr;    // count + 1, or null
+  const uint64_t *flows = nullptr;           // ids that tie slices together
   std::vector<Argument> arguments;
 };
 
 class Timeline {
  public:
   // Times are given by one clock, at least `origin`; `realtime` is CLOCK_REALTIME at that moment.
-  Timeline(const std::string& path, uint64_t origin, uint64_t realtime, bool gzip);
-  Timeline(const Timeline&) = delete;
-  Timeline& operator=(const Timeline&) = delete;
+  Timeline(const std::string &path, uint64_t origin, uint64_t realtime, bool gzip);
+  Timeline(const Timeline &) = delete;
+  Timeline &operator=(const Timeline &) = delete;
 
   uint32_t string(std::string_view text);
   // Packets that follow belong to this machine; 0 is the one of a trace with no other. Small numbers make small packets.
   void machine(uint32_t id) { machine_ = id; }
 
-  void process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string>& cmdline,
-               const std::vector<std::string>& labels);
+  void process(uint64_t uuid, int32_t pid, std::string_view name, const std::vector<std::string> &cmdline,
+               const std::vector<std::string> &labels);
   void thread(uint64_t uuid, int32_t pid, int64_t tid, std::string_view name);
   // `order` among the siblings; children of a group stand in their own order.
   void group(uint64_t uuid, uint64_t parent, std::string_view name, int32_t order);
@@ -67,7 +73,7 @@ class Timeline {
   friend class Lane;
   friend class Sequence;
   friend class StackSamples;
-  uint8_t* room(size_t bytes) {
+  uint8_t *room(size_t bytes) {
     if (buffer_.size() > kFlush) flush();
     return buffer_.room(bytes);
   }
@@ -91,12 +97,12 @@ class Timeline {
 // packets are small, and sequences of the same number in files that are put together know nothing of each other.
 class Sequence {
  public:
-  Sequence(Timeline& timeline, uint64_t uuid);
+  Sequence(Timeline &timeline, uint64_t uuid);
   // `defaults` writes into the message of the sequence's defaults.
-  Sequence(Timeline& timeline, const std::function<void(Message&)>& defaults);
+  Sequence(Timeline &timeline, const std::function<void(Message &)> &defaults);
   // The start of a packet with this time, of kHead bytes at most; its contents begin kBefore bytes after `p`.
   static constexpr size_t kHead = 6 * wire::kField, kBefore = 2;
-  uint8_t* head(uint8_t* p, uint64_t time) {
+  uint8_t *head(uint8_t *p, uint64_t time) {
     std::memcpy(p, head_, sizeof head_);
     const uint64_t now = time - origin_ + realtime_;
     p = wire::varint(p + head_bytes_, now - last_);
@@ -108,7 +114,7 @@ class Sequence {
   size_t open_packet() { return timeline_.open_packet(number_); }
 
  private:
-  Timeline& timeline_;
+  Timeline &timeline_;
   uint32_t number_;
   uint64_t last_ = 0;
   const uint64_t origin_, realtime_;
@@ -119,17 +125,21 @@ class Sequence {
 // A track of values over time.
 class Counter {
  public:
-  enum class Unit { kCount, kBytes, kOther };
-  Counter(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, Unit unit,
+  enum class Unit {
+    kCount,
+    kBytes,
+    kOther,
+  };
+  Counter(Timeline &timeline, uint64_t uuid, uint64_t parent, std::string_view name, int32_t order, Unit unit,
           std::string_view unit_name);
-  void add(size_t count, const uint64_t* times, const int64_t* values);
-  void add(size_t count, const uint64_t* times, const double* values);
+  void add(size_t count, const uint64_t *times, const int64_t *values);
+  void add(size_t count, const uint64_t *times, const double *values);
 
  private:
   template <typename Write>
-  void add_all(size_t count, const uint64_t* times, Write write);
+  void add_all(size_t count, const uint64_t *times, Write write);
 
-  Timeline& timeline_;
+  Timeline &timeline_;
   uint32_t machine_;
   Sequence sequence_;
 };
@@ -137,10 +147,10 @@ class Counter {
 // One track in the file: a packet sequence whose slices are properly nested.
 class Lane {
  public:
-  Lane(Timeline& timeline, uint64_t uuid);
+  Lane(Timeline &timeline, uint64_t uuid);
   // Whether a slice can be put here after all that was put before. Ends what ends before it.
   bool fits(uint64_t start, uint64_t end, bool nested);
-  void begin(const Slices& slices, size_t row);
+  void begin(const Slices &slices, size_t row);
   void finish();
 
  private:
@@ -164,10 +174,10 @@ class Lane {
     }
   }
   void end(uint64_t time);
-  size_t unknown(const Slices& slices, size_t row) const;
-  uint8_t* define(const Slices& slices, size_t row, uint8_t* p);
+  size_t unknown(const Slices &slices, size_t row) const;
+  uint8_t *define(const Slices &slices, size_t row, uint8_t *p);
 
-  Timeline& timeline_;
+  Timeline &timeline_;
   Sequence sequence_;
   std::vector<uint64_t> open_;  // ends of the slices that are open, outermost first
   Interned names_, categories_, argument_names_, texts_;
@@ -177,16 +187,16 @@ class Lane {
 // other. What does not fit goes to the next lane.
 class Lanes {
  public:
-  Lanes(Timeline& timeline, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced);
+  Lanes(Timeline &timeline, uint64_t uuid, uint64_t parent, std::string name, int32_t order, bool nested, bool announced);
   // The rows from `begin` to `end` (exclusive) of a batch.
-  void add(const Slices& slices, size_t begin, size_t end);
+  void add(const Slices &slices, size_t begin, size_t end);
   void finish();
   size_t count() const { return lanes_.size(); }
 
  private:
-  Lane& lane_for(uint64_t start, uint64_t end);
+  Lane &lane_for(uint64_t start, uint64_t end);
 
-  Timeline& timeline_;
+  Timeline &timeline_;
   uint64_t uuid_, parent_;
   std::string name_;
   int32_t order_;
