@@ -282,6 +282,7 @@ class Api:
     convention: str = ""  # how the headers spell the calling convention
     shim: Shim | None = None
     preload: int = 0  # typed functions behind preloaded symbols: how many names (`exports`) each may have
+    tables: int = 1  # of preloaded functions: sets of real ones, of which the backend's real(unsigned) gives one
     on_top: Library | None = None
 
     @property

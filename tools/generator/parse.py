@@ -202,7 +202,7 @@ class _ApiParser:
                 fields = tuple(self.field(f, names, call=False) for f in body["fields"])
                 frees = self.frees(body.get("frees"), {f.name: f for f in fields})
                 records.append(Record(body["name"], fields, body.get("doc", ""), frees))
-        preload = self.preload(data.get("preload"))
+        preload, tables = self.preload(data.get("preload"))
         symbols: list[str] = [s for f in functions for s in f.symbols] + list(self.symbols(data.get("symbols")))
         if preload:
             symbols += [s for f in functions for s in f.exports]
@@ -230,6 +230,7 @@ class _ApiParser:
             data.get("convention", ""),
             self.shim(data.get("shim")),
             preload,
+            tables,
         )
 
     def field(self, body: Mapping[str, Any], enums: set[str], call: bool = True) -> Field:
@@ -255,12 +256,12 @@ class _ApiParser:
             )
 
     @staticmethod
-    def preload(body: Mapping[str, Any] | None) -> int:
+    def preload(body: Mapping[str, Any] | None) -> tuple[int, int]:
         if body is None:
-            return 0
+            return 0, 1
         with _at("preload"):
-            _known(body, {"variants"})
-            return int(body["variants"])
+            _known(body, {"variants", "tables"})
+            return int(body["variants"]), int(body.get("tables", 1))
 
     @staticmethod
     def shim(body: Mapping[str, Any] | None) -> Shim | None:

@@ -217,7 +217,7 @@ def load(includes: Sequence[Path]) -> tuple[Headers, Rules]:
         options=options[0],
         prefix="ze",
         error="ze_result_t",
-        top={"anchor": "zelLoaderGetVersions", "preload": "{variants: 1}"},
+        top={"anchor": "zelLoaderGetVersions", "preload": "{variants: 1, tables: 2}"},
         skip=lambda f: False,
         shown=lambda name: name,
         variants={},
