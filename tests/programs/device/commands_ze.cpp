@@ -7,6 +7,7 @@ template <int I>
 const Dispatch &real() {
   return targets[I];
 }
+const Dispatch &real(unsigned target) { return targets[target]; }
 const Dispatch &loader() { return targets[0]; }
 }  // namespace occatrace::ze
 
