@@ -1,28 +1,15 @@
 #include "changes.h"
 
 #include "order.h"
+#include "output.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <system_error>
 #include <unistd.h>
 
 namespace occatrace {
 namespace {
-
-[[noreturn]] void fail(const char *what) { throw std::system_error(errno, std::generic_category(), what); }
-
-void write_all(int file, const uint64_t *times, size_t count) {
-  const char *data = reinterpret_cast<const char *>(times);
-  for (size_t left = count * sizeof *times; left;) {
-    const ssize_t n = ::write(file, data, left);
-    if (n < 0 && errno != EINTR) fail("writing what changes in a timeline");
-    if (n < 0) continue;
-    data += n;
-    left -= static_cast<size_t>(n);
-  }
-}
 
 void read_all(int file, uint64_t *times, size_t count, size_t from) {
   char *data = reinterpret_cast<char *>(times);
@@ -82,7 +69,7 @@ void Changes::add(size_t count, const uint32_t *part, const uint64_t *owner, con
     series.rows += rows;
     series.change += step * static_cast<int64_t>(rows);
   }
-  write_all(file_, times.data(), count);
+  write_all(file_, reinterpret_cast<const uint8_t *>(times.data()), count * sizeof times[0], "writing what changes in a timeline");
   written_ += count;
 }
 

@@ -10,9 +10,22 @@
 #include <zlib.h>
 
 namespace occatrace {
-namespace {
 
-[[noreturn]] void fail(const char *what) { throw std::system_error(errno, std::generic_category(), what); }
+void fail(const char *what) { throw std::system_error(errno, std::generic_category(), what); }
+
+void write_all(int file, const uint8_t *data, size_t size, const char *what) {
+  while (size) {
+    const ssize_t n = ::write(file, data, size);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      fail(what);
+    }
+    data += n;
+    size -= static_cast<size_t>(n);
+  }
+}
+
+namespace {
 
 class File : public Output {
  public:
@@ -20,17 +33,7 @@ class File : public Output {
   ~File() override {
     if (fd_ >= 0) ::close(fd_);
   }
-  void write(const uint8_t *data, size_t size) override {
-    while (size) {
-      ssize_t n = ::write(fd_, data, size);
-      if (n < 0) {
-        if (errno == EINTR) continue;
-        fail("writing the timeline");
-      }
-      data += n;
-      size -= static_cast<size_t>(n);
-    }
-  }
+  void write(const uint8_t *data, size_t size) override { write_all(fd_, data, size, "writing the timeline"); }
   void close() override {
     int fd = fd_;
     fd_ = -1;

@@ -8,6 +8,11 @@
 
 namespace occatrace {
 
+// Throws a std::system_error with the system's reason (errno).
+[[noreturn]] void fail(const char *what);
+// Writes all of it, or fails.
+void write_all(int file, const uint8_t *data, size_t size, const char *what);
+
 class Output {
  public:
   virtual ~Output() = default;
