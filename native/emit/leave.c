@@ -2,8 +2,11 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -20,6 +23,27 @@ static void call_real_exit(const char *name, int status) {
 OCCATRACE_EXPORT void _exit(int status) { call_real_exit("_exit", status); }
 OCCATRACE_EXPORT void _Exit(int status) { call_real_exit("_Exit", status); }
 OCCATRACE_EXPORT void quick_exit(int status) { call_real_exit("quick_exit", status); }
+
+/* The C library's own ends the parent by an _exit that nobody else sees. This does the same steps (daemon(3)). */
+OCCATRACE_EXPORT int daemon(int nochdir, int noclose) {
+  const pid_t child = fork();
+  if (child < 0) return -1;
+  if (child > 0) _exit(0);
+  if (setsid() < 0) return -1;
+  if (!nochdir) (void)!chdir("/");
+  if (noclose) return 0;
+  const int fd = open("/dev/null", O_RDWR);
+  struct stat about;
+  if (fd < 0) return -1;
+  if (fstat(fd, &about) != 0 || !S_ISCHR(about.st_mode) || about.st_rdev != makedev(1, 3)) {
+    close(fd);
+    errno = ENODEV;
+    return -1;
+  }
+  for (int standard = 0; standard < 3; standard++) dup2(fd, standard);
+  if (fd > 2) close(fd);
+  return 0;
+}
 
 /* Most aborts (std::terminate, assertions of libraries) come through here; what kills without a call loses at most the
  * tallies since the last flush. */

@@ -143,53 +143,62 @@ static const struct inside {
     {"_ZNK4occa6kernel3runEv", "occa"},
 };
 
+static unsigned inside; /* bits of `insides`: the program defines them */
+static char program[512];
+
 /* A program's own symbols, where they were not stripped. `image` is its file, whose numbers are not to be trusted. */
-static void tell_defined(const char *image, size_t size, const char *path) {
+static unsigned find_defined(const char *image, size_t size) {
+  unsigned found = 0;
   const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)image;
-  if (size < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_shentsize != sizeof(ElfW(Shdr))) return;
-  if (head->e_shoff > size || (size - head->e_shoff) / sizeof(ElfW(Shdr)) < head->e_shnum) return;
+  if (size < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_shentsize != sizeof(ElfW(Shdr))) return 0;
+  if (head->e_shoff > size || (size - head->e_shoff) / sizeof(ElfW(Shdr)) < head->e_shnum) return 0;
   const ElfW(Shdr) *sections = (const ElfW(Shdr) *)(image + head->e_shoff);
   for (unsigned at = 0; at < head->e_shnum; at++) {
     const ElfW(Shdr) *table = &sections[at];
     if (table->sh_type != SHT_SYMTAB || table->sh_link >= head->e_shnum) continue;
     const ElfW(Shdr) *texts = &sections[table->sh_link];
-    if (table->sh_offset > size || table->sh_size > size - table->sh_offset) return;
-    if (texts->sh_offset > size || texts->sh_size > size - texts->sh_offset || texts->sh_size == 0) return;
+    if (table->sh_offset > size || table->sh_size > size - table->sh_offset) break;
+    if (texts->sh_offset > size || texts->sh_size > size - texts->sh_offset || texts->sh_size == 0) break;
     const char *names = image + texts->sh_offset;
-    if (names[texts->sh_size - 1] != '\0') return;
+    if (names[texts->sh_size - 1] != '\0') break;
     const ElfW(Sym) *symbols = (const ElfW(Sym) *)(image + table->sh_offset);
     for (size_t s = 0; s < table->sh_size / sizeof *symbols; s++) {
       if (symbols[s].st_shndx == SHN_UNDEF || symbols[s].st_name >= texts->sh_size) continue;
       const char *name = names + symbols[s].st_name;
       if (*name != 'M' && *name != 'm' && *name != '_') continue;
-      for (unsigned i = 0; i < sizeof insides / sizeof *insides; i++) {
-        if (strcmp(name, insides[i].symbol) != 0 || is_served(insides[i].api) || !occatrace_chosen(insides[i].api)) continue;
-        tell(insides[i].api, "static", path);
-        occatrace_served(insides[i].api);
-      }
+      for (unsigned i = 0; i < sizeof insides / sizeof *insides; i++)
+        if (strcmp(name, insides[i].symbol) == 0) found |= 1U << i;
     }
   }
+  return found;
 }
 
-static void tell_inside(void) {
-  char path[512];
+/* At the start: at the end the program may have locked itself into a sandbox in which opening a file kills it. */
+static void look_inside(void) {
   struct stat about;
-  if (is_served("mpi") && is_served("occa")) return;
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
   if (n <= 0) return;
-  path[n] = '\0';
+  program[n] = '\0';
   /* The tools of the system are none of these, and many. */
-  if (strncmp(path, "/usr/bin/", 9) == 0 || strncmp(path, "/bin/", 5) == 0) return;
+  if (strncmp(program, "/usr/bin/", 9) == 0 || strncmp(program, "/bin/", 5) == 0) return;
   const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
   if (fstat(fd, &about) == 0 && about.st_size > 0) {
     void *image = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (image != MAP_FAILED) {
-      tell_defined(image, (size_t)about.st_size, path);
+      inside = find_defined(image, (size_t)about.st_size);
       munmap(image, (size_t)about.st_size);
     }
   }
   close(fd);
+}
+
+static void tell_inside(void) {
+  for (unsigned i = 0; i < sizeof insides / sizeof *insides; i++) {
+    if (!(inside >> i & 1) || is_served(insides[i].api) || !occatrace_chosen(insides[i].api)) continue;
+    tell(insides[i].api, "static", program);
+    occatrace_served(insides[i].api);
+  }
 }
 
 /* ---- the end ---- */
@@ -197,7 +206,12 @@ static void tell_inside(void) {
 static pid_t started; /* the process whose end it is: children of fork do not know what their parent has yet to call */
 static int told;
 
-__attribute__((constructor)) static void note_process(void) { started = getpid(); }
+__attribute__((constructor)) static void note_process(void) {
+  const int saved = errno;
+  started = getpid();
+  if (occatrace_capture_wanted()) look_inside();
+  errno = saved;
+}
 
 __attribute__((destructor)) static void tell_unseen(void);
 void occatrace_tell_unseen_at_exit(void) {

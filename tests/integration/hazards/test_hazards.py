@@ -93,6 +93,24 @@ def test_a_forked_child_is_a_process_of_the_run(hazard: Path, tmp_path: Path) ->
     assert len(facts["processes"]) == 2
 
 
+def test_a_sandbox_in_which_opening_anything_kills(hazard: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = profile(run, hazard, "sandbox")
+    assert done.returncode == 6, done.stderr
+    check_rounds(run, 2)
+
+
+@pytest.mark.parametrize(("way", "status"), [("daemon", 7), ("daemon-parent", 0)])
+def test_the_parent_of_a_daemon_ends_as_it_should(hazard: Path, tmp_path: Path, way: str, status: int) -> None:
+    """daemon(3) ends it by an _exit inside the C library."""
+    run = tmp_path / "run"
+    done = profile(run, hazard, way)
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ("parent\n" if way == "daemon-parent" else "")
+    assert "ended without notice" not in done.stderr
+    check_rounds(run, 1)
+
+
 def test_fifty_compilers_are_not_traced_and_not_hindered(hazard: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = profile(run, hazard, "fork-exec-50")
