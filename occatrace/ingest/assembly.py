@@ -106,6 +106,7 @@ class Assembly:
             # Of several records of one the latest, which has the name that it gave itself.
             known = {r["owner_slot"]: r for r in _in_time(host, "sampled_thread")}
             known |= {r["slot"]: r for r in host.records.get("thread", ())}
+            told = {r["owner_slot"]: r["pid"] for r in host.records.get("owner", ())}
             named = {r["pid"] for r in known.values()}
             first = host.threads.end - len(host.threads.tids)
             stats = host.stats.columns()
@@ -116,15 +117,15 @@ class Assembly:
                 if slot < len(stats["seen"]) and stats["seen"][slot]:
                     start, end = int(stats["start"][slot]), int(stats["end"][slot])
                 record = known.get(slot)
-                pid = record["pid"] if record else tid
+                pid = record["pid"] if record else told.get(slot, tid)
                 entries = images.get(pid)
                 if entries:
                     process = next((p for since, p in reversed(entries) if since <= start), entries[0][1])
-                elif len(own) == 1 and not record:
+                elif len(own) == 1 and not record and slot not in told:
                     process = own[0]
                 else:
                     # Its process record is missing (lost, or the trace was cut): a row of its own.
-                    if record or pid in named:  # the main thread has the number of its process
+                    if record or slot in told or pid in named:  # the main thread has the number of its process
                         process = len(rows) + 1
                         images[pid] = [(0, process)]
                         rows.append(

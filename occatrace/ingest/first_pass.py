@@ -151,6 +151,8 @@ class FirstPass:
     def _dispatch(self, host: Host, event: str, columns: Columns, slots: Slots, reader: Reader) -> None:
         function = self._model.by_event.get(event)
         taken = False
+        if "owner" in columns and "pid" in columns:
+            self._add_owners(host, columns)
         for gathered in GATHERED:
             given = columns
             if gathered.texts:
@@ -217,6 +219,17 @@ class FirstPass:
                 if name in row:  # not in traces of older versions
                     row[name] = strings[row[name]]
             rows.append({"slot": slot, **row})
+
+    def _add_owners(self, host: Host, columns: Columns) -> None:
+        """The processes of threads that another one writes about: they may have written nothing themselves."""
+        owners = host.threads.of(columns["owner"], columns["time" if "time" in columns else "ts"])
+        seen = np.zeros(host.threads.end, bool)
+        seen[owners] = True
+        for owner in np.flatnonzero(seen).tolist():
+            if owner not in host.owners:
+                host.owners.add(owner)
+                pid = int(columns["pid"][np.argmax(owners == owner)])
+                host.records.setdefault("owner", []).append({"owner_slot": owner, "pid": pid})
 
     def _add_counted(self, host: Host, slots: Slots, columns: Columns) -> None:
         rows = host.records.setdefault("counted", [])

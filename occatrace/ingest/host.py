@@ -38,6 +38,7 @@ class Host:
     problems: list[str] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
     first_ns: int | None = None  # its first call, work, range or Python code begins
+    owners: set[int] = field(default_factory=set)  # threads that have an `owner` record
 
     def begins(self, moment: int | None) -> None:
         """A call, work, a range or Python code begins then."""

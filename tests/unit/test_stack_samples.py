@@ -77,6 +77,18 @@ def test_calls_and_queues_at_the_moments_of_samples(tmp_path: Path) -> None:
     assert row["share"] == pytest.approx(100 * 100 / 105)
 
 
+def test_a_thread_of_a_killed_process_is_known_by_its_samples(tmp_path: Path) -> None:
+    """With two processes; what the thread would have said of itself at the end is missing."""
+    trace = _trace()
+    trace.process(200)
+    writer = trace.thread(200, 201, name="occatrace")
+    writer.event("occatrace_process:stack_sample", 3000, pid=200, owner=203, time=1200, path=0, cpu=5)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        of = "SELECT tid, pid FROM threads JOIN processes USING (process) WHERE tid IN (102, 203) ORDER BY tid"
+        assert store.con.execute(of).fetchall() == [(102, 100), (203, 200)]
+        assert store.con.execute("SELECT pid FROM processes ORDER BY pid").fetchall() == [(100,), (200,)]
+
+
 # Samples as Perfetto knows them: moment, thread, functions from the innermost on, with the line of each where there is one.
 SAMPLES = """
 SELECT s.ts, t.tid, t.name AS thread, coalesce((
