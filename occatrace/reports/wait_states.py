@@ -132,7 +132,7 @@ class _States:
             if until > calls["s"][call] and until > latest.get(call, (0, 0, ""))[0]:
                 latest[call] = (until, other, name)
 
-        for name, what in ((SENDER, "sent"), (SENDER, "probed"), (RECEIVER, "posted")):
+        for name, what in ((SENDER, "sent"), (SENDER, "probed"), (SENDER, "driven"), (RECEIVER, "posted")):
             others, own = calls[what]
             late = np.flatnonzero(calls["s"][others] > calls["s"][own])
             for other, call in zip(others[late].tolist(), own[late].tolist(), strict=True):
@@ -164,7 +164,7 @@ class _States:
             found.setdefault(wait.culprit, []).append((wait, calls["function"][calls["f"][call]]))
         for culprit, those in found.items():
             start, end = (np.array([getattr(wait, what) for wait, _ in those], np.int64) for what in ("start", "end"))
-            doing = self._most([self._device_waits(culprit), *self._run.layers(culprit)], start, end)
+            doing = self._most([self._device_waits(culprit), *self._run.layers(culprit, programs=False)], start, end)
             for (wait, function), number in zip(those, doing.tolist(), strict=True):
                 who = (self._rank(wait.thread), self._tids.get(wait.thread, ""), function)
                 self._add((wait.name, *who, self._rank(culprit), *self._words(number)), wait.end - wait.start)

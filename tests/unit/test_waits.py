@@ -317,6 +317,52 @@ def test_short_sends_that_wait_for_the_receiver(
     assert {row["name"] for row in found} == ({"late receiver"} if waited else set())
 
 
+@pytest.mark.parametrize(
+    ("steps", "early", "waited"),
+    [
+        (3, False, {"late receiver": 570}),
+        (2, False, {}),
+        (3, True, {}),
+    ],  # 2: too few to say so; early: one did not wait
+)
+def test_messages_that_move_while_the_receiver_is_in_mpi(
+    steps: int, early: bool, waited: dict[str, int], tmp_path: Path
+) -> None:
+    """Rank 1 posts its receive before it computes and sends nothing; rank 0 waits in MPI_Wait until rank 1 is in MPI again."""
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+    for step in range(steps):
+        at = AT + 300 * step
+        for t, start, wait, kind in ((one, "MPI_Irecv", 250, 2), (zero, "MPI_Isend", 60, 1)):
+            come = at + (10 if t is one else 50)
+            seq = mpi(t, start, come, come + 2, partner=1 - (t is one), tag=5, count=1)
+            end = at + (100 if early and not step and t is zero else 260)
+            mpi(t, "MPI_Wait", at + wait, end)
+            t.event(
+                "occatrace_mpi:message", end + 1, kind=kind, state=0, call_tid=t.tid, call_seq=seq, begin=come, bytes=8000,
+                partner=1 - (t is one), tag=5, comm=1,
+            )  # fmt: skip
+    for t in (zero, one):
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = rows_of(store, "wait_states")
+    sums: dict[str, int] = {}
+    for row in found:
+        sums[row["name"]] = sums.get(row["name"], 0) + row["total_ns"]
+    assert sums == waited
+
+
+def test_processes_of_several_jobs_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Singletons are all rank 0."""
+    trace = FakeTrace()
+    for number in range(2):
+        t = trace.process(100 + number, start=AT, rank=0, size=1)
+        t.call("mpi:MPI_Finalize", AT + 100 + 500 * number, AT + 610, ret=0)
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        assert not rows_of(store, "wait_states")
+
+
 def test_a_probe_waits_for_the_message_of_the_next_receive(tmp_path: Path) -> None:
     """mpi4py receives objects so. Two messages; another one with another tag was found before and is received in between."""
     trace = FakeTrace()

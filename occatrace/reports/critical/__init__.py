@@ -193,9 +193,10 @@ class Run:
         """The rank of a process; None: it has none."""
         return self._rank_of.get(process)
 
-    def layers(self, thread: int) -> list[Spans]:
-        """What a thread did, in spans; of those that overlap, what is in an earlier layer counts."""
-        found = (self._named.get(thread), self._calls_of(thread), self._python.get(thread))
+    def layers(self, thread: int, programs: bool = True) -> list[Spans]:
+        """What a thread did, in spans; of those that overlap, what is in an earlier layer counts. `programs`: with Python's programs,
+        within which nothing is host code."""
+        found = (self._named.get(thread), self._calls_of(thread), self._python[programs].get(thread))
         return [spans for spans in found if spans is not None and len(spans.start)]
 
     def _calls_of(self, thread: int) -> Spans | None:
@@ -221,7 +222,7 @@ class Run:
         of = g.time[g.thread == thread]
         if not len(of):
             return None
-        start, end, label = labels.split(self._labels, of[:1], of[-1:], self.layers(thread))
+        start, end, label = labels.split(self._labels, of[:1], of[-1:], self.layers(thread, programs=False))
         sums = np.bincount(label, weights=end - start, minlength=len(self._labels.all))
         for number in np.argsort(-sums, kind="stable").tolist():
             found: Label = self._labels.all[number]
@@ -236,9 +237,14 @@ class Run:
         return dict(self._store.con.execute(sql).fetchall())
 
     @cached_property
-    def _python(self) -> dict[int, Spans]:
+    def _python(self) -> tuple[dict[int, Spans], dict[int, Spans]]:
+        """What Python did, by thread: without its programs, and with them."""
+        if "python_calls" not in self._store.filled:
+            return {}, {}
+        zero = self._known.zero
         return (
-            labels.python(self._store, self._labels, self._known.zero) if "python_calls" in self._store.filled else {}
+            labels.python(self._store, self._labels, zero, programs=False),
+            labels.python(self._store, self._labels, zero, programs=True),
         )
 
     @property

@@ -410,7 +410,7 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
         "received": none,
         "meetings": [],
         "unmatched": 0,
-        **dict.fromkeys(("sent", "probed", "posted"), (none, none)),
+        **dict.fromkeys(("sent", "probed", "posted", "driven"), (none, none)),
     }
     nothing = {"nodes": none, "calls": {"function": [], "lines": [""], "f": none, "line": none, **matched}}
     if not names:
@@ -516,7 +516,10 @@ def _messages(
         return place.get((row[1], ends.pop(at)[1])) if at >= 0 else None
 
     sent_by, got_by, got_at, posted_by, done_by, found_by, sent_for = [], [], [], [], [], [], []
-    short: dict[Any, list[tuple[int, int]]] = {}  # by sender, receiver and the names of the calls that begin and end it
+    # By sender, receiver and the names of calls, pairs of which the second call may be over when the first has begun.
+    short: dict[Any, list[tuple[int, int]]] = {}
+    passive: dict[Any, list[tuple[int, int]]] = {}
+    driven: dict[Any, list[tuple[int, int]]] = {}
     names = calls["function"]
     calls["unmatched"] = 0
     for key, ours in sent.items():
@@ -537,26 +540,38 @@ def _messages(
             if posted is None or done is None:
                 continue
             name = names[calls["f"][begun]] if begun is not None else ""
+            of = *key[:2], name, names[calls["f"][done]]
             if (send[7] or 0) > _EAGER_BYTES or _SYNCHRONOUS.match(name):
                 posted_by.append(posted)
                 done_by.append(done)
             else:
-                short.setdefault((key[:2], name, names[calls["f"][done]]), []).append((posted, done))
-    # Some implementations let short messages wait, too: it is seen where no send was over before its receive began.
-    for pairs in short.values():
-        posts, ends = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
-        late = calls["s"][posts] > calls["s"][ends]
-        if late.sum() >= _SEEN_TO_WAIT and np.all(calls["e"][ends[late]] >= calls["s"][posts[late]]):
-            posted_by += posts.tolist()
-            done_by += ends.tolist()
+                short.setdefault(of, []).append((posted, done))
+            # MPI moves messages while it is called, so one may wait until the other side is in MPI again.
+            if got is not None and got != posted:
+                passive.setdefault(of, []).append((got, done))
+            if got is not None and done != begun:
+                driven.setdefault((*of, names[calls["f"][got]]), []).append((done, got))
+    for pairs in (*short.values(), *passive.values()):
+        if _seen_to_wait(pairs, calls):
+            posted_by += [first for first, _ in pairs]
+            done_by += [last for _, last in pairs]
+    driven_by = [pair for pairs in driven.values() if _seen_to_wait(pairs, calls) for pair in pairs]
     # By call: who sent and in which call it was received, and when; which probe found it; who was ready to receive, and in which
-    # call the send was over.
+    # call the send was over; in which call of the sender a message went on its way that had been sent before.
     calls["received"] = np.array(got_at, np.int64)
     calls["sent"] = np.array(sent_by, np.int64), np.array(got_by, np.int64)
     calls["posted"] = np.array(posted_by, np.int64), np.array(done_by, np.int64)
     calls["probed"] = np.array(sent_for, np.int64), np.array(found_by, np.int64)
-    for first, last in (calls["sent"], calls["probed"], calls["posted"]):
+    calls["driven"] = tuple(np.array([pair[i] for pair in driven_by], np.int64) for i in range(2))
+    for first, last in (calls["sent"], calls["probed"], calls["posted"], calls["driven"]):
         b.link(MESSAGE, enter[first], leave[last], last)
+
+
+def _seen_to_wait(pairs: list[tuple[int, int]], calls: dict[str, Any]) -> bool:
+    """Whether the second call of each pair goes on until the first begins, where that is later, often enough to say so."""
+    first, last = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
+    late = calls["s"][first] > calls["s"][last]
+    return bool(late.sum() >= _SEEN_TO_WAIT and np.all(calls["e"][last[late]] >= calls["s"][first[late]]))
 
 
 def _collectives(
@@ -614,7 +629,8 @@ def _of_all(rank_of: dict[int, int], calls: dict[str, Any]) -> Iterator[tuple[st
     for name, of in numbers.items():
         if name in _ENDS:
             members = [(rank_of.get(process, -1), those[0], those[0]) for process, those in of.items()]
-            if len(members) > 1:
+            # Processes of one rank are those of several jobs.
+            if len({member[0] for member in members}) == len(members) > 1:
                 yield name, members
             continue
         known = {rank_of[process]: those for process, those in of.items() if process in rank_of}
