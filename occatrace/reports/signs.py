@@ -15,7 +15,7 @@ from occatrace.reports.critical import labels, whatif
 from occatrace.run import folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from occatrace.reports import critical
     from occatrace.store.tables import Store
@@ -30,6 +30,7 @@ _OTHER_RANKS = frozenset(
         wait_states.NXN,
         wait_states.BROADCAST,
         wait_states.REDUCE,
+        wait_states.SCAN,
     )
 )
 _LATE = 1.5  # times the mean of all ranks: for so long others wait for a rank that is late
@@ -73,9 +74,10 @@ def of_graph(store: Store, run: critical.Run, states: Sequence[tuple[Any, ...]])
         return []
     collectives = list(_collectives(store, states, length))
     turns = [] if collectives else _turns(store, states, length)
+    late = [] if turns else list(_late_ranks(run, states, store.ranks, length))
     return [
         *turns,
-        *(() if turns else _late_ranks(states, store.ranks, length)),
+        *(late if late or turns or collectives else _busy_ranks(store, run, length)),
         *_queues(states, length),
         *_python(store, run, length),
         *_messages(store, length),
@@ -88,25 +90,27 @@ def of_graph(store: Store, run: critical.Run, states: Sequence[tuple[Any, ...]])
 # ---- ranks ----
 
 
-def _late_ranks(states: Sequence[tuple[Any, ...]], ranks: int, length: float) -> Iterator[Sign]:
+def _late_ranks(run: critical.Run, states: Sequence[tuple[Any, ...]], ranks: int, length: float) -> Iterator[Sign]:
     """Ranks for which others wait, with what they do meanwhile. A culprit that is in a call of MPI waits itself. Where each rank is
-    the last one now and then, as on a busy machine, none of them is late."""
+    the last one now and then, as on a busy machine, none of them is late. Where nothing is gained if only one of them becomes
+    faster, as others compute as long, it is about all of these."""
     total: dict[int, float] = {}
     share: dict[int, float] = {}
     most: dict[int, tuple[Any, ...]] = {}
     waited: Counter[tuple[int, int | None]] = Counter()  # of the late one, by the one that waits
     for row in states:
         rank, doing, culprit = row[8], row[9], row[10]
-        if row[4] not in _OTHER_RANKS or rank is None or (doing == "call" and culprit.startswith("MPI_")):
+        if not _of_others(row) or rank is None or (doing == "call" and culprit.startswith("MPI_")):
             continue
         total[rank] = total.get(rank, 0.0) + row[1]
         share[rank] = share.get(rank, 0.0) + row[0]
         waited[rank, row[5]] += row[1]
         most.setdefault(rank, row)  # the largest comes first
     usual = sum(total.values()) / max(ranks, 1)
-    for rank, ns in total.items():
+    told: set[int] = set()
+    for rank, ns in sorted(total.items(), key=lambda each: (-each[1], each[0])):
         worst = max(each for (late, _), each in waited.items() if late == rank)
-        if worst < _LEAST * length or ns < _LATE * usual:
+        if worst < _LEAST * length or ns < _LATE * usual or rank in told:
             continue
         row = most[rank]
         place = f" ({row[11]})" if row[11] else ""
@@ -114,9 +118,86 @@ def _late_ranks(states: Sequence[tuple[Any, ...]], ranks: int, length: float) ->
             f"others waited {duration(ns)} for rank {rank}, most of it ({duration(row[1])}, {row[4]} in {row[7]} of"
             f" rank {row[5]}) while it was in {row[9]}: {row[10]}{place}"
         )
-        change = whatif.Change("rank", str(rank), None, f"rank:{rank}=mean")
+        changes, shown = _as_the_mean((rank,)), share[rank]
         words = "give this rank less work, or make this faster"
-        yield Sign(share[rank], "late rank", evidence, words, (change,), row[11], rank)
+        alike = _alike(run, rank)
+        if len(alike) > 1 and _gain(run, changes, length) < _NOTHING:
+            told |= {*alike}
+            changes, shown = _as_the_mean(alike), sum(share.get(each, 0.0) for each in alike)
+            evidence += f"; {_those(alike)} compute about as long"
+            words = "give these ranks less work, or make this faster"
+        yield Sign(shown, "late rank", evidence, words, changes, row[11], rank)
+
+
+def _of_others(row: tuple[Any, ...]) -> bool:
+    """Whether this row of wait_states is a wait for another rank. Ranks begin at different moments, which is nobody's fault."""
+    return row[4] in _OTHER_RANKS or (row[4] == wait_states.ENDS and row[7] == "MPI_Finalize")
+
+
+def _as_the_mean(ranks: Sequence[int]) -> tuple[whatif.Change, ...]:
+    return tuple(whatif.Change("rank", str(rank), None, f"rank:{rank}=mean") for rank in ranks)
+
+
+def _those(ranks: Sequence[int]) -> str:
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
+def _gain(run: critical.Run, changes: Sequence[whatif.Change], length: float) -> float:
+    """The part of the run that these changes save."""
+    return 1 - float(run.times(changes)[run.graph.end]) / length if run.graph is not None else 0.0
+
+
+def _alike(run: critical.Run, rank: int) -> list[int]:
+    """The ranks that compute nearly as much more than the mean as this one, at most half of all; none: it computes no more."""
+    return _most(run.busy, run.busy.get(rank, 0.0))
+
+
+def _most(busy: Mapping[int, float], ns: float) -> list[int]:
+    mean = sum(busy.values()) / max(len(busy), 1)
+    found = sorted(rank for rank, own in busy.items() if own - mean > 0.5 * (ns - mean))
+    return found if ns > mean and 2 * len(found) <= len(busy) else []
+
+
+def _busy_ranks(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
+    """Ranks that compute longest while others are in MPI, where nothing is known about who waits for whom: locks of windows, tests
+    in a loop."""
+    if run.graph is None:
+        return
+    rows = store.con.execute(
+        f"""
+        WITH ranks AS (
+            SELECT m.process, m.rank, span(m.start_ns, coalesce(m.end_ns, p.end_ns))::DOUBLE AS ns
+            FROM mpi_ranks m JOIN processes p USING (process)
+        ),
+        used AS (
+            SELECT process, thread, sum(total_ns)::DOUBLE AS ns, arg_max(function, total_ns) AS function FROM call_stats
+            WHERE api = 'mpi' AND function NOT IN ({", ".join(f"'{name}'" for name in wait_states.ENDING)}) GROUP BY ALL
+        )
+        SELECT rank, any_value(r.ns), max(u.ns), arg_max(u.function, u.ns), arg_max(u.thread, u.ns)
+        FROM ranks r JOIN used u USING (process) GROUP BY rank ORDER BY rank"""
+    ).fetchall()
+    if len(rows) < 2:
+        return
+    own = {rank: max(ns - used, 0.0) for rank, ns, used, _, _ in rows}
+    in_mpi = sum(used for _, _, used, _, _ in rows) / len(rows)
+    longest = max(own, key=lambda rank: own[rank])
+    gain = (own[longest] - sum(own.values()) / len(own)) / length
+    late = _most(own, own[longest])
+    if in_mpi < 2 * _LEAST * length or gain < _LEAST or not late:
+        return
+    function = max((row for row in rows if row[0] not in late), key=lambda row: row[2])[3]
+    doing = run.longest(next(row[4] for row in rows if row[0] == longest), "MPI_")
+    which = f"rank {longest}" if len(late) == 1 else _those(late)
+    evidence = (
+        f"ranks were in MPI for {duration(in_mpi)} on average ({100 * in_mpi / length:.0f} % of the run), most of it in {function},"
+        f" while {which} computed longest ({duration(own[longest])}; the mean is {duration(sum(own.values()) / len(own))})"
+    )
+    if doing is not None:
+        evidence += f", most of it in {'host code: ' if doing.kind == 'host' else ''}{doing.shown}"
+        evidence += f" ({doing.source})" if doing.source else ""
+    words = f"give {'this rank' if len(late) == 1 else 'these ranks'} less work, or make this faster"
+    source = doing.source if doing is not None else ""
+    yield Sign(100.0 * in_mpi / length, "late rank", evidence, words, (), source, longest, 100.0 * gain)
 
 
 def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> list[Sign]:

@@ -26,29 +26,15 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 
 SENDER, RECEIVER, BARRIER, NXN = "late sender", "late receiver", "wait at barrier", "wait at NxN"
-BROADCAST, REDUCE, ENDS = "late broadcast", "early reduce", "start or end of MPI"
+BROADCAST, REDUCE, SCAN, ENDS = "late broadcast", "early reduce", "early scan", "start or end of MPI"
 DEVICE, QUEUE, LOCK = "wait for device", "wait for queue", "wait for lock"
 TEAM, INNER = "end of OpenMP region", "OpenMP barrier"
 
-_ENDS = frozenset(("MPI_Init", "MPI_Init_thread", "MPI_Finalize"))
-_ALL = frozenset(
-    f"MPI_{name}"
-    for name in (
-        *(
-            "Allreduce",
-            "Allgather",
-            "Allgatherv",
-            "Alltoall",
-            "Alltoallv",
-            "Alltoallw",
-            "Reduce_scatter",
-            "Reduce_scatter_block",
-        ),
-        *("Comm_split", "Comm_dup", "Comm_create"),
-    )
-)
+ENDING = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")
 _FROM_ROOT = frozenset(("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv"))
 _TO_ROOT = frozenset(("MPI_Reduce", "MPI_Gather", "MPI_Gatherv"))
+_PREFIX = frozenset(("MPI_Scan", "MPI_Exscan"))
+_LIKE_BARRIER = frozenset(("MPI_Barrier", "MPI_Win_fence"))
 _SHOWN = {
     "host": "host code",
     "launch": "launch latency",
@@ -140,39 +126,45 @@ class _States:
         latest: dict[int, tuple[int, int, str]] = {}
 
         def waits(call: int, other: int, name: str) -> None:
+            if call < 0:
+                return  # it is not known in which call
             until = min(int(calls["s"][other]), int(calls["e"][call]))
             if until > calls["s"][call] and until > latest.get(call, (0, 0, ""))[0]:
                 latest[call] = (until, other, name)
 
-        for name, what in ((SENDER, "sent"), (SENDER, "probed"), (RECEIVER, "posted")):
+        for name, what in ((SENDER, "sent"), (SENDER, "probed"), (SENDER, "driven"), (RECEIVER, "posted")):
             others, own = calls[what]
             late = np.flatnonzero(calls["s"][others] > calls["s"][own])
             for other, call in zip(others[late].tolist(), own[late].tolist(), strict=True):
                 waits(call, other, name)
         roots = self._roots()
-        for function, members in calls["meetings"]:
+        for function, members, done in calls["meetings"]:
+            begins = calls["s"][members]
             if function in _FROM_ROOT or function in _TO_ROOT:
-                by_rank = {self._rank(int(calls["thread"][call])): int(call) for call in members}
-                root = by_rank.get(roots.get((int(calls["thread"][members[0]]), int(calls["seq"][members[0]]))))
-                if root is None:
+                root = roots.get((int(calls["thread"][members[0]]), int(calls["seq"][members[0]])))
+                at = next((i for i, call in enumerate(members) if self._rank(int(calls["thread"][call])) == root), None)
+                if at is None:
                     continue
                 if function in _FROM_ROOT:
-                    for call in members.tolist():
-                        waits(call, root, BROADCAST)
+                    for call in done.tolist():
+                        waits(call, int(members[at]), BROADCAST)
                 else:
-                    waits(root, int(members[np.argmax(calls["s"][members])]), REDUCE)
-            elif function == "MPI_Barrier" or function in _ALL or function in _ENDS:
-                last = int(members[np.argmax(calls["s"][members])])
-                name = BARRIER if function == "MPI_Barrier" else ENDS if function in _ENDS else NXN
-                for call in members.tolist():
-                    waits(call, last, name)
+                    waits(int(done[at]), int(members[np.argmax(begins)]), REDUCE)
+            elif function in _PREFIX:
+                for i, call in enumerate(done.tolist()):
+                    if begins[: i + 1].max() <= calls["e"][call]:  # else the ranks have another order there
+                        waits(call, int(members[np.argmax(begins[: i + 1])]), SCAN)
+            elif graph.synchronizes(function):
+                name = BARRIER if function in _LIKE_BARRIER else ENDS if function in ENDING else NXN
+                for call in done.tolist():
+                    waits(call, int(members[np.argmax(begins)]), name)
         found: dict[int, list[tuple[_Wait, str]]] = {}
         for call, (until, other, name) in latest.items():
             wait = _Wait(name, int(calls["thread"][call]), int(calls["s"][call]), until, int(calls["thread"][other]))
             found.setdefault(wait.culprit, []).append((wait, calls["function"][calls["f"][call]]))
         for culprit, those in found.items():
             start, end = (np.array([getattr(wait, what) for wait, _ in those], np.int64) for what in ("start", "end"))
-            doing = self._most([self._device_waits(culprit), *self._run.layers(culprit)], start, end)
+            doing = self._most([self._device_waits(culprit), *self._run.layers(culprit, programs=False)], start, end)
             for (wait, function), number in zip(those, doing.tolist(), strict=True):
                 who = (self._rank(wait.thread), self._tids.get(wait.thread, ""), function)
                 self._add((wait.name, *who, self._rank(culprit), *self._words(number)), wait.end - wait.start)
@@ -181,7 +173,7 @@ class _States:
         """Ranks of the roots of collectives, by thread and number of the call."""
         out = {}
         there = set(self._g.calls["function"])
-        for function in sorted(there & (_FROM_ROOT | _TO_ROOT)):
+        for function in sorted(name for name in there if graph.blocking(name) in _FROM_ROOT | _TO_ROOT):
             sql = f"SELECT thread, seq, args.root FROM {sql_name('mpi.' + function)} WHERE args.root >= 0"
             out.update({(thread, seq): root for thread, seq, root in self._store.con.execute(sql).fetchall()})
         return out

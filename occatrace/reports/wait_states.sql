@@ -1,6 +1,6 @@
 -- title: Wait states
 -- about: time lost in waiting, by pattern: who waited, for whom, and what the culprit did meanwhile. Patterns of MPI as Scalasca defines
---   them: late sender, late receiver, wait at barrier, wait at NxN, late broadcast, early reduce; also wait for device, wait for queue,
+--   them: late sender, late receiver, wait at barrier, wait at NxN, late broadcast, early reduce, early scan; also wait for device, wait for queue,
 --   wait for lock, OpenMP barriers, start and end of MPI. Details: docs/waits.md
 -- needs: calls
 -- made: wait_states

@@ -43,7 +43,8 @@ _CL_FAILED = ("ret", "<", 0)
 # Of MPI, some functions as they are.
 _MPI_FUNCTIONS = (
     "MPI_Init", "MPI_Finalize", "MPI_Send", "MPI_Recv", "MPI_Isend", "MPI_Irecv", "MPI_Wait", "MPI_Barrier", "MPI_Allreduce",
-    "MPI_Bcast", "MPI_Reduce", "MPI_Test", "MPI_Probe", "MPI_Mprobe", "MPI_Mrecv",
+    "MPI_Bcast", "MPI_Reduce", "MPI_Test", "MPI_Probe", "MPI_Mprobe", "MPI_Mrecv", "MPI_Ssend", "MPI_Iallreduce", "MPI_Ibarrier",
+    "MPI_Scan", "MPI_Win_fence", "MPI_File_open", "MPI_Comm_split",
 )  # fmt: skip
 # Records are as the real model has them; calls are a few of our own.
 _WHOLE = json.loads((Path(occatrace.__file__).parent / "_model.json").read_text(encoding="utf-8"))

@@ -376,6 +376,64 @@ def test_one_that_waits_is_enough(tmp_path: Path) -> None:
     assert [(row[at_of["name"]], row[at_of["rank"]]) for row in report.rows] == [("late rank", 1)]
 
 
+def barriers(come: Sequence[int], leave: int = 100) -> FakeTrace:
+    """Ranks that come to each of ten barriers so long after the one before."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank, own in enumerate(come):
+        t = fake_rank(trace, rank, len(come), at, init=10)
+        for step in range(10):
+            mpi(t, "MPI_Barrier", at + 20 + leave * step + own, at + 20 + leave * (step + 1))
+        t.event("occatrace_mpi:rank", at + 1100, rank=rank, size=4, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 1101, at + 1102, ret=0)
+        t.record("exit", at + 1103, reason=0)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("come", "named"),
+    [
+        ((10, 98, 99, 10), 2),  # two that compute as long: nothing is gained if only one becomes faster
+        ((98, 10, 98, 99), None),  # three of four: the other one has less to do
+        ((95, 97, 96, 99), None),
+    ],
+)
+def test_several_late_ranks(come: Sequence[int], named: int | None, tmp_path: Path) -> None:
+    row = advice_of(tmp_path, barriers(come)).get("late rank")
+    assert (row is not None) == (named is not None)
+    if row is not None:
+        assert row["rank"] == named and "ranks 1 and 2 compute about as long" in str(row["evidence"])
+        # With the mean of all ranks (54) instead of 99, ten times in 1103.
+        assert row["gain"] == pytest.approx(100 * 10 * 45 / 1103, abs=4.0)
+
+
+def test_a_rank_that_is_late_at_the_end(tmp_path: Path) -> None:
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(4):
+        t = fake_rank(trace, rank, 4, at, init=10)
+        t.event("occatrace_mpi:rank", at + 899, rank=rank, size=4, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + (900 if rank == 3 else 100), at + 910, ret=0)
+        t.record("exit", at + 1000, reason=0)
+    row = advice_of(tmp_path, trace)["late rank"]
+    assert row["rank"] == 3 and "after MPI_Init, before MPI_Finalize" in str(row["evidence"])
+
+
+@pytest.mark.parametrize(("own", "late"), [((100, 900, 100, 100), 1), ((900, 900, 900, 100), None)])
+def test_ranks_that_wait_in_calls_that_are_only_counted(own: Sequence[int], late: int | None, tmp_path: Path) -> None:
+    """Of 1000 each computes for so long and tests for a message in the rest: who waits for whom is not known."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank, ns in enumerate(own):
+        t = fake_rank(trace, rank, 4, at, init=10)
+        trace.tally(t, "mpi:MPI_Test", [100] * ((1000 - ns) // 100), at + 1020)
+        t.event("occatrace_mpi:rank", at + 1020, rank=rank, size=4, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 1030, at + 1032, ret=0)
+        t.record("exit", at + 1040, reason=0)
+    found = advice_of(tmp_path, trace)
+    assert ("late rank" in found) == (late is not None)
+    if late is not None:
+        evidence = str(found["late rank"]["evidence"])
+        assert found["late rank"]["rank"] == late and "MPI_Test" in evidence and "host code: after MPI_Init" in evidence
+
+
 @pytest.mark.parametrize(("late", "named"), [([2], [2]), ([1, 3], [1, 3]), ([0, 1, 2, 3], [])])
 def test_ranks_that_are_the_last_in_turn_are_not_late(late: list[int], named: list[int], tmp_path: Path) -> None:
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=ranks(late).open) as store:

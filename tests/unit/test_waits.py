@@ -232,6 +232,137 @@ def test_waits_for_what_was_posted_before(tmp_path: Path) -> None:
     assert [(row["name"], row["function"], row["total_ns"]) for row in found] == [("late sender", "MPI_Wait", 280)]
 
 
+@pytest.mark.parametrize(
+    ("start", "seen"), [("MPI_Iallreduce", True), ("MPI_Ibarrier", True), ("MPI_Iallreduce", False)]
+)
+def test_a_nonblocking_collective_waits_in_the_call_that_completes_it(start: str, seen: bool, tmp_path: Path) -> None:
+    """Of rank 0 in MPI_Wait, or in a test that was only counted: then it is not known from when it waited."""
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+    for t, come, wait in ((zero, AT + 100, AT + 120), (one, AT + 400, AT + 430)):
+        seq = mpi(t, start, come, come + 10, bytes=8, root=-1, request=1)
+        if seen or t is one:
+            mpi(t, "MPI_Wait", wait, AT + 440)
+        t.event(
+            "occatrace_mpi:message", AT + 445, kind=6, state=0, call_tid=t.tid, call_seq=seq, begin=come, bytes=8, partner=-1,
+            tag=0, comm=1,
+        )  # fmt: skip
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = rows_of(store, "wait_states")
+        path = rows_of(store, "critical_path_sum")
+    name = "wait at barrier" if start == "MPI_Ibarrier" else "wait at NxN"
+    expected = [(name, 0, "MPI_Wait", 280, 1)] if seen else []
+    assert [(r["name"], r["rank"], r["function"], r["total_ns"], r["culprit_rank"]) for r in found] == expected
+    # Rank 1 is on the path until it came.
+    assert not seen or sum(row["time_ns"] for row in path if row["rank"] == 1) >= 400
+
+
+@pytest.mark.parametrize("function", ["MPI_Win_fence", "MPI_File_open", "MPI_Comm_split"])
+def test_collectives_of_unknown_communicators(function: str, tmp_path: Path) -> None:
+    """The first of each rank belong together, and so on; not where ranks have different numbers, or one leaves before another comes."""
+    for case, (second, more) in enumerate(((AT + 500, 0), (AT + 700, 0), (AT + 500, 1))):
+        trace = FakeTrace()
+        zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+        for begin, end in ((AT + 100, AT + 310), (AT + 400, AT + 610)):
+            zero.call(f"mpi:{function}", begin, end, ret=0)
+        for begin in (AT + 300, second, *(AT + 800 for _ in range(more))):
+            one.call(f"mpi:{function}", begin, max(begin + 10, AT + 310), ret=0)
+        for t in (zero, one):
+            t.record("exit", AT + 1000, reason=0)
+        folder = tmp_path / str(case)
+        folder.mkdir()
+        with opened(folder, trace) as store:
+            found = rows_of(store, "wait_states")
+        name = "wait at barrier" if function == "MPI_Win_fence" else "wait at NxN"
+        expected = [[200, 100], [200], []][case]
+        assert [r["total_ns"] for r in found] == expected
+        assert all((r["name"], r["rank"], r["culprit_rank"]) == (name, 0, 1) for r in found)
+
+
+def test_a_scan_waits_for_the_ranks_before(tmp_path: Path) -> None:
+    trace = FakeTrace()
+    for rank, (come, leave) in enumerate(((AT + 100, AT + 110), (AT + 400, AT + 410), (AT + 200, AT + 420))):
+        t = fake_rank(trace, rank, 3, AT)
+        mpi(t, "MPI_Scan", come, leave, bytes=8, root=-1)
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = rows_of(store, "wait_states")
+    assert [(r["name"], r["rank"], r["total_ns"], r["culprit_rank"]) for r in found] == [("early scan", 2, 200, 1)]
+
+
+@pytest.mark.parametrize(
+    ("function", "ends", "waited"),
+    [
+        ("MPI_Ssend", (210, 410, 610), 450),  # all wait for the receive
+        ("MPI_Ssend", (210,), 150),
+        ("MPI_Send", (210, 410, 610), 450),  # none was over before its receive began
+        ("MPI_Send", (210, 410), 0),  # too few to say so
+        ("MPI_Send", (210, 260, 610), 0),  # one did not wait
+    ],
+)
+def test_short_sends_that_wait_for_the_receiver(
+    function: str, ends: tuple[int, ...], waited: int, tmp_path: Path
+) -> None:
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+    for number, end in enumerate(ends):
+        mpi(zero, function, AT + 50 + 200 * number, AT + end, partner=1, tag=5, bytes=8, count=1)
+        mpi(one, "MPI_Recv", AT + 200 * (number + 1), AT + 220 + 200 * number, partner=0, tag=5, bytes=8, count=1)
+    for t in (zero, one):
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = rows_of(store, "wait_states")
+    assert sum(row["total_ns"] for row in found) == waited
+    assert {row["name"] for row in found} == ({"late receiver"} if waited else set())
+
+
+@pytest.mark.parametrize(
+    ("steps", "early", "waited"),
+    [
+        (3, False, {"late receiver": 570}),
+        (2, False, {}),
+        (3, True, {}),
+    ],  # 2: too few to say so; early: one did not wait
+)
+def test_messages_that_move_while_the_receiver_is_in_mpi(
+    steps: int, early: bool, waited: dict[str, int], tmp_path: Path
+) -> None:
+    """Rank 1 posts its receive before it computes and sends nothing; rank 0 waits in MPI_Wait until rank 1 is in MPI again."""
+    trace = FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
+    for step in range(steps):
+        at = AT + 300 * step
+        for t, start, wait, kind in ((one, "MPI_Irecv", 250, 2), (zero, "MPI_Isend", 60, 1)):
+            come = at + (10 if t is one else 50)
+            seq = mpi(t, start, come, come + 2, partner=1 - (t is one), tag=5, count=1)
+            end = at + (100 if early and not step and t is zero else 260)
+            mpi(t, "MPI_Wait", at + wait, end)
+            t.event(
+                "occatrace_mpi:message", end + 1, kind=kind, state=0, call_tid=t.tid, call_seq=seq, begin=come, bytes=8000,
+                partner=1 - (t is one), tag=5, comm=1,
+            )  # fmt: skip
+    for t in (zero, one):
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        found = rows_of(store, "wait_states")
+    sums: dict[str, int] = {}
+    for row in found:
+        sums[row["name"]] = sums.get(row["name"], 0) + row["total_ns"]
+    assert sums == waited
+
+
+def test_processes_of_several_jobs_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Singletons are all rank 0."""
+    trace = FakeTrace()
+    for number in range(2):
+        t = trace.process(100 + number, start=AT, rank=0, size=1)
+        t.call("mpi:MPI_Finalize", AT + 100 + 500 * number, AT + 610, ret=0)
+        t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        assert not rows_of(store, "wait_states")
+
+
 def test_a_probe_waits_for_the_message_of_the_next_receive(tmp_path: Path) -> None:
     """mpi4py receives objects so. Two messages; another one with another tag was found before and is received in between."""
     trace = FakeTrace()

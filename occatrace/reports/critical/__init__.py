@@ -125,6 +125,29 @@ class Run:
             out[rows] = (g.time[g.target[rows]] > start) & (g.time[g.source[rows]] <= end)
         return out
 
+    @cached_property
+    def busy(self) -> dict[int, float]:
+        """By rank, how long it computes between MPI_Init and MPI_Finalize, with its device work (ns)."""
+        g = self._known
+        own = (g.kind == graph.HOST) & (g.call < 0) & self.computing
+        thread_process = np.full(int(g.thread.max(initial=0)) + 1, -1, np.int64)
+        for thread, process in g.process_of.items():
+            if thread < len(thread_process):
+                thread_process[thread] = process
+        processes = thread_process[g.thread[g.source[own]]]
+        lag = g.lags(np.flatnonzero(own))
+        busy: dict[int, float] = {}
+        for process in np.unique(processes).tolist():
+            rank = self._rank_of.get(process)
+            if rank is not None:
+                busy[rank] = busy.get(rank, 0.0) + float(lag[processes == process].sum())
+        durations = (g.activities["e"] - g.activities["s"]).astype(np.float64)
+        for process in np.unique(g.activities["process"]).tolist():
+            rank = self._rank_of.get(process)
+            if rank is not None:
+                busy[rank] = busy.get(rank, 0.0) + float(durations[g.activities["process"] == process].sum())
+        return busy
+
     def pieces(self, changes: Sequence[whatif.Change] = ()) -> tuple[float, Pieces]:
         """The time at which the run ends, and the pieces of its critical path."""
         g = self._known
@@ -170,9 +193,10 @@ class Run:
         """The rank of a process; None: it has none."""
         return self._rank_of.get(process)
 
-    def layers(self, thread: int) -> list[Spans]:
-        """What a thread did, in spans; of those that overlap, what is in an earlier layer counts."""
-        found = (self._named.get(thread), self._calls_of(thread), self._python.get(thread))
+    def layers(self, thread: int, programs: bool = True) -> list[Spans]:
+        """What a thread did, in spans; of those that overlap, what is in an earlier layer counts. `programs`: with Python's programs,
+        within which nothing is host code."""
+        found = (self._named.get(thread), self._calls_of(thread), self._python[programs].get(thread))
         return [spans for spans in found if spans is not None and len(spans.start)]
 
     def _calls_of(self, thread: int) -> Spans | None:
@@ -192,6 +216,20 @@ class Run:
             self._called |= labels.calls(self._store, self._labels, self._known.zero, together)
         return self._called.get(thread)
 
+    def longest(self, thread: int, skipped: str) -> Label | None:
+        """What a thread did for most of its time, without calls whose names begin with `skipped`; None: nothing is known."""
+        g = self._known
+        of = g.time[g.thread == thread]
+        if not len(of):
+            return None
+        start, end, label = labels.split(self._labels, of[:1], of[-1:], self.layers(thread, programs=False))
+        sums = np.bincount(label, weights=end - start, minlength=len(self._labels.all))
+        for number in np.argsort(-sums, kind="stable").tolist():
+            found: Label = self._labels.all[number]
+            if sums[number] > 0 and not (found.kind == "call" and found.name.startswith(skipped)):
+                return found
+        return None
+
     @cached_property
     def _call_counts(self) -> dict[int, int]:
         """How many single calls each thread has."""
@@ -199,9 +237,14 @@ class Run:
         return dict(self._store.con.execute(sql).fetchall())
 
     @cached_property
-    def _python(self) -> dict[int, Spans]:
+    def _python(self) -> tuple[dict[int, Spans], dict[int, Spans]]:
+        """What Python did, by thread: without its programs, and with them."""
+        if "python_calls" not in self._store.filled:
+            return {}, {}
+        zero = self._known.zero
         return (
-            labels.python(self._store, self._labels, self._known.zero) if "python_calls" in self._store.filled else {}
+            labels.python(self._store, self._labels, zero, programs=False),
+            labels.python(self._store, self._labels, zero, programs=True),
         )
 
     @property
@@ -533,24 +576,8 @@ class _Factors:
         """Of each process of a rank that changes, the factor of all that it does itself: not of MPI, and no waits."""
         if not self._ranks:
             return {}
-        run, g = self._run, self._run._known
-        own = (g.kind == graph.HOST) & (g.call < 0) & run.computing
-        thread_process = np.full(int(g.thread.max(initial=0)) + 1, -1, np.int64)
-        for thread, process in g.process_of.items():
-            if thread < len(thread_process):
-                thread_process[thread] = process
-        processes = thread_process[g.thread[g.source[own]]]
-        lag = g.lags(np.flatnonzero(own))
-        busy: dict[int, float] = {}
-        for process in np.unique(processes).tolist():
-            rank = run._rank_of.get(process)
-            if rank is not None:
-                busy[rank] = busy.get(rank, 0.0) + float(lag[processes == process].sum())
-        durations = (g.activities["e"] - g.activities["s"]).astype(np.float64)
-        for process in np.unique(g.activities["process"]).tolist():
-            rank = run._rank_of.get(process)
-            if rank is not None:
-                busy[rank] = busy.get(rank, 0.0) + float(durations[g.activities["process"] == process].sum())
+        run = self._run
+        busy = run.busy
         mean = sum(busy.values()) / len(busy) if busy else 0.0
         out = {}
         for process, rank in run._rank_of.items():

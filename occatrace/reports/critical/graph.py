@@ -9,6 +9,8 @@ give the times of another run. docs/critical-path.md tells the kinds of edges an
 from __future__ import annotations
 
 import bisect
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,13 +46,23 @@ _OVERLAP_NS = 1000  # by which work of a queue in order may seem to begin before
 _COMPLETING = ("MPI_Wait", "MPI_Test")
 _COMPLETED_NS = 1_000_000  # by which what such a call completed may seem to be complete after its end
 _EAGER_BYTES = 4096  # a send of more may wait for its receiver
-# Collectives that nobody leaves before all have come.
+_SYNCHRONOUS = re.compile(r"MPI_(S|Is)send")  # a send that is over when its receive has begun
+_SEEN_TO_WAIT = 3  # sends from which one may say that all of their kind wait
+_ENDS = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")
+# Collectives that nobody leaves before all have come, by the names of the blocking ones.
 _SYNCHRONIZING = frozenset(
     f"MPI_{name}"
     for name in (
         *("Barrier", "Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter"),
-        *("Reduce_scatter_block", "Init", "Init_thread", "Finalize", "Comm_split", "Comm_dup", "Comm_create"),
+        "Reduce_scatter_block",
     )
+) | {*_ENDS}
+_PREFIX = frozenset(("MPI_Scan", "MPI_Exscan"))  # each rank needs those before it
+# Others that nobody leaves before all have come, of which it is not recorded in which communicator they are.
+_OF_ALL = re.compile(
+    r"MPI_(Comm_(split|split_type|dup|dup_with_info|create)|(Cart|Graph|Dist_graph)_create\w*"
+    r"|Win_(fence|create|create_dynamic|allocate|allocate_shared|free)"
+    r"|File_(open|close|set_view|set_size|preallocate|sync|(read|write)_(all|at_all|ordered)))"
 )
 
 
@@ -398,7 +410,7 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
         "received": none,
         "meetings": [],
         "unmatched": 0,
-        **dict.fromkeys(("sent", "probed", "posted"), (none, none)),
+        **dict.fromkeys(("sent", "probed", "posted", "driven"), (none, none)),
     }
     nothing = {"nodes": none, "calls": {"function": [], "lines": [""], "f": none, "line": none, **matched}}
     if not names:
@@ -432,7 +444,7 @@ def _mpi(store: Store, b: _Builder, zero: int, calls_of: tuple[str, ...]) -> dic
     ).fetchall()
     by_thread = _by_thread(calls)
     _messages(b, rows, rank_of, place, by_thread, _probes(store, names, zero), enter, leave, calls)
-    _collectives(b, rows, rank_of, place, enter, leave, calls)
+    _collectives(b, rows, rank_of, place, by_thread, enter, leave, calls)
     return {"nodes": np.concatenate([enter, leave]), "enter": enter, "leave": leave, "calls": calls}
 
 
@@ -466,6 +478,21 @@ def _probes(store: Store, names: list[str], zero: int) -> _Probes:
     return {key: sorted(ends) for key, ends in out.items()}
 
 
+def _completed(
+    row: Any, place: dict[tuple[int, int], int], by_thread: dict[int, tuple[Ints, int]], calls: dict[str, Any]
+) -> int | None:
+    """The call in which it was seen that a message or a collective is complete."""
+    if row[3] is not None:
+        return place.get((row[1], row[2]))
+    starts, first = by_thread.get(row[1], (np.empty(0, np.int64), 0))
+    at = int(np.searchsorted(starts, row[9], "right")) - 1
+    if at < 0:
+        return None
+    # A call that waits writes what was completed after it has returned.
+    late = _COMPLETED_NS if calls["function"][calls["f"][first + at]].startswith(_COMPLETING) else 0
+    return first + at if calls["e"][first + at] + late >= row[9] else None
+
+
 def _messages(
     b: _Builder, rows: list[Any], rank_of: dict[int, int], place: dict[tuple[int, int], int],
     by_thread: dict[int, tuple[Ints, int]], probes: _Probes, enter: Nodes, leave: Nodes, calls: dict[str, Any],
@@ -482,18 +509,6 @@ def _messages(
         else:
             received.setdefault((partner, rank_of[process], tag, comm), []).append(row)
 
-    def completed(row: Any) -> int | None:
-        """The call in which it was seen to be complete."""
-        if row[3] is not None:
-            return place.get((row[1], row[2]))
-        starts, first = by_thread.get(row[1], (np.empty(0, np.int64), 0))
-        at = int(np.searchsorted(starts, row[9], "right")) - 1
-        if at < 0:
-            return None
-        # A call that waits writes what was completed after it has returned.
-        late = _COMPLETED_NS if calls["function"][calls["f"][first + at]].startswith(_COMPLETING) else 0
-        return first + at if calls["e"][first + at] + late >= row[9] else None
-
     def probed(row: Any) -> int | None:
         """The probe that found the message: the last one of its kind before it is received."""
         ends = probes.get((row[1], row[5], row[6]), [])
@@ -501,6 +516,11 @@ def _messages(
         return place.get((row[1], ends.pop(at)[1])) if at >= 0 else None
 
     sent_by, got_by, got_at, posted_by, done_by, found_by, sent_for = [], [], [], [], [], [], []
+    # By sender, receiver and the names of calls, pairs of which the second call may be over when the first has begun.
+    short: dict[Any, list[tuple[int, int]]] = {}
+    passive: dict[Any, list[tuple[int, int]]] = {}
+    driven: dict[Any, list[tuple[int, int]]] = {}
+    names = calls["function"]
     calls["unmatched"] = 0
     for key, ours in sent.items():
         theirs = received.get(key, [])
@@ -508,7 +528,7 @@ def _messages(
             calls["unmatched"] += len(ours)
             continue  # which belongs to which is not sure
         for send, receive in zip(ours, theirs, strict=True):
-            begun, got = place.get((send[1], send[2])), completed(receive)
+            begun, got = place.get((send[1], send[2])), _completed(receive, place, by_thread, calls)
             if begun is not None and got is not None:
                 sent_by.append(begun)
                 got_by.append(got)
@@ -516,59 +536,136 @@ def _messages(
             if probes and begun is not None and (probe := probed(receive)) is not None:
                 sent_for.append(begun)
                 found_by.append(probe)
-            posted, done = place.get((receive[1], receive[2])), completed(send)
-            if posted is not None and done is not None and (send[7] or 0) > _EAGER_BYTES:
+            posted, done = place.get((receive[1], receive[2])), _completed(send, place, by_thread, calls)
+            if posted is None or done is None:
+                continue
+            name = names[calls["f"][begun]] if begun is not None else ""
+            of = *key[:2], name, names[calls["f"][done]]
+            if (send[7] or 0) > _EAGER_BYTES or _SYNCHRONOUS.match(name):
                 posted_by.append(posted)
                 done_by.append(done)
+            else:
+                short.setdefault(of, []).append((posted, done))
+            # MPI moves messages while it is called, so one may wait until the other side is in MPI again.
+            if got is not None and got != posted:
+                passive.setdefault(of, []).append((got, done))
+            if got is not None and done != begun:
+                driven.setdefault((*of, names[calls["f"][got]]), []).append((done, got))
+    for pairs in (*short.values(), *passive.values()):
+        if _seen_to_wait(pairs, calls):
+            posted_by += [first for first, _ in pairs]
+            done_by += [last for _, last in pairs]
+    driven_by = [pair for pairs in driven.values() if _seen_to_wait(pairs, calls) for pair in pairs]
     # By call: who sent and in which call it was received, and when; which probe found it; who was ready to receive, and in which
-    # call the send was over.
+    # call the send was over; in which call of the sender a message went on its way that had been sent before.
     calls["received"] = np.array(got_at, np.int64)
     calls["sent"] = np.array(sent_by, np.int64), np.array(got_by, np.int64)
     calls["posted"] = np.array(posted_by, np.int64), np.array(done_by, np.int64)
     calls["probed"] = np.array(sent_for, np.int64), np.array(found_by, np.int64)
-    for first, last in (calls["sent"], calls["probed"], calls["posted"]):
+    calls["driven"] = tuple(np.array([pair[i] for pair in driven_by], np.int64) for i in range(2))
+    for first, last in (calls["sent"], calls["probed"], calls["posted"], calls["driven"]):
         b.link(MESSAGE, enter[first], leave[last], last)
+
+
+def _seen_to_wait(pairs: list[tuple[int, int]], calls: dict[str, Any]) -> bool:
+    """Whether the second call of each pair goes on until the first begins, where that is later, often enough to say so."""
+    first, last = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
+    late = calls["s"][first] > calls["s"][last]
+    return bool(late.sum() >= _SEEN_TO_WAIT and np.all(calls["e"][last[late]] >= calls["s"][first[late]]))
 
 
 def _collectives(
     b: _Builder, rows: list[Any], rank_of: dict[int, int], place: dict[tuple[int, int], int],
-    enter: Nodes, leave: Nodes, calls: dict[str, Any],
+    by_thread: dict[int, tuple[Ints, int]], enter: Nodes, leave: Nodes, calls: dict[str, Any],
 ) -> None:  # fmt: skip
     """Where nobody leaves before all have come, all lead to a meeting and it to all. Else the last to come before a rank
-    leaves leads to that rank."""
-    counted: dict[Any, int] = {}
-    meetings: dict[Any, list[int]] = {}
-    for row in rows:
-        process, function, kind, comm = row[0], row[3], row[4], row[10]
-        call = place.get((row[1], row[2]))
-        if kind != "collective" or function is None or call is None or process not in rank_of:
-            continue
-        number = counted[process, comm, function] = counted.get((process, comm, function), 0) + 1
-        meetings.setdefault((comm, function, number), []).append(call)
-    # Of the start and the end of MPI there are no messages.
+    leaves leads to that rank. A nonblocking one is left at the end of the call that saw it complete."""
     names = calls["function"]
-    of_process: dict[Any, int] = {}
-    for at, f in enumerate(calls["f"].tolist()):
-        if names[f] in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize"):
-            key = ("", "MPI_Finalize" if names[f] == "MPI_Finalize" else "MPI_Init", 1)
-            if of_process.setdefault((key, int(calls["process"][at])), at) == at:
-                meetings.setdefault(key, []).append(at)
+    counted: dict[Any, int] = {}
+    meetings: dict[
+        Any, list[tuple[int, int, int]]
+    ] = {}  # rank, the call in which it comes, that in which it leaves or -1
+    for row in rows:
+        process, kind, comm = row[0], row[4], row[10]
+        call = place.get((row[1], row[2]))
+        if kind != "collective" or call is None or process not in rank_of:
+            continue
+        function = names[calls["f"][call]]
+        number = counted[process, comm, function] = counted.get((process, comm, function), 0) + 1
+        done = _completed(row, place, by_thread, calls)
+        key = comm, function, number
+        meetings.setdefault(key, []).append((rank_of[process], call, -1 if done is None else done))
     calls["meetings"] = []
     for (_, function, _), members in meetings.items():
-        if len(members) < 2:
+        if len(members) > 1:
+            _meet(b, blocking(function), sorted(members), enter, leave, calls)
+    for function, members in _of_all(rank_of, calls):
+        _meet(b, function, members, enter, leave, calls)
+
+
+def blocking(function: str) -> str:
+    """The name of the blocking function with small counts: MPI_Allreduce of MPI_Iallreduce_c."""
+    name = function.removesuffix("_c")
+    return f"MPI_{name[5].upper()}{name[6:]}" if name.startswith("MPI_I") else name
+
+
+def synchronizes(function: str) -> bool:
+    """Whether nobody leaves this collective before all have come. The name is that of the blocking function."""
+    return function in _SYNCHRONIZING or _OF_ALL.fullmatch(function) is not None
+
+
+def _of_all(rank_of: dict[int, int], calls: dict[str, Any]) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
+    """The start and the end of MPI, and collectives of which it is not known in which communicator they are: the first of each
+    rank belong together, and so on, where all ranks have as many and all had come before one left."""
+    numbers: dict[str, dict[int, list[int]]] = {}
+    process_of = calls["process"]
+    for f, name in enumerate(calls["function"]):
+        key = "MPI_Init" if name == "MPI_Init_thread" else name.removesuffix("_c")
+        if name not in _ENDS and not _OF_ALL.fullmatch(key):
             continue
-        calls["meetings"].append((function, np.array(members, np.int64)))
-        those = np.array(members, np.int64)
-        begins, ends = calls["s"][those], calls["e"][those]
-        if function in _SYNCHRONIZING and int(begins.max()) <= int(ends.min()):
-            meeting = b.add([int(begins.max())], _MEETING, elastic=True)
-            b.link(TOGETHER, enter[those], np.repeat(meeting, len(those)))
-            b.link(MESSAGE, np.repeat(meeting, len(those)), leave[those], those)
+        of = numbers.setdefault(key, {})
+        for at in np.flatnonzero(calls["f"] == f).tolist():
+            of.setdefault(int(process_of[at]), []).append(at)
+    for name, of in numbers.items():
+        if name in _ENDS:
+            members = [(rank_of.get(process, -1), those[0], those[0]) for process, those in of.items()]
+            # Processes of one rank are those of several jobs.
+            if len({member[0] for member in members}) == len(members) > 1:
+                yield name, members
             continue
+        known = {rank_of[process]: those for process, those in of.items() if process in rank_of}
+        if len(known) < 2 or known.keys() != set(rank_of.values()) or len({len(those) for those in known.values()}) > 1:
+            continue
+        for each in zip(*(known[rank] for rank in sorted(known)), strict=True):
+            if max(calls["s"][at] for at in each) <= min(calls["e"][at] for at in each):
+                yield name, [(rank, at, at) for rank, at in zip(sorted(known), each, strict=True)]
+
+
+def _meet(
+    b: _Builder, function: str, members: list[tuple[int, int, int]], enter: Nodes, leave: Nodes, calls: dict[str, Any]
+) -> None:
+    """The edges of one collective. Members in the order of their ranks."""
+    those, done = (np.array([member[i] for member in members], np.int64) for i in (1, 2))
+    calls["meetings"].append((function, those, done))
+    begins, left = calls["s"][those], done >= 0
+    ends = calls["e"][done]
+    if not left.any():
+        return
+    last = int(begins.max())
+    if synchronizes(function) and last <= int(ends[left].min()):
+        meeting = b.add([last], _MEETING, elastic=True)
+        b.link(TOGETHER, enter[those], np.repeat(meeting, len(those)))
+        b.link(MESSAGE, np.repeat(meeting, int(left.sum())), leave[done[left]], done[left])
+        return
+    if function in _PREFIX:
+        # Each needs those before it; where it left earlier, ranks have another order in the communicator.
+        before = np.array([int(np.argmax(begins[: at + 1])) for at in range(len(those))])
+        there = left & (before != np.arange(len(those))) & (begins[before] <= ends)
+    else:
         order = np.argsort(begins)
         before = order[np.searchsorted(begins[order], ends, "right") - 1]
-        there = before != np.arange(len(those))
-        b.link(MESSAGE, enter[those[before[there]]], leave[those[there]], those[there])
+        there = left & (before != np.arange(len(those)))
+    b.link(MESSAGE, enter[those[before[there]]], leave[done[there]], done[there])
 
 
 # ---- OpenMP ----

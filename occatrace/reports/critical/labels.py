@@ -216,10 +216,12 @@ def calls(store: Store, labels: Labels, zero: int, threads: Sequence[int]) -> di
     return out
 
 
-def python(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
-    """What Python did, by thread: programs, imports and calls into it that are in no other one."""
+def python(store: Store, labels: Labels, zero: int, programs: bool) -> dict[int, Spans]:
+    """What Python did, by thread: programs (or without them), imports and calls into it that are in no other one."""
+    chosen = "" if programs else " AND kind != 'run'"
     rows = store.con.execute(
-        "SELECT thread, start_ns::BIGINT, end_ns::BIGINT, name FROM python_calls WHERE parent IS NULL AND end_ns > start_ns"
+        "SELECT thread, start_ns::BIGINT, end_ns::BIGINT, name FROM python_calls"
+        f" WHERE parent IS NULL AND end_ns > start_ns{chosen}"
     ).fetchall()
     out = {}
     for thread in {row[0] for row in rows}:

@@ -66,10 +66,11 @@ class Messages:
         chosen[at[hit]] = part[hit]
         froms, tos = [calls["sent"][0]], [calls["sent"][1]]
         times = [np.maximum(calls["received"], start[tos[0]])]
-        for _, members in calls["meetings"]:
-            latest = int(members[np.argmax(start[members])])
+        for _, comes, leaves in calls["meetings"]:
+            latest = int(comes[np.argmax(start[comes])])
             if self._rank[latest] < 0:
                 continue
+            members = leaves[leaves >= 0]
             self._last_rank[members] = self._rank[latest]
             self._waited[members] = np.maximum(np.minimum(start[latest], end[members]) - start[members], 0)
             others = members[(members != latest) & (end[members] > start[latest])]
