@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
 
 from occatrace.core.checked import printable
 from occatrace.errors import RunError
 from occatrace.foreign import staging as of
-from occatrace.foreign.sqlite import Column, Database, columns
+from occatrace.foreign.sqlite import Column, Columns, Database, columns
 from occatrace.foreign.staging import LARGEST, NULL, Device, Process, Source, Staging
 
 NAME = "nsys"
+_EXPORT = "META_DATA_EXPORT"
+_SCHEMA = (3, 17)  # of nsys 2025.1, the newest whose notes of changes are known
+_VERSION = re.compile(r"(\d{1,6})(?:[.](\d{1,6}))?(?:[.]\d{1,6})*$", re.ASCII)
 _MARK, _PUSH_POP, _START_END = 34, 59, 60  # ENUM_NSYS_EVENT_TYPE
 _CATEGORY, _DOMAIN = 33, 75
 _CUDA, _OS, _MPI = range(3)  # places in Staging.sources
@@ -52,6 +58,9 @@ _MANAGED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
 # ENUM_CUDA_MEM_KIND: as the side of a copy, and as the kind of an allocation.
 _SIDES = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed"}
 _MEMORY = {0: "host", 1: "host", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed"}
+_UNTOLD_COPY, _UNTOLD_MEMORY = 0, 7  # what nsys itself does not know
+_ALLOCATED, _FREED = 0, 1  # ENUM_CUDA_DEV_MEM_EVENT_OPER
+_MEMORY_KINDS = "ENUM_CUDA_MEM_KIND"
 _SYNCS = {1: "event", 2: "stream for event", 3: "stream", 4: "context"}
 
 # Tables of events that are read, and of what these name.
@@ -93,6 +102,7 @@ def read(db: Database, into: Staging) -> None:
         raise RunError(
             f"an export of nsys without any table of events that is known: one of {', '.join(EVENTS)} is needed"
         )
+    _check_schema(db, into)
     into.sources += [
         Source("cudart", (("cuda", "cudart"), ("cu", "cuda")), codes=True, fails=True),
         Source("osrt", codes=True),
@@ -108,15 +118,42 @@ def read(db: Database, into: Staging) -> None:
     reader.tell_what_is_left()
 
 
+def _facts(db: Database) -> dict[str, str]:
+    """What the export says of itself."""
+    if _EXPORT not in db.tables:
+        return {}
+    return {name: str(value or "") for name, value in db.rows(_EXPORT, columns("name:text! value:any"))}
+
+
+def _check_schema(db: Database, into: Staging) -> None:
+    """Refuse a schema that breaks with the known one (another major version, by the notes that NVIDIA adds to the exporter);
+    say when it has local changes (a later minor version)."""
+    facts = _facts(db)
+    version = facts.get("EXPORT_SCHEMA_VERSION") or facts.get("EXPORT_SCHEMA_VERSION_MAJOR")
+    if version is None:
+        return
+    known = ".".join(map(str, _SCHEMA))
+    shown = printable(version)[:40]
+    found = _VERSION.match(version)
+    if not found:
+        raise RunError(f"table {_EXPORT}: EXPORT_SCHEMA_VERSION is '{shown}', not a version like {known}")
+    major, minor = int(found[1]), int(found[2] or 0)
+    if major > _SCHEMA[0]:
+        raise RunError(
+            f"its schema is {shown} (EXPORT_SCHEMA_VERSION in {_EXPORT}), and {_SCHEMA[0]} is the newest that is known:"
+            " export it by an older nsys, or take a newer occatrace"
+        )
+    if (major, minor) > _SCHEMA:
+        into.notes.append(f"its schema, {shown}, is newer than {known}: what its known tables mean may have changed")
+
+
 def _read_things(db: Database, into: Staging) -> None:
     """Processes, threads, devices, the host, the clock."""
 
     def rows(table: str, wanted: str) -> Sequence[tuple[object, ...]]:
         return list(db.rows(table, columns(wanted))) if table in db.tables else ()
 
-    facts = (
-        dict(db.rows("META_DATA_EXPORT", columns("name:text! value:any"))) if "META_DATA_EXPORT" in db.tables else {}
-    )
+    facts = _facts(db)
     version = facts.get("EXPORT_PRODUCT_VERSION") or facts.get("EXPORT_PRODUCT_NAME")
     into.product = f"nsys {printable(str(version))[:40]}" if version else "nsys"
     for name, value in rows("TARGET_INFO_SYSTEM_ENV", "name:text! value:any"):
@@ -195,6 +232,19 @@ class _Reader:
     def _each(self, table: str, wanted: Sequence[Column], into: str, select: str) -> None:
         self._into.add_all(into, select, self._db.batches(table, wanted))
 
+    def _check(self, table: str, batch: Columns, column: str, known: Collection[int], enumeration: str) -> None:
+        """Refuse a number that the enumeration is not known to have, with the name that the file itself gives it."""
+        there = np.unique(batch[column])
+        strange = there[~np.isin(there, np.array(sorted(known), np.int64))]
+        if not len(strange):
+            return
+        number = int(strange[0])
+        named = ""
+        if enumeration in self._db.tables:
+            rows = self._db.rows(enumeration, columns("id! name:any"))
+            named = next((f" {printable(str(name))[:60]}" for i, name in rows if i == number and name), "")
+        raise RunError(f"table {table}: {column} {number}{named} is not known ({enumeration})")
+
     def runtime(self, table: str) -> None:
         """Calls of the CUDA runtime and driver."""
         code = f"{_null('returnValue')} AS code"
@@ -238,15 +288,14 @@ class _Reader:
             f" {source} AS src, {target} AS dst"
         )
         for batch in self._db.batches(table, _MEMCPY):
-            moved = [int(kind) in _MANAGED for kind in batch["copyKind"].tolist()]
-            unknown = {int(kind) for kind in batch["copyKind"].tolist()} - {*_MANAGED, *_DIRECTIONS}
-            if unknown - {0}:
-                raise RunError(f"table {table}: copyKind {min(unknown - {0})} is not known (ENUM_CUDA_MEMCPY_OPER)")
+            self._check(table, batch, "copyKind", {*_MANAGED, *_DIRECTIONS, _UNTOLD_COPY}, "ENUM_CUDA_MEMCPY_OPER")
+            for side in ("srcKind", "dstKind"):
+                self._check(table, batch, side, {*_SIDES, _UNTOLD_MEMORY, NULL + 1, NULL}, _MEMORY_KINDS)
             self._into.con.register("batch", batch)
             self._into.con.execute(
                 f"INSERT INTO s_work BY NAME SELECT {select} FROM batch WHERE copyKind NOT IN ({managed})"
             )
-            if any(moved):
+            if np.isin(batch["copyKind"], list(_MANAGED)).any():
                 self._into.con.execute(
                     f"INSERT INTO s_managed BY NAME SELECT {_null('globalPid')} AS p, {_texts('copyKind', _MANAGED)} AS kind,"
                     f' deviceId AS dev, start AS s, "end" AS e, bytes, {_null("virtualAddress")} AS addr'
@@ -311,9 +360,16 @@ class _Reader:
         """Memory of devices."""
         select = (
             f"globalPid AS p, deviceId AS dev, address AS addr, bytes, coalesce({_texts('memKind', _MEMORY)}, 'device') AS kind,"
-            f" memoryOperationType = 1 AS freed, start AS s, {_null('correlationId')} AS corr"
+            f" memoryOperationType = {_FREED} AS freed, start AS s, {_null('correlationId')} AS corr"
         )
-        self._each(table, _USAGE, "memory", select)
+
+        def checked() -> Iterator[Columns]:
+            for batch in self._db.batches(table, _USAGE):
+                self._check(table, batch, "memKind", {*_MEMORY, _UNTOLD_MEMORY}, _MEMORY_KINDS)
+                self._check(table, batch, "memoryOperationType", {_ALLOCATED, _FREED}, "ENUM_CUDA_DEV_MEM_EVENT_OPER")
+                yield batch
+
+        self._into.add_all("memory", select, checked())
 
     def cuda_um_gpu_page_fault_events(self, table: str) -> None:
         """Faults of managed memory."""

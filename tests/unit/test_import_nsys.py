@@ -182,6 +182,17 @@ def _with(table: str, place: int, value: Any) -> Callable[[Path], Path]:
     return make
 
 
+def _schema(version: str) -> Callable[[Path], Path]:
+    return lambda path: nsys(path, META_DATA_EXPORT=[("EXPORT_SCHEMA_VERSION", version)])
+
+
+def _named_kind(path: Path) -> Path:
+    usage = [(*row[:7], 9, *row[8:]) for row in nsys_rows()["CUDA_GPU_MEMORY_USAGE_EVENTS"]]
+    kinds = [(2, "CUDA_MEMOPR_MEMORY_KIND_DEVICE", "Device"), (9, "CUDA_MEMOPR_MEMORY_KIND_FAR", "Far")]
+    tables = {**NSYS, "ENUM_CUDA_MEM_KIND": "id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT"}
+    return database(path, tables, {**nsys_rows(), "CUDA_GPU_MEMORY_USAGE_EVENTS": usage, "ENUM_CUDA_MEM_KIND": kinds})
+
+
 def _no_column(path: Path) -> Path:
     tables = {**NSYS, "OSRT_API": "start INTEGER, end INTEGER, globalTid INTEGER"}
     return database(path, tables, {**nsys_rows(), "OSRT_API": []})
@@ -266,6 +277,25 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "a negative size": (_with("CUPTI_ACTIVITY_KIND_MEMCPY", 7, -1), "bytes is -1, which cannot be"),
     "an unknown direction": (_with("CUPTI_ACTIVITY_KIND_MEMCPY", 8, 99), "copyKind 99 is not known"),
+    "an unknown kind of memory": (
+        _with("CUPTI_ACTIVITY_KIND_MEMCPY", 9, 8),
+        "srcKind 8 is not known (ENUM_CUDA_MEM_KIND)",
+    ),
+    "another one": (_with("CUPTI_ACTIVITY_KIND_MEMCPY", 10, -3), "dstKind -3 is not known"),
+    "memory of an unknown kind": (
+        _with("CUDA_GPU_MEMORY_USAGE_EVENTS", 7, 99),
+        "USAGE_EVENTS: memKind 99 is not known (ENUM_CUDA_MEM_KIND)",
+    ),
+    "neither given out nor back": (
+        _with("CUDA_GPU_MEMORY_USAGE_EVENTS", 8, 2),
+        "USAGE_EVENTS: memoryOperationType 2 is not known (ENUM_CUDA_DEV_MEM_EVENT_OPER)",
+    ),
+    "a kind that the file names": (_named_kind, "memKind 9 CUDA_MEMOPR_MEMORY_KIND_FAR is not known"),
+    "the next schema": (
+        _schema("4.0.1"),
+        "its schema is 4.0.1 (EXPORT_SCHEMA_VERSION in META_DATA_EXPORT), and 3 is the newest",
+    ),
+    "no version": (_schema("new"), "META_DATA_EXPORT: EXPORT_SCHEMA_VERSION is 'new', not a version like 3.17"),
     "a pipe": (_fifo, "is no file"),
     "a folder": (_folder, "is no file"),
     "a trace of THAPI": (_ctf, "metadata"),
@@ -310,6 +340,26 @@ def test_strange_but_readable(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert main([command, str(run)]) == 0
     assert "\x1b" not in capsys.readouterr().out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["deep", "link", "x y?%#.sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("version", "told"), [("3.16.1", False), ("3.17.2", False), ("2.4", False), ("3.18.0", True), ("3.99", True)]
+)
+def test_a_newer_schema_is_told(tmp_path: Path, version: str, told: bool) -> None:
+    """What may have changed under the same names stays at the top of the reports."""
+    run = run_of(_schema(version)(tmp_path / "app.sqlite"))
+    said = f"its schema, {version}, is newer than 3.17: what its known tables mean may have changed"
+    with occatrace.open(run) as opened:
+        assert (said in opened.losses.notes) == told
+        assert sum(row["total_ns"] for row in opened.report("gpu_kern_sum")) == 720_000
+
+
+def test_kinds_that_nsys_does_not_know_itself(tmp_path: Path) -> None:
+    copies = [(*row[:8], 0, 7, 7, *row[11:]) for row in nsys_rows()["CUPTI_ACTIVITY_KIND_MEMCPY"]]
+    run = run_of(nsys(tmp_path / "app.sqlite", CUPTI_ACTIVITY_KIND_MEMCPY=copies))
+    with occatrace.open(run) as opened:
+        query = "SELECT count(*), sum(bytes), sum(end_ns - start_ns), any_value(source) FROM activities WHERE kind = 'other'"
+        assert opened.sql(query).fetchall() == [(3, 2 * 4096 + 65536, 25_000, None)]
 
 
 def test_names_that_the_file_lacks(tmp_path: Path) -> None:
