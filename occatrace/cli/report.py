@@ -176,13 +176,13 @@ def print_reports(
         if _can_stream(names, fmt, chosen):
             _stream(store, facts, out, names, fmt, chosen)
             return
-        made = chosen.reports(store, names)
         if fmt == "html" and not names:
             from occatrace.views import page
 
             read = _source_reader(facts) if source_text else None
             renderer(fmt)(page.collect(store, facts, chosen.scoped(store), chosen.rows_of, read), out)
             return
+        made = chosen.reports(store, names)
         losses = store.losses(facts)
         document = Document(facts, losses, made, brief=not names and chosen.brief)
         render(document, out, fmt)
@@ -217,6 +217,8 @@ def _stream(
 
     document = Document(facts, store.losses(facts), [])
     say_losses(document, fmt)
+    of_graph = reports.of_graph(names)
+    made: dict[str, Report] = {}
     with ExitStack() as stack:
 
         def part(name: str) -> stream.Part:
@@ -224,7 +226,11 @@ def _stream(
                 report, rows = stack.enter_context(chosen.opened(store, name))
                 come = stream.blocks(stream.Rows(rows))
             else:
-                (report,) = chosen.reports(store, [name])
+                if name not in made:
+                    # Those that share the graph of the run are made together; of the others only one is held.
+                    wanted = of_graph if name in of_graph else [name]
+                    made.update(zip(wanted, chosen.reports(store, wanted), strict=True))
+                report = made[name] if name in of_graph else made.pop(name)
                 come = iter([(report.rows, True)])
             say_notes([report], fmt)
             return report, come

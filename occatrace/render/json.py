@@ -4,10 +4,13 @@ a report has "notes" where something must be said beside it. "partial": true whe
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import TextIO
+from json.encoder import encode_basestring
+from typing import Any, TextIO
 
 from occatrace.render import Document
+from occatrace.render.distinct import map_distinct
 
 SCHEMA = 1
 
@@ -39,6 +42,22 @@ def dumps(document: Document) -> str:
         "reports": reports,
     }
     return text_of(content)
+
+
+def rows_of(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Rows as objects, as they stand in the documents, each on lines of its own without the indent of the first and the last."""
+    if not names:
+        return ["{}"] * len(rows)
+    keys = [f"\n     {text_of(name)}: " for name in names]
+    texts = [[key + text for text in map_distinct([row[at] for row in rows], _value)] for at, key in enumerate(keys)]
+    return ["{" + ",".join(row) + "\n    }" for row in zip(*texts, strict=True)]
+
+
+def _value(value: object) -> str:
+    """A value of a row."""
+    if isinstance(value, str):
+        return encode_basestring(value)
+    return text_of(value).replace("\n", "\n     ")
 
 
 def text_of(content: object) -> str:

@@ -107,9 +107,8 @@ def _json(document: Document, following: Iterator[Block], out: TextIO) -> None:
     out.write(f'{head}"rows": [')
     separator = "\n"
     for rows in chain([report.rows], following):
-        for row in rows:
-            value = json_format.text_of(dict(zip(names, row, strict=True)))
-            out.write(f"{separator}    " + value.replace("\n", "\n    "))
+        if rows:
+            out.write(separator + ",\n".join(f"    {text}" for text in json_format.rows_of(names, rows)))
             separator = ",\n"
         out.flush()
     out.write(f"\n   ]{tail}\n")

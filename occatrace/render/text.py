@@ -7,8 +7,10 @@ import itertools
 import math
 import os
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from textwrap import wrap
 from typing import Any, Protocol, TextIO
 
@@ -18,6 +20,7 @@ from occatrace.core.apis import api_titles
 from occatrace.core.checked import printable
 from occatrace.core.units import SIZES, TIMES, duration, fixed, size
 from occatrace.render import Document
+from occatrace.render.distinct import map_distinct
 from occatrace.reports import OVERVIEW, Column, Report
 
 # Left out one after another where the terminal is too narrow, least important first.
@@ -38,6 +41,7 @@ _MEASURED = ("ns", "bytes", "percent", "number")  # units of columns that may ha
 _OVERVIEW_LINES = 12  # of the whole block
 _OVERVIEW_PARTS = 7  # lines of the breakdown, and one of its rest
 _OVERVIEW_LEAST = 0.1  # per cent: what is less is in the rest
+_NARROW = re.compile(r"[ -~µ×]*").fullmatch  # texts of characters that take one column each
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
 
 
@@ -148,15 +152,54 @@ def render_stream(document: Document, following: Iterator[Sequence[tuple[Any, ..
     render(replace(document, reports=()), out)
     out.write(f"\n{report.definition.title} ({report.name})\n")
     out.write(_line(columns, widths, {c.name: c.title for c in columns}) + "\n")
+    places = {c.name: at for at, c in enumerate(report.columns)}
+    shown = [(places[c.name], c) for c in columns]
     for rows in itertools.chain([report.rows], following):
-        for row in rows:
-            values = {c.name: cell(value, c) for c, value in zip(report.columns, row, strict=True)}
-            wanted = {c.name: cell_len(values[c.name]) for c in columns if width is None or not _may_be_cut(c)}
-            own = {**widths, **{name: max(widths[name], length) for name, length in wanted.items()}}
-            out.write("".join(f"{line}\n" for line in _lines(columns, own, values)))
+        out.write("".join(f"{line}\n" for line in _stream_lines(shown, widths, rows, width)))
         out.flush()
     if left_out:
         out.write(f"  (no room for: {', '.join(c.title for c in left_out)})\n")
+
+
+def _stream_lines(
+    columns: Sequence[tuple[int, Column]], widths: Mapping[str, int], rows: Sequence[tuple[Any, ...]], width: int | None
+) -> list[str]:
+    """The lines of some rows. `columns`: with their places in a row. Of millions of rows most values of a block come again and again,
+    so each is written once."""
+    if any(c.name in _SENTENCES for _, c in columns):
+        return [line for row in rows for line in _single(columns, widths, row, width)]
+    padded = [
+        map_distinct([row[at] for row in rows], partial(_padded, column, widths[column.name])) for at, column in columns
+    ]
+    out = []
+    for row, cells in zip(rows, zip(*padded, strict=True), strict=True):
+        if None in cells:
+            out += _single(columns, widths, row, width)
+        else:
+            out.append((" " * _GAP).join(cells).rstrip())
+    return out
+
+
+def _padded(column: Column, width: int, value: Any) -> str | None:
+    """A cell as wide as its column; None: it is wider."""
+    text = cell(value, column)
+    space = width - _length(text)
+    return None if space < 0 else " " * space + text if column.unit in NUMERIC else text + " " * space
+
+
+def _single(
+    columns: Sequence[tuple[int, Column]], widths: Mapping[str, int], row: tuple[Any, ...], width: int | None
+) -> list[str]:
+    """The lines of one row, some of which may be wider than its column."""
+    values = {c.name: cell(row[at], c) for at, c in columns}
+    wanted = {c.name: cell_len(values[c.name]) for _, c in columns if width is None or not _may_be_cut(c)}
+    own = {**widths, **{name: max(widths[name], length) for name, length in wanted.items()}}
+    return _lines([c for _, c in columns], own, values)
+
+
+def _length(text: str) -> int:
+    """Columns of a terminal that a text takes: rich looks them up one by one."""
+    return len(text) if _NARROW(text) else cell_len(text)
 
 
 def sections(report: Report) -> list[tuple[str, list[tuple[Any, ...]]]]:

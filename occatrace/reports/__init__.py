@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FETCH = 1024
+_WHOLE = ("ns", "bytes", "count")  # units of which whole amounts are int
+_FLOATS = ("DOUBLE", "FLOAT")
 _ENDLESS = "_trace"  # how the names of those end that have a row per event
 _OF_GRAPH = frozenset(("advice", "critical", "efficiency", "idle", "wait_states"))  # modules
 
@@ -168,6 +170,8 @@ class Selection:
 
     def apply(self, report: Report) -> Report:
         """The report with these rows. A part stays with the row that it belongs to."""
+        if self.rows is None and self.sort is None and self.name is None:
+            return report
         places = {column.name: place for place, column in enumerate(report.columns)}
         blocks: list[list[tuple[Any, ...]]] = []
         for row in report.rows:
@@ -277,17 +281,22 @@ def _of_authors(report: Report, scoped: Scoped) -> Report:
     )
 
 
+def of_graph(names: Sequence[str]) -> list[str]:
+    """Those of the given reports that are made of the graph of the run, each once."""
+    return [name for name in dict.fromkeys(names) if definition(name).made in _OF_GRAPH]
+
+
 def together(store: Store, names: Sequence[str]) -> Iterator[str]:
     """Names of reports in the order in which they are best made: first those of the graph of the run, which have it in common
     until the next name is asked for."""
-    of_graph = [name for name in names if definition(name).made in _OF_GRAPH]
+    first = of_graph(names)
     with ExitStack() as stack:
-        if len(of_graph) > 1:
+        if len(first) > 1:
             from occatrace.reports import critical  # takes time to load
 
             stack.enter_context(critical.shared(store))
-        yield from of_graph
-    yield from (name for name in names if name not in of_graph)
+        yield from first
+    yield from (name for name in names if name not in first)
 
 
 def _within(store: Store, entry: Definition, work: Callable[[], T]) -> T:
@@ -351,8 +360,13 @@ def opened(
 def _chunks(result: duckdb.DuckDBPyConnection, entry: Definition, path: Path) -> Iterator[list[tuple[Any, ...]]]:
     try:
         picked = _picked(result, entry)
+        kinds = [str(column[1]) for column in result.description or ()]
+        # Of millions of rows those with nothing to change are handed on as they are.
+        ready = picked == [*range(len(kinds))] and not any(
+            column.unit in _WHOLE and kind in _FLOATS for column, kind in zip(entry.columns, kinds, strict=True)
+        )
         while rows := result.fetchmany(_FETCH):
-            yield [plain(tuple(row[i] for i in picked), entry) for row in rows]
+            yield rows if ready else [plain(tuple(row[i] for i in picked), entry) for row in rows]
     except duckdb.Error as error:
         raise RunError(f"{entry.name}: {reasons.of_duckdb(error, path)}") from error
 
@@ -512,12 +526,7 @@ def of_query(result: duckdb.DuckDBPyConnection) -> Report:
 
 def _plain(value: Any, column: Column) -> Any:
     """Whole amounts as int: DuckDB's divisions come as float."""
-    if (
-        column.unit in ("ns", "bytes", "count")
-        and isinstance(value, float)
-        and value.is_integer()
-        and abs(value) < 2**53
-    ):
+    if column.unit in _WHOLE and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value
 

@@ -200,10 +200,7 @@ class Scoped:
         if self.scope.names == "raw":
             return
         rename = naming.demangled if self.scope.names == "demangled" else naming.short
-        raw = con.execute(f"SELECT DISTINCT name FROM {self._main}.activities WHERE kind = 'kernel'").fetchall()
-        if regions:
-            raw += con.execute(f"SELECT DISTINCT function FROM {self._main}.omp_regions").fetchall()
-        names = list({name for (name,) in raw if name is not None})
+        names = list({*self._kernel_names, *(self._region_functions if regions else ())})
         import numpy as np  # takes 40 ms to load
 
         con.register(
@@ -211,6 +208,20 @@ class Scoped:
         )
         con.execute("CREATE OR REPLACE TEMP TABLE renamed AS SELECT * FROM _renamed")
         con.unregister("_renamed")
+
+    @cached_property
+    def _kernel_names(self) -> list[str]:
+        """Names of kernels as recorded; asked for once, not again for each part."""
+        return self._texts("SELECT DISTINCT name FROM {}.activities WHERE kind = 'kernel'")
+
+    @cached_property
+    def _region_functions(self) -> list[str]:
+        """Functions of OpenMP regions as recorded."""
+        return self._texts("SELECT DISTINCT function FROM {}.omp_regions")
+
+    def _texts(self, sql: str) -> list[str]:
+        rows = self._store.con.execute(sql.format(self._main)).fetchall()
+        return [text for (text,) in rows if text is not None]
 
     def _narrowed(self, table: str, part: Part | None, timed: bool) -> str | None:
         """SQL of one table in this scope; None: as it is."""

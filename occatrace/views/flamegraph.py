@@ -30,6 +30,7 @@ PYTHON = "python"  # of lines of Python
 PROGRAM = "program"  # of frames of the program
 DEVICE = "device"  # of work of devices
 _WINDOW_ROWS = 1 << 19  # frames that are in memory at a time, about
+_FETCH = 1 << 16  # rows that are Python objects at a time
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -268,7 +269,7 @@ def _columns(con: duckdb.DuckDBPyConnection, sql: str) -> Iterator[Columns]:
     """The rows of a query of numbers, some at a time."""
     rows = memory.within(con, lambda: con.execute(sql))
     names = [column[0] for column in rows.description or ()]
-    while some := rows.fetchmany(_WINDOW_ROWS):
+    while some := rows.fetchmany(_FETCH):
         yield dict(zip(names, np.array(some, np.uint64).T, strict=True))
 
 
