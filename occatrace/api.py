@@ -6,7 +6,8 @@ import html
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,6 +40,8 @@ class Run:
     """One recorded run. Close it at the end, or use it as a context."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise RunError(f"a run is given by its folder, a str or a path, not {type(path).__name__}")
         self._run = open_run(Path(path))
         self._store = open_store(self._run.path)
         self._last: Result | None = None
@@ -119,6 +122,10 @@ class Run:
         The options are those of `occa_prof report`. `filter_time` may be a pair of ns since the run's first call, too.
         Raises a RunError for an unknown report, column, unit, time or expression, and for a run that has no such data.
         """
+        _check_texts(name=name, names=names)
+        _check_texts(optional=True, by=by, filter_name=filter_name, sort=sort, units=units)
+        if rows is not None and (not isinstance(rows, Integral) or rows < 0):
+            raise RunError(f"rows={rows!r}: give the number of rows")
         made = self._made(name, filter_time, by, names)
         made = reports.Selection(rows, sort, filter_name).apply(made)
         fixed = parse_units(units) if units else None
@@ -140,6 +147,8 @@ class Run:
         if isinstance(filter_time, str):
             window: Range | None = parse_range(filter_time, "filter_time")
         elif filter_time is not None:
+            if not _is_window(filter_time):
+                raise RunError(f"filter_time={filter_time!r}: write 'BEGIN:END', or give a pair of ns")
             begin, end = (None if moment is None else Moment(moment) for moment in filter_time)
             window = Range(begin, end, str(filter_time))
         else:
@@ -149,6 +158,7 @@ class Run:
 
     def table(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """A table as numpy columns (masked arrays where values may be missing), in the types and units of docs/schema.md."""
+        _check_texts(name=name)
         result: dict[str, npt.NDArray[Any]] = self.sql(f"SELECT * FROM {sql_name(name)}").fetchnumpy()
         return result
 
@@ -169,8 +179,24 @@ class Run:
             self._last.forget()
 
 
+def _check_texts(optional: bool = False, **values: object) -> None:
+    """Raises a RunError for what is no str (nor None, where it is optional)."""
+    for name, value in values.items():
+        if not (isinstance(value, str) or (optional and value is None)):
+            raise RunError(f"{name}={value!r}: give a str, not {type(value).__name__}")
+
+
+def _is_window(value: object) -> bool:
+    """Whether it is a pair of moments in ns."""
+    return isinstance(value, tuple | list) and len(value) == 2 and all(m is None or isinstance(m, Real) for m in value)
+
+
 def select(store: Store, query: str, parameters: Sequence[Any] = ()) -> duckdb.DuckDBPyConnection:
     """Run one query that only reads."""
+    if not isinstance(query, str):
+        raise QueryError(f"a query is a str, such as 'SELECT * FROM kernels', not {type(query).__name__}")
+    if isinstance(parameters, str) or not isinstance(parameters, Iterable):
+        raise QueryError(f"the parameters of a query are a list, one for each `?`, not {type(parameters).__name__}")
     con = store.con
     try:
         statements = con.extract_statements(query)

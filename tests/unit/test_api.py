@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,33 @@ def test_bad_questions(run: Path, tmp_path: Path) -> None:
             opened.table("nothing")
     with pytest.raises(occatrace.RunError, match="does not exist"):
         occatrace.open(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda run: type(run)(5), "a run is given by its folder, a str or a path, not int"),
+        (lambda run: run.sql(5), "a query is a str, such as 'SELECT * FROM kernels', not int"),
+        (lambda run: run.sql("SELECT ?", 5), "the parameters of a query are a list, one for each `?`, not int"),
+        (lambda run: run.table(5), "name=5: give a str, not int"),
+        (lambda run: run.report(None), "name=None: give a str, not NoneType"),
+        (lambda run: run.report("api_sum", rows="all"), "rows='all': give the number of rows"),
+        (lambda run: run.report("api_sum", rows=-1), "rows=-1: give the number of rows"),
+        (lambda run: run.report("api_sum", sort=3), "sort=3: give a str, not int"),
+        (lambda run: run.report("api_sum", by=["rank"]), "by=['rank']: give a str, not list"),
+        (lambda run: run.report("api_sum", filter_name=3), "filter_name=3: give a str, not int"),
+        (lambda run: run.report("api_sum", units=3), "units=3: give a str, not int"),
+        (lambda run: run.report("api_sum", filter_time=5), "filter_time=5: write 'BEGIN:END', or give a pair of ns"),
+        (lambda run: run.report("api_sum", filter_time=("a", "b")), "or give a pair of ns"),
+    ],
+)
+def test_arguments_of_another_type(run: Path, ask: Callable[[Any], object], said: str) -> None:
+    """What a notebook shows for them is one line; those of numpy's integers are as good as int."""
+    with occatrace.open(run) as opened:
+        with pytest.raises(occatrace.RunError, match=re.escape(said)):
+            ask(opened)
+        one: Any = np.int64(1)
+        assert len(opened.report("api_sum", rows=one, filter_time=(one, None))) <= 1
 
 
 def hostile(folder: Path) -> list[str]:
