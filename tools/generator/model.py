@@ -210,7 +210,9 @@ class Function:
             "OCCATRACE_BUILDS": self.compiles,
             "OCCATRACE_WAITS": made == "marker" or (self.blocking != "" and not self.compiles),
         }
-        return tuple(kind for kind, does in is_one.items() if does)
+        found = tuple(kind for kind, does in is_one.items() if does)
+        written = dict(zip(MODES, self.levels, strict=True))
+        return found or (("OCCATRACE_SETS_UP",) if written["default"] == "event" else ())
 
     @property
     def loglevel(self) -> str:

@@ -23,7 +23,7 @@ struct Older<cl_int(CL_API_CALL *)(cl_command_buffer_khr, cl_command_queue, cons
   }
   template <class Which, int P>
   static cl_int CL_API_CALL above(cl_command_buffer_khr buffer, cl_command_queue queue, A... a) {
-    return Which::template asked<P>(buffer, queue, nullptr, a..., OCCATRACE_CALLED_FROM());
+    return Which::traced(buffer, queue, nullptr, a..., uint32_t{kAsk} | P << 8, OCCATRACE_CALLED_FROM());
   }
 
   // Of the first platforms, as claim() does it for present versions.
@@ -50,9 +50,9 @@ struct Older<cl_int(CL_API_CALL *)(cl_command_buffer_khr, cl_command_queue, cons
     static constexpr auto member = &Extensions::function; \
     static constexpr const char *name = #function; \
     using Present = decltype(Extensions::function); \
-    template <int P, class... A> \
-    static cl_int asked(A... a) { \
-      return asked_##function<P>(a...); \
+    template <class... A> \
+    static cl_int traced(A... a) { \
+      return traced_##function<0>(a...); \
     } \
   };
 OCCATRACE_OLDER(clCommandBarrierWithWaitListKHR)
