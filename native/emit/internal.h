@@ -29,15 +29,8 @@ OCCATRACE_HIDDEN void occatrace_announce_again(struct occatrace_thread *self);
 OCCATRACE_HIDDEN void occatrace_forget_modules(void);
 /* Whether an address is in a file of the process; if so its module has been announced. */
 OCCATRACE_HIDDEN int occatrace_in_module(struct occatrace_thread *self, uintptr_t address);
-/* libgcc's unwinder; NULL: there is none. It is opened at the first call of this. */
-struct _Unwind_Context;
-struct occatrace_unwinder {
-  int (*backtrace)(int (*)(struct _Unwind_Context *, void *), void *);
-  uintptr_t (*ip)(struct _Unwind_Context *);
-  uintptr_t (*cfa)(struct _Unwind_Context *);
-  const void *(*find_fde)(void *address, void *bases);
-};
-OCCATRACE_HIDDEN const struct occatrace_unwinder *occatrace_unwinder(void);
+/* What events say of an address whose module has been announced (occatrace_site_at). */
+OCCATRACE_HIDDEN uint64_t occatrace_place(uintptr_t address);
 /* Call paths. */
 OCCATRACE_HIDDEN void occatrace_paths_start(void);
 OCCATRACE_HIDDEN int occatrace_paths_wanted(void);

@@ -65,6 +65,7 @@ struct occatrace_thread {
   uintptr_t call_frame;  /* where on the stack the outermost recorded call in flight begins; 0: there is none */
   uint64_t caller;       /* where in the program that call was made */
   uintptr_t module_begin, module_size; /* the module of the program that made the last one */
+  uint64_t module_turn;                /* what is added to places in it (site.c) */
   uint32_t module_unloads;             /* occatrace_unloads when it was known to be there */
   uint32_t no_room;                    /* the event that was just to be written was not (room.c) */
   uint32_t returned_count;
@@ -220,18 +221,21 @@ static inline uint64_t occatrace_ticks(void) {
 OCCATRACE_EXPORT uint32_t occatrace_register_functions(const char *api, const char *const *names, uint32_t count);
 OCCATRACE_EXPORT struct occatrace_tally *occatrace_tally_new(struct occatrace_thread *self, uint32_t slot);
 
-static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t slot, uint64_t ticks, int failed) {
-  struct occatrace_tally *t = self->tallies[slot];
-  if (__builtin_expect(t == NULL, 0)) {
-    t = occatrace_tally_new(self, slot);
-    if (t == NULL) return;
-  }
+static inline void occatrace_tally_count(struct occatrace_tally *t, uint64_t ticks, int failed) {
   t->failed += failed != 0;
   t->total += ticks;
   if (ticks < t->min) t->min = ticks;
   if (ticks > t->max) t->max = ticks;
   t->buckets[occatrace_histogram_bucket(ticks)]++;
   t->count++;
+}
+static inline void occatrace_tally_add(struct occatrace_thread *self, uint32_t slot, uint64_t ticks, int failed) {
+  struct occatrace_tally *t = self->tallies[slot];
+  if (__builtin_expect(t == NULL, 0)) {
+    t = occatrace_tally_new(self, slot);
+    if (t == NULL) return;
+  }
+  occatrace_tally_count(t, ticks, failed);
 }
 
 /* What a call does, as bits. */
@@ -242,7 +246,8 @@ enum occatrace_call_effect {
   OCCATRACE_BUILDS = 8,
   OCCATRACE_WAITS = 16,
   OCCATRACE_IS_MPI = 32,
-  OCCATRACE_IS_OCCA = 64
+  OCCATRACE_IS_OCCA = 64,
+  OCCATRACE_SETS_UP = 128 /* none of these, and recorded one by one unless the person wants less */
 };
 /* Wants to know of each call that does one of these, in its thread before it is made; NULL: nobody does. */
 extern OCCATRACE_EXPORT void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds);
@@ -401,23 +406,29 @@ static inline uintptr_t occatrace_return_address(const void *from) { return (uin
 OCCATRACE_EXPORT uint64_t occatrace_site_slow(struct occatrace_thread *self, uintptr_t address, uintptr_t slot);
 
 /* The place in the program that a return address leads to, which lies at `slot` on the stack (0: anywhere); its module has been
- * announced. */
+ * announced. In a module that has the place of one that was unloaded, its upper 16 bits tell them apart. */
 static inline uint64_t occatrace_site_at(struct occatrace_thread *self, uintptr_t address, uintptr_t slot) {
-  if (__builtin_expect(address - self->module_begin < self->module_size &&
-                           self->module_unloads == __atomic_load_n(&occatrace_unloads, __ATOMIC_RELAXED),
-                       1)) return address;
+  if (__builtin_expect(address - self->module_begin < self->module_size, 1) &&
+      __builtin_expect(self->module_unloads == __atomic_load_n(&occatrace_unloads, __ATOMIC_RELAXED), 1))
+    return address | self->module_turn;
   return occatrace_site_slow(self, address, slot);
 }
 /* A recorded call begins; 1: it is the outermost one and has to be ended. One that longjmp has left is known by the stack
  * having grown back above it. NULL: it is within another one. */
-static inline int occatrace_site_begin(struct occatrace_thread *self, const void *from) {
-  const uintptr_t frame = OCCATRACE_FRAME(from);
+static inline int occatrace_site_begin_at(struct occatrace_thread *self, const void *from, uintptr_t frame) {
   if (frame < self->call_frame) return 0;
   self->call_frame = frame;
   self->caller = occatrace_site_at(self, occatrace_return_address(from), occatrace_return_slot(from));
   return 1;
 }
+static inline int occatrace_site_begin(struct occatrace_thread *self, const void *from) {
+  return occatrace_site_begin_at(self, from, OCCATRACE_FRAME(from));
+}
 static inline void occatrace_site_end(struct occatrace_thread *self) { self->call_frame = 0; }
+/* The same for a call that may be within another one. */
+static inline void occatrace_site_end_at(struct occatrace_thread *self, uintptr_t frame) {
+  if (self->call_frame == frame) self->call_frame = 0;
+}
 
 /* Whether calls of this process were ever counted because the buffers had no room for their events. */
 OCCATRACE_EXPORT int occatrace_was_full(void);

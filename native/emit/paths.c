@@ -2,7 +2,7 @@
  *
  * How to leave a function (where its caller's return address and rbp are) depends on the place in it only, and comes from its
  * unwind table (.eh_frame), read once and kept by place in a table of the thread: a stack costs a few nanoseconds a frame, without
- * locks and system calls. What those few rules cannot say (signal frames, other registers) is left to libgcc's unwinder.
+ * locks and system calls. What those few rules cannot say (signal frames, other registers) takes all registers along.
  * Nothing here allocates by malloc: a traced call may be made by a handler that interrupted it. */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -25,7 +25,6 @@ enum {
 static uint32_t wanted; /* kinds of calls */
 static int sampled, no_room;
 static uint32_t depth = OCCATRACE_PATH_DEPTH;
-static const struct occatrace_unwinder *unwinder;
 static void (*other)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds);
 
 /* ---- rules ---- */
@@ -41,26 +40,24 @@ struct state {
   } known[KNOWN]; /* stacks seen before */
 };
 
-#if defined(__x86_64__)
 static struct occatrace_rule rule_of(struct occatrace_thread *self, struct state *state, uintptr_t address) {
   struct occatrace_rule *const kept = &state->rules[(address ^ address >> 10 ^ address >> 20) % RULES];
-  if (__builtin_expect(kept->address == address, 1)) return *kept;
   struct occatrace_rule rule;
-  struct {
-    void *text, *data, *function;
-  } bases = {NULL, NULL, NULL};
-  const uint8_t *const fde = unwinder->find_fde((void *)(address - 1), &bases);
-  occatrace_find_rule(&rule, address, fde, (uintptr_t)bases.function);
+  if (__builtin_expect(kept->address == address, 1)) {
+    rule = *kept;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (__builtin_expect(kept->address == address, 1)) return rule; /* no handler has put another one there meanwhile */
+  }
+  occatrace_rule_at(&rule, address);
   /* Generated code may be replaced by other code; a handler may come between. */
   if (!occatrace_in_module(self, address)) return rule;
   kept->address = 0;
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  kept->cfa_offset = rule.cfa_offset, kept->rbp_offset = rule.rbp_offset, kept->cfa = rule.cfa, kept->rbp = rule.rbp;
+  memcpy((char *)kept + sizeof kept->address, (const char *)&rule + sizeof rule.address, sizeof rule - sizeof rule.address);
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
   kept->address = address;
   return rule;
 }
-#endif
 
 /* ---- stacks ---- */
 
@@ -70,27 +67,39 @@ struct stack {
   uintptr_t at[DEEPEST]; /* return addresses, the innermost first */
 };
 
-static int unwound(struct _Unwind_Context *context, void *data) {
-  struct stack *s = data;
-  const uintptr_t address = unwinder->ip(context);
+/* By all registers, for what return addresses and rbp alone cannot say. */
+struct slow_walk {
+  struct occatrace_thread *self;
+  struct state *state;
+  struct stack *stack;
+};
+
+static int walked(void *data, uintptr_t address, uintptr_t slot) {
+  struct stack *const s = ((const struct slow_walk *)data)->stack;
   if (++s->visited > 4 * DEEPEST) { /* tables that lead in circles */
     s->end = OCCATRACE_PATH_NO_TABLE;
-    return 5; /* _URC_END_OF_STACK */
+    return 1;
   }
-  if (address == 0 || unwinder->cfa(context) - sizeof(void *) < s->from) return 0;
+  if (slot < s->from) return 0;
   if (s->count == depth) {
     s->end = OCCATRACE_PATH_CUT;
-    return 5;
+    return 1;
   }
   s->at[s->count++] = address;
   return 0;
 }
 
-/* By libgcc, for what the rules here cannot say; it does not say whether it came to the end. */
-__attribute__((noinline)) static void walk_slowly(struct stack *s) {
+static struct occatrace_rule rule_of_walk(void *data, uintptr_t address) {
+  const struct slow_walk *const w = data;
+  return rule_of(w->self, w->state, address);
+}
+
+__attribute__((noinline)) static void walk_slowly(struct occatrace_thread *self, struct state *state, struct stack *s) {
+  struct slow_walk w = {self, state, s};
   s->count = s->visited = 0;
   s->end = OCCATRACE_PATH_WHOLE;
-  unwinder->backtrace(unwound, s);
+  const uint32_t end = (uint32_t)occatrace_unwind(walked, rule_of_walk, &w);
+  if (s->end == OCCATRACE_PATH_WHOLE) s->end = end;
 }
 
 #if defined(__x86_64__)
@@ -133,7 +142,7 @@ __attribute__((noinline)) static void walk(struct occatrace_thread *self, struct
         break;
       case OCCATRACE_CFA_END: s->end = OCCATRACE_PATH_WHOLE; return;
       case OCCATRACE_CFA_NONE: s->end = OCCATRACE_PATH_NO_TABLE; return;
-      default: walk_slowly(s); return;
+      default: walk_slowly(self, state, s); return;
     }
     const uintptr_t returns = cfa - sizeof(void *), kept_rbp = rule.rbp == OCCATRACE_RBP_AT_CFA ? cfa + (uintptr_t)(intptr_t)rule.rbp_offset : at_rbp;
     if (cfa <= rsp || !is_there(returns, rsp) || (rule.rbp != OCCATRACE_RBP_SAME && !is_there(kept_rbp, rsp))) {
@@ -150,8 +159,7 @@ __attribute__((noinline)) static void walk(struct occatrace_thread *self, struct
   }
   s->end = OCCATRACE_PATH_CUT;
 #else
-  (void)self, (void)state;
-  walk_slowly(s);
+  walk_slowly(self, state, s);
 #endif
 }
 
@@ -159,7 +167,7 @@ __attribute__((noinline)) static void walk(struct occatrace_thread *self, struct
 
 /* Stacks are a tree: a frame and the frame around it. Of the process, by number; readers take the lock. */
 struct node {
-  uintptr_t address;
+  uint64_t address;
   uint32_t parent, end;
 };
 static struct node *nodes;
@@ -171,7 +179,7 @@ static uint64_t mixed(uint64_t h, uint64_t word) {
   return h ^ h >> 29;
 }
 
-static uint32_t node_of(struct occatrace_thread *self, uint32_t parent, uint32_t end, uintptr_t address) {
+static uint32_t node_of(struct occatrace_thread *self, uint32_t parent, uint32_t end, uint64_t address) {
   uint32_t at = (uint32_t)(mixed(mixed(parent, end), address) >> 16) % (2 * NODES);
   for (; places[at] != 0; at = (at + 1) % (2 * NODES)) {
     const struct node *n = &nodes[places[at]];
@@ -210,7 +218,7 @@ __attribute__((noinline)) uint32_t occatrace_path_of(struct occatrace_thread *se
     if (nodes == MAP_FAILED || places == MAP_FAILED) wanted = 0, no_room = 1;
   }
   for (uint32_t i = count; i-- > 0 && !no_room;) {
-    path = node_of(self, path, path == 0 ? end : OCCATRACE_PATH_WHOLE, at[i]);
+    path = node_of(self, path, path == 0 ? end : OCCATRACE_PATH_WHOLE, occatrace_place(at[i]));
     if (path == 0) break;
   }
   occatrace_announcements_unlock();
@@ -257,8 +265,14 @@ static void on_call(struct occatrace_thread *self, uint32_t call_seq, uint32_t k
   uint64_t hash = s.end + 1;
   for (uint32_t i = 0; i < s.count; i++) hash = mixed(hash, s.at[i]);
   const uint32_t at = (uint32_t)(hash >> 32) % KNOWN;
+  /* A handler may come between, and a call that it makes has the stack of this one: the number counts if it stood beside this hash
+   * before and after. */
+  int is_known = state->known[at].hash == hash;
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
   uint32_t path = state->known[at].path;
-  if (__builtin_expect(state->known[at].hash != hash, 0)) {
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  is_known &= state->known[at].hash == hash;
+  if (__builtin_expect(!is_known, 0)) {
     path = occatrace_path_of(self, s.at, s.count, s.end);
     state->known[at].hash = 0;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -300,8 +314,7 @@ void occatrace_paths_start(void) {
     text += text[n] == ',' ? n + 1 : n;
   }
   if (depth < 1 || depth > DEEPEST) depth = OCCATRACE_PATH_DEPTH;
-  unwinder = occatrace_unwinder();
-  if (unwinder == NULL || unwinder->find_fde == NULL) {
+  if (!occatrace_can_unwind()) {
     occatrace_say("libgcc_s.so.1 is missing: no call paths");
     return;
   }

@@ -163,18 +163,6 @@ int occatrace_is_readable(uintptr_t place, uintptr_t *page) {
 }
 
 #if defined(__x86_64__)
-enum {
-  REGISTERS = 17,
-  RED_ZONE = 128,
-};
-static const uint8_t returns_from_signal[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}; /* mov $15, %rax; syscall */
-
-static void registers_of(const ucontext_t *u, uintptr_t *r) {
-  static const int order[REGISTERS] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
-                                       REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
-  for (int i = 0; i < REGISTERS; i++) r[i] = (uintptr_t)u->uc_mcontext.gregs[order[i]];
-}
-
 static const struct file *file_of(const struct files *files, uintptr_t address) {
   uint32_t low = 0, high = files->count;
   while (low < high) {
@@ -207,42 +195,14 @@ static const uint8_t *entry_of(const struct file *file, uintptr_t address, uintp
   return head + pair.entry;
 }
 
-/* Where a caller's frame is by an expression, as linkers write it for their stubs of calls; 0: it has something else. */
-static uintptr_t by_expression(const uint8_t *at, const uintptr_t *r) {
-  uintptr_t stack[8];
-  unsigned n = 0;
-  const uint64_t length = occatrace_uleb(&at);
-  for (const uint8_t *const end = at + length; at < end;) {
-    const uint8_t op = *at++;
-    if (op >= 0x30 && op <= 0x4f && n < 8) stack[n++] = op - 0x30u;
-    else if (op >= 0x70 && op <= 0x80 && n < 8) stack[n] = r[op - 0x70] + (uintptr_t)occatrace_sleb(&at), n++;
-    else if (op == 0x23 && n > 0) stack[n - 1] += occatrace_uleb(&at);
-    else if (n < 2) return 0;
-    else {
-      const uintptr_t b = stack[--n], a = stack[n - 1];
-      switch (op) {
-        case 0x1a: stack[n - 1] = a & b; break;
-        case 0x1c: stack[n - 1] = a - b; break;
-        case 0x22: stack[n - 1] = a + b; break;
-        case 0x24: stack[n - 1] = b < 64 ? a << b : 0; break;
-        case 0x2a: stack[n - 1] = (intptr_t)a >= (intptr_t)b; break;
-        case 0x2b: stack[n - 1] = (intptr_t)a > (intptr_t)b; break;
-        default: return 0;
-      }
-    }
-  }
-  return n == 1 ? stack[0] : 0;
-}
-
 static uint32_t walk(const struct files *files, const ucontext_t *context, struct occatrace_rules *kept, uintptr_t *at, uint32_t *end) {
-  uintptr_t r[REGISTERS], page = 0;
+  struct occatrace_frame frame;
   uint32_t count = 0;
-  int interrupted = 1;
-  registers_of(context, r);
+  occatrace_interrupted_frame(&frame, context);
   for (;;) {
-    const uintptr_t address = r[OCCATRACE_RETURN] + (interrupted ? 1 : 0), stack = r[OCCATRACE_RSP];
+    const uintptr_t address = occatrace_place_of(&frame);
     if (address <= 1) {
-      *end = interrupted ? OCCATRACE_PATH_NO_TABLE : OCCATRACE_PATH_WHOLE;
+      *end = frame.interrupted ? OCCATRACE_PATH_NO_TABLE : OCCATRACE_PATH_WHOLE;
       return count;
     }
     if (count == OCCATRACE_SAMPLE_DEPTH) {
@@ -250,55 +210,22 @@ static uint32_t walk(const struct files *files, const ucontext_t *context, struc
       return count;
     }
     at[count++] = address;
-    *end = OCCATRACE_PATH_NO_TABLE;
     struct occatrace_rule *const rule = &kept->rules[(address ^ address >> 10 ^ address >> 20) % OCCATRACE_SAMPLE_RULES];
     if (rule->address != address) {
       const struct file *const file = file_of(files, address - 1);
       uintptr_t function = 0;
       const uint8_t *const entry = file != NULL ? entry_of(file, address - 1, &function) : NULL;
-      if (file == NULL) return count;
+      if (file == NULL) {
+        *end = OCCATRACE_PATH_NO_TABLE;
+        return count;
+      }
       occatrace_find_rule(rule, address, entry, function);
     }
-    interrupted = 0;
-    uintptr_t cfa = 0;
-    const uintptr_t offset = (uintptr_t)(intptr_t)rule->cfa_offset;
-    switch (rule->cfa) {
-      case OCCATRACE_CFA_RSP: cfa = stack + offset; break;
-      case OCCATRACE_CFA_RBP: cfa = r[OCCATRACE_RBP] + offset; break;
-      case OCCATRACE_CFA_REGISTER: cfa = r[rule->number] + offset; break;
-      case OCCATRACE_CFA_EXPRESSION: cfa = by_expression(rule->expression, r); break;
-      case OCCATRACE_CFA_AT_RBP:
-        if (r[OCCATRACE_RBP] + offset >= stack - RED_ZONE && occatrace_is_readable(r[OCCATRACE_RBP] + offset, &page)) cfa = *(const uintptr_t *)(r[OCCATRACE_RBP] + offset);
-        break;
-      case OCCATRACE_CFA_END: *end = OCCATRACE_PATH_WHOLE; return count;
-      case OCCATRACE_CFA_OTHER:
-        if (memcmp((const void *)(address - 1), returns_from_signal, sizeof returns_from_signal) == 0 ||
-            memcmp((const void *)address, returns_from_signal, sizeof returns_from_signal) == 0) {
-          /* A handler of the program: what it has interrupted lies there. */
-          const ucontext_t *const outer = (const ucontext_t *)stack;
-          uintptr_t last = 0;
-          if (!occatrace_is_readable(stack, &page) || !occatrace_is_readable((uintptr_t)&outer->uc_mcontext.gregs[REG_CR2] & ~(uintptr_t)7, &last)) return count;
-          registers_of(outer, r);
-          interrupted = 1;
-          continue;
-        }
-        return count;
-      default: return count;
+    const int ended = occatrace_leave_frame(&frame, rule);
+    if (ended >= 0) {
+      *end = (uint32_t)ended;
+      return count;
     }
-    if (cfa <= stack || cfa - stack > (UINT64_C(1) << 30) || !occatrace_is_readable(cfa - sizeof(void *), &page)) return count;
-    const uintptr_t returns = *(const uintptr_t *)(cfa - sizeof(void *));
-    static const uint8_t numbers[5] = {OCCATRACE_RBX, OCCATRACE_R12, OCCATRACE_R12 + 1, OCCATRACE_R12 + 2, OCCATRACE_R12 + 3};
-    for (int i = 0; i < 5; i++) {
-      const uintptr_t place = cfa + (uintptr_t)((intptr_t)rule->saved[i] * (intptr_t)sizeof(void *));
-      if (rule->saved[i] != 0 && place >= stack - RED_ZONE && occatrace_is_readable(place, &page)) r[numbers[i]] = *(const uintptr_t *)place;
-    }
-    if (rule->cfa != OCCATRACE_CFA_EXPRESSION && rule->rbp != OCCATRACE_RBP_SAME) {
-      const uintptr_t place = (rule->rbp == OCCATRACE_RBP_AT_CFA ? cfa : r[OCCATRACE_RBP]) + (uintptr_t)(intptr_t)rule->rbp_offset;
-      if (place < stack - RED_ZONE || !occatrace_is_readable(place, &page)) return count;
-      r[OCCATRACE_RBP] = *(const uintptr_t *)place;
-    }
-    r[OCCATRACE_RSP] = cfa;
-    r[OCCATRACE_RETURN] = returns;
   }
 }
 #elif defined(__aarch64__)

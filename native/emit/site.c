@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "unwinder.h"
 
 /* Libraries between the program and what is traced, by the begin of their file's name. */
 static const char *const passing[] = {"libocca.", "libOpenCL.", "liboccatrace", "libcudart.", "libmpi_mpifh.", "libmpi_usempi",
@@ -24,9 +25,11 @@ enum { DEEPEST = 40 }; /* frames of such libraries between a call and the progra
 struct module {
   uintptr_t begin, end;
   uint64_t identity; /* of its path and build id */
+  uint64_t turn;     /* the upper 16 bits of places in it: how many others were at its place before, and are gone */
   int passes;
 };
 #define MODULES 512
+enum { TURN_SHIFT = 48 }; /* above all addresses of programs */
 static struct module room[MODULES];
 static uint32_t room_used;
 static const struct module *known[MODULES];
@@ -98,7 +101,12 @@ static const struct module *announce(struct occatrace_thread *self, struct found
   const ssize_t n = found->path[0] == '\0' ? readlink("/proc/self/exe", real, sizeof real - 1) : -1;
   if (n > 0) {
     real[n] = '\0';
-    memcpy(found->path, real, (size_t)n + 1);
+    /* The kernel says so if the file was removed or replaced since. Its path is what it was: which file is there now, and whether it
+     * is the same, is found out by the build id. */
+    static const char deleted[] = " (deleted)";
+    const size_t end = (size_t)n - (sizeof deleted - 1);
+    if ((size_t)n > sizeof deleted && strcmp(real + end, deleted) == 0 && access(real, F_OK) != 0) real[end] = '\0';
+    snprintf(found->path, sizeof found->path, "%s", real);
   } else if (realpath(found->path, real) != NULL) {
     memcpy(found->path, real, strlen(real) + 1);
   }
@@ -123,14 +131,16 @@ static const struct module *announce(struct occatrace_thread *self, struct found
     if (again) result = m;
   }
   if (result == NULL && room_used < MODULES) {
+    for (uint32_t i = 0; i < room_used; i++) fresh.turn += room[i].begin < fresh.end && fresh.begin < room[i].end;
+    fresh.turn <<= TURN_SHIFT;
     if (!fresh.passes || occatrace_paths_wanted()) {
       const struct occatrace_process_module r = {
           .tid = self->tid,
           .seq = occatrace_next_seq(self),
           .pid = occatrace_pid,
-          .begin = found->begin,
+          .begin = found->begin | fresh.turn,
           .size = found->end - found->begin,
-          .base = found->base,
+          .base = found->base | fresh.turn,
           .path = found->path,
           .build_id = found->build_id,
       };
@@ -182,49 +192,35 @@ static const struct module *module_of(struct occatrace_thread *self, uintptr_t a
 
 int occatrace_in_module(struct occatrace_thread *self, uintptr_t address) { return module_of(self, address) != NULL; }
 
+uint64_t occatrace_place(uintptr_t address) {
+  const struct module *m = search(address);
+  return address | (m != NULL ? m->turn : 0);
+}
+
 /* ---- out of what passes calls on ---- */
-
-static struct occatrace_unwinder unwind;
-static int unwinder; /* 1: there is one, -1: there is none; several threads find the same */
-
-static void find_unwinder(void) {
-  const int before = errno;
-  sigset_t all, signals;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &signals);
-  void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library != NULL) {
-    unwind.ip = (uintptr_t (*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
-    unwind.cfa = (uintptr_t (*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
-    unwind.find_fde = (const void *(*)(void *, void *))dlsym(library, "_Unwind_Find_FDE");
-    unwind.backtrace = (int (*)(int (*)(struct _Unwind_Context *, void *), void *))dlsym(library, "_Unwind_Backtrace");
-  }
-  __atomic_store_n(&unwinder, unwind.ip != NULL && unwind.cfa != NULL && unwind.backtrace != NULL ? 1 : -1, __ATOMIC_RELEASE);
-  pthread_sigmask(SIG_SETMASK, &signals, NULL);
-  errno = before;
-}
-
-const struct occatrace_unwinder *occatrace_unwinder(void) {
-  if (__atomic_load_n(&unwinder, __ATOMIC_ACQUIRE) == 0) find_unwinder();
-  return unwinder > 0 ? &unwind : NULL;
-}
 
 struct step {
   uintptr_t address, slot; /* the frame that is left: its return address, and where on the stack that is (0: anywhere) */
   uintptr_t caller, caller_slot;
   int state, frames;
 };
-static int unwound(struct _Unwind_Context *context, void *data) {
+static int unwound(void *data, uintptr_t address, uintptr_t slot) {
   struct step *s = data;
-  const uintptr_t ip = unwind.ip(context), slot = unwind.cfa(context) - sizeof(void *);
   if (s->state == 1) {
-    s->caller = ip;
+    s->caller = address;
     s->caller_slot = slot;
     s->state = 2;
-    return 5; /* _URC_END_OF_STACK */
+    return 1;
   }
-  if (ip == s->address && (s->slot == 0 || s->slot == slot)) s->state = 1;
-  return ++s->frames > 64 ? 5 : 0;
+  if (address == s->address && (s->slot == 0 || s->slot == slot)) s->state = 1;
+  return ++s->frames > 64;
+}
+
+static struct occatrace_rule rule_of(void *data, uintptr_t address) {
+  (void)data;
+  struct occatrace_rule rule;
+  occatrace_rule_at(&rule, address);
+  return rule;
 }
 
 /* How far the caller's return address is from that of a place, in bytes: mostly always the same. A word each, the address in the
@@ -255,9 +251,8 @@ static int leave(struct step *s) {
     s->caller = *(const uintptr_t *)s->caller_slot;
     if (is_pair(s->address, s->caller)) return 1;
   }
-  if (occatrace_unwinder() == NULL) return 0;
   s->state = s->frames = 0;
-  unwind.backtrace(unwound, s);
+  occatrace_unwind(unwound, rule_of, s);
   if (s->state != 2) return 0;
   if (s->slot == 0) return 1;
   const uintptr_t true_distance = s->caller_slot - s->slot;
@@ -277,7 +272,7 @@ uint64_t occatrace_site_slow(struct occatrace_thread *self, uintptr_t address, u
     const uintptr_t caller = *(const uintptr_t *)(slot + self->through[at].distance);
     if (caller - self->module_begin < self->module_size && (caller == self->through[at].caller || is_pair(address, caller))) {
       self->through[at].caller = caller;
-      return caller;
+      return caller | self->module_turn;
     }
   }
   struct step s = {.address = address, .slot = slot};
@@ -288,13 +283,14 @@ uint64_t occatrace_site_slow(struct occatrace_thread *self, uintptr_t address, u
     if (!m->passes) {
       self->module_begin = m->begin;
       self->module_size = m->end - m->begin;
+      self->module_turn = m->turn;
       self->module_unloads = unloads;
       if (depth == 1 && slot != 0 && is_pair(address, s.address)) {
         self->through[at].address = address;
         self->through[at].distance = s.slot - slot;
         self->through[at].caller = s.address;
       }
-      return s.address;
+      return s.address | m->turn;
     }
     if (!leave(&s)) break;
     s.address = s.caller;

@@ -1,10 +1,54 @@
 /* How to leave a function, by its unwind table: the instructions of the table up to a place in the function. What compilers write
  * is known here; the rest is `odd`. The format is that of the DWARF 4 standard, section 6.4, with the System V ABI's .eh_frame. */
+#define _GNU_SOURCE
 #include "unwinder.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <ucontext.h>
+
+#include "internal.h"
+
+/* ---- libgcc ---- */
+
+struct _Unwind_Context;
+static struct {
+  int (*backtrace)(int (*)(struct _Unwind_Context *, void *), void *);
+  uintptr_t (*ip)(struct _Unwind_Context *);
+  uintptr_t (*cfa)(struct _Unwind_Context *);
+  const void *(*find_fde)(void *address, void *bases);
+} libgcc;
+static int found; /* 1: it is there, -1: it is not; several threads find the same */
+
+static void find(void) {
+  const int before = errno;
+  sigset_t all, signals;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &signals);
+  void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library != NULL) {
+    libgcc.ip = (uintptr_t (*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetIP");
+    libgcc.cfa = (uintptr_t (*)(struct _Unwind_Context *))dlsym(library, "_Unwind_GetCFA");
+    libgcc.find_fde = (const void *(*)(void *, void *))dlsym(library, "_Unwind_Find_FDE");
+    libgcc.backtrace = (int (*)(int (*)(struct _Unwind_Context *, void *), void *))dlsym(library, "_Unwind_Backtrace");
+  }
+  const int all_there = libgcc.ip != NULL && libgcc.cfa != NULL && libgcc.find_fde != NULL && libgcc.backtrace != NULL;
+  __atomic_store_n(&found, all_there ? 1 : -1, __ATOMIC_RELEASE);
+  pthread_sigmask(SIG_SETMASK, &signals, NULL);
+  errno = before;
+}
+
+int occatrace_can_unwind(void) {
+  if (__atomic_load_n(&found, __ATOMIC_ACQUIRE) == 0) find();
+  return found > 0;
+}
 
 #if defined(__x86_64__)
+/* ---- rules ---- */
+
 static uint32_t word32(const uint8_t *at) {
   uint32_t value;
   memcpy(&value, at, sizeof value);
@@ -243,6 +287,143 @@ void occatrace_find_rule(struct occatrace_rule *rule, uintptr_t address, const u
   else if (row.cfa_register == RBP) rule->cfa = OCCATRACE_CFA_RBP;
   else if (row.cfa_register < RETURN) rule->cfa = OCCATRACE_CFA_REGISTER;
 }
+void occatrace_rule_at(struct occatrace_rule *rule, uintptr_t address) {
+  struct {
+    void *text, *data, *function;
+  } bases = {NULL, NULL, NULL};
+  const uint8_t *const fde = occatrace_can_unwind() ? libgcc.find_fde((void *)(address - 1), &bases) : NULL;
+  occatrace_find_rule(rule, address, fde, (uintptr_t)bases.function);
+}
+
+/* ---- frames ---- */
+
+enum { RED_ZONE = 128 };
+static const uint8_t returns_from_signal[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05}; /* mov $15, %rax; syscall */
+
+void occatrace_interrupted_frame(struct occatrace_frame *frame, const void *context) {
+  static const int order[RETURN + 1] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
+                                        REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+  const ucontext_t *const u = context;
+  for (int i = 0; i <= RETURN; i++) frame->r[i] = (uintptr_t)u->uc_mcontext.gregs[order[i]];
+  frame->page = 0;
+  frame->interrupted = 1;
+}
+
+/* Where a caller's frame is by an expression, as linkers write it for their stubs of calls; 0: it has something else. */
+static uintptr_t by_expression(const uint8_t *at, const uintptr_t *r) {
+  uintptr_t stack[8];
+  unsigned n = 0;
+  const uint64_t length = occatrace_uleb(&at);
+  for (const uint8_t *const end = at + length; at < end;) {
+    const uint8_t op = *at++;
+    if (op >= 0x30 && op <= 0x4f && n < 8) stack[n++] = op - 0x30u;
+    else if (op >= 0x70 && op <= 0x80 && n < 8) stack[n] = r[op - 0x70] + (uintptr_t)occatrace_sleb(&at), n++;
+    else if (op == 0x23 && n > 0) stack[n - 1] += occatrace_uleb(&at);
+    else if (n < 2) return 0;
+    else {
+      const uintptr_t b = stack[--n], a = stack[n - 1];
+      switch (op) {
+        case 0x1a: stack[n - 1] = a & b; break;
+        case 0x1c: stack[n - 1] = a - b; break;
+        case 0x22: stack[n - 1] = a + b; break;
+        case 0x24: stack[n - 1] = b < 64 ? a << b : 0; break;
+        case 0x2a: stack[n - 1] = (intptr_t)a >= (intptr_t)b; break;
+        case 0x2b: stack[n - 1] = (intptr_t)a > (intptr_t)b; break;
+        default: return 0;
+      }
+    }
+  }
+  return n == 1 ? stack[0] : 0;
+}
+
+int occatrace_leave_frame(struct occatrace_frame *frame, const struct occatrace_rule *rule) {
+  uintptr_t *const r = frame->r, *const page = &frame->page;
+  const uintptr_t stack = r[RSP], offset = (uintptr_t)(intptr_t)rule->cfa_offset, address = rule->address;
+  uintptr_t cfa = 0;
+  switch (rule->cfa) {
+    case OCCATRACE_CFA_RSP: cfa = stack + offset; break;
+    case OCCATRACE_CFA_RBP: cfa = r[RBP] + offset; break;
+    case OCCATRACE_CFA_REGISTER: cfa = r[rule->number] + offset; break;
+    case OCCATRACE_CFA_EXPRESSION: cfa = by_expression(rule->expression, r); break;
+    case OCCATRACE_CFA_AT_RBP:
+      if (r[RBP] + offset >= stack - RED_ZONE && occatrace_is_readable(r[RBP] + offset, page)) cfa = *(const uintptr_t *)(r[RBP] + offset);
+      break;
+    case OCCATRACE_CFA_END: return OCCATRACE_PATH_WHOLE;
+    case OCCATRACE_CFA_OTHER:
+      if (memcmp((const void *)(address - 1), returns_from_signal, sizeof returns_from_signal) == 0 ||
+          memcmp((const void *)address, returns_from_signal, sizeof returns_from_signal) == 0) {
+        /* A handler of the program: what it has interrupted lies there. */
+        uintptr_t last = 0;
+        const ucontext_t *const outer = (const ucontext_t *)stack;
+        if (!occatrace_is_readable(stack, page) || !occatrace_is_readable((uintptr_t)&outer->uc_mcontext.gregs[REG_CR2] & ~(uintptr_t)7, &last)) return OCCATRACE_PATH_NO_TABLE;
+        occatrace_interrupted_frame(frame, outer);
+        return -1;
+      }
+      return OCCATRACE_PATH_NO_TABLE;
+    default: return OCCATRACE_PATH_NO_TABLE;
+  }
+  if (cfa <= stack || cfa - stack > (UINT64_C(1) << 30) || !occatrace_is_readable(cfa - sizeof(void *), page)) return OCCATRACE_PATH_NO_TABLE;
+  const uintptr_t returns = *(const uintptr_t *)(cfa - sizeof(void *));
+  static const uint8_t numbers[5] = {OCCATRACE_RBX, OCCATRACE_R12, OCCATRACE_R12 + 1, OCCATRACE_R12 + 2, OCCATRACE_R12 + 3};
+  for (int i = 0; i < 5; i++) {
+    const uintptr_t place = cfa + (uintptr_t)((intptr_t)rule->saved[i] * (intptr_t)sizeof(void *));
+    if (rule->saved[i] != 0 && place >= stack - RED_ZONE && occatrace_is_readable(place, page)) r[numbers[i]] = *(const uintptr_t *)place;
+  }
+  if (rule->cfa != OCCATRACE_CFA_EXPRESSION && rule->rbp != OCCATRACE_RBP_SAME) {
+    const uintptr_t place = (rule->rbp == OCCATRACE_RBP_AT_CFA ? cfa : r[RBP]) + (uintptr_t)(intptr_t)rule->rbp_offset;
+    if (place < stack - RED_ZONE || !occatrace_is_readable(place, page)) return OCCATRACE_PATH_NO_TABLE;
+    r[RBP] = *(const uintptr_t *)place;
+  }
+  r[RSP] = cfa;
+  r[RETURN] = returns;
+  frame->interrupted = 0;
+  return -1;
+}
+
+__attribute__((noinline)) int occatrace_unwind(int (*each)(void *data, uintptr_t address, uintptr_t slot),
+                                               struct occatrace_rule (*rule_of)(void *data, uintptr_t address), void *data) {
+  struct occatrace_frame frame = {.interrupted = 1};
+  /* Where this is, and the registers that functions keep. */
+  __asm__ volatile(
+      "movq %%rbx, 24(%0)\n\tmovq %%rbp, 48(%0)\n\tmovq %%rsp, 56(%0)\n\tmovq %%r12, 96(%0)\n\tmovq %%r13, 104(%0)\n\t"
+      "movq %%r14, 112(%0)\n\tmovq %%r15, 120(%0)\n\tleaq 0(%%rip), %%rax\n\tmovq %%rax, 128(%0)"
+      :
+      : "r"(frame.r)
+      : "rax", "memory");
+  const int before = errno; /* the program's */
+  int ended = -1;
+  while (ended < 0) {
+    const uintptr_t address = occatrace_place_of(&frame);
+    if (address <= 1) {
+      ended = frame.interrupted ? OCCATRACE_PATH_NO_TABLE : OCCATRACE_PATH_WHOLE;
+    } else if (each(data, address, frame.r[RSP] - sizeof(void *))) {
+      ended = OCCATRACE_PATH_WHOLE;
+    } else {
+      const struct occatrace_rule rule = rule_of(data, address);
+      ended = occatrace_leave_frame(&frame, &rule);
+    }
+  }
+  errno = before;
+  return ended;
+}
 #else
-typedef int occatrace_no_tables;
+void occatrace_rule_at(struct occatrace_rule *rule, uintptr_t address) {
+  *rule = (struct occatrace_rule){.address = address, .cfa = OCCATRACE_CFA_NONE}; /* libgcc keeps its own */
+}
+
+struct walk {
+  int (*each)(void *data, uintptr_t address, uintptr_t slot);
+  void *data;
+};
+static int unwound(struct _Unwind_Context *context, void *data) {
+  const struct walk *const w = data;
+  return w->each(w->data, libgcc.ip(context), libgcc.cfa(context) - sizeof(void *)) ? 5 /* _URC_END_OF_STACK */ : 0;
+}
+/* libgcc does not say whether it came to the end. */
+int occatrace_unwind(int (*each)(void *data, uintptr_t address, uintptr_t slot), struct occatrace_rule (*rule_of)(void *data, uintptr_t address), void *data) {
+  (void)rule_of;
+  struct walk w = {each, data};
+  if (occatrace_can_unwind()) libgcc.backtrace(unwound, &w);
+  return OCCATRACE_PATH_WHOLE;
+}
 #endif

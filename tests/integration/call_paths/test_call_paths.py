@@ -161,6 +161,51 @@ def test_stacks_through_python_to_mpi(tmp_path: Path) -> None:
     assert f" → outer (barrier.py:{at['outer']}) → inner (barrier.py:{at['inner']}) → " in shown
 
 
+def test_one_path_through_python_and_cpp(tmp_path: Path) -> None:
+    """From Python through ctypes to C++, back to Python and to C++ again; and each call is at the line of Python that caused it."""
+    program, library = PROGRAMS / "mixed.py", tmp_path / "libsolver.so"
+    _compile("g++", "-O2", "-g", "-fPIC", "-shared", PROGRAMS / "solver.cpp", "-o", library, "-lOpenCL")
+    command = [sys.executable, program, library]
+    run = profiled(Run, tmp_path / "run", command, "--call-paths", "--python=lines")
+    assert run.status == 0, run.stderr
+    text = program.read_text(encoding="utf-8").splitlines()
+    at = {line.rpartition("TRUE ")[2]: n for n, line in enumerate(text, 1) if "# TRUE" in line}
+    paths = run.sql("""
+        SELECT list((f.function, f.line) ORDER BY f.depth) FILTER (f.python OR f.module LIKE '%/libsolver.so') FROM calls c
+        JOIN path_calls p USING (process, thread, seq)
+        JOIN python_lines l USING (process, thread, seq)
+        JOIN joined_frames f ON f.process = p.process AND f.path = p.path AND f.frame = l.frame
+        WHERE c.function = 'clEnqueueNDRangeKernel' GROUP BY c.thread, c.seq ORDER BY c.seq""")
+    outer = [("<module>", at["<module>"]), ("run_solver", at["run_solver"])]
+    step = ["advance", "solver::Field<float>::step"]
+    assert [[(f, line) for f, line in path if f not in step] for (path,) in paths] == [
+        outer, [*outer, ("in_callback", at["in_callback"])],
+        outer, [*outer, ("in_callback", at["in_callback"])],
+    ]  # fmt: skip
+    python = [name for name, _ in outer]
+    assert [[f for f, _ in path] for (path,) in paths] == 2 * [
+        [*python, *step],
+        [*python, "advance", "in_callback", *step],
+    ]
+    # Contexts and queues, too: what is recorded one by one and made below Python.
+    assert (
+        run.sql("SELECT function FROM calls c ANTI JOIN lined_calls l ON l.thread = c.thread AND l.seq = c.seq") == []
+    )
+    made = run.sql("""
+        SELECT DISTINCT c.line FROM call_site_stats s JOIN call_sites c USING (process, site)
+        WHERE s.function IN ('clCreateContext', 'clCreateCommandQueue', 'clCreateBuffer')""")
+    assert made == [(at["make"],)]
+    # The source of each language has what was caused through its lines.
+    for source, mark, calls in (
+        (program, "TRUE in_callback", 4),
+        (PROGRAMS / "solver.cpp", "clEnqueueNDRangeKernel(", 4),
+    ):
+        shown = execute([*OCCA_PROF, "annotate", run.folder, source.name])
+        assert shown.returncode == 0, shown.stderr
+        [margin] = (line.split() for line in shown.stdout.splitlines() if mark in line)
+        assert margin[4] == str(calls) and margin[0] != "-" and margin[2] != "-", margin
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is x86-64 assembly")
 def test_a_table_that_leads_out_of_memory_ends_the_stack(tmp_path: Path) -> None:
     program = tmp_path / "astray"

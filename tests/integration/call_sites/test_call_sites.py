@@ -167,6 +167,63 @@ def test_a_stripped_program_has_places_in_its_file(opencl: tuple[Path, Run], tmp
     assert {row[4] for row in rows} == {offset for (offset,) in run.sql(ours)}
 
 
+REPLACED = """#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  if (argc > 1 ? rename(argv[1], argv[0]) : remove(argv[0])) return 1;
+  return clGetPlatformIDs(0, 0, &(cl_uint){0}) + 0 * argc;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "function", "line", "why"),
+    [
+        ("same", "main", 6, ""),
+        ("other", "", 0, "{} is not the file that was run: it was built again since"),
+        ("", "", 0, "{} is not there (any more)"),
+    ],
+)
+def test_a_program_that_is_replaced_while_it_runs(
+    other: str, function: str, line: int, why: str, tmp_path: Path
+) -> None:
+    """The file that has its path by then is used if it is the same."""
+    source, program = tmp_path / "program.c", tmp_path / "program"
+    source.write_text(REPLACED)
+    _compile("gcc", "-g", source, "-o", program, "-lOpenCL")
+    _compile("gcc", "-g", "-O2", source, "-o", tmp_path / "other", "-lOpenCL")
+    shutil.copy(program, tmp_path / "same")
+    run = profiled(Run, tmp_path / "run", [program, *([tmp_path / other] if other else [])], "-m", "full")
+    assert run.status == 0, run.stderr
+    rows = run.sql("SELECT DISTINCT module, function, line, why FROM call_sites")
+    assert rows == [(str(program), function, line, why.format(program))]
+
+
+def test_libraries_that_have_a_place_in_turn(tmp_path: Path) -> None:
+    _compile("gcc", "-O2", "-g", PROGRAMS / "plugins.c", "-o", tmp_path / "plugins", "-lOpenCL", "-ldl")
+    plugins = {"first": (5, 4096), "second": (10, 8192), "third": (1, 64)}
+    for name, (calls, size) in plugins.items():
+        defined = (f"-DPLUGIN={name}", f"-DCALLS={calls}", f"-DSIZE={size}")
+        _compile("gcc", "-O2", "-g", "-fPIC", "-shared", *defined, PROGRAMS / "plugins.c", "-o", tmp_path / f"{name}.so")
+    program = [tmp_path / "plugins", "3", *(tmp_path / f"{name}.so" for name in plugins)]
+    run = profiled(Run, tmp_path / "run", program, "-m", "full", "--call-paths")
+    assert (run.status, run.stdout) == (0, "3\n"), run.stderr  # the same place in each round
+    made = run.sql(f"""
+        SELECT split_part(module, '/', -1), c.function, line, calls, total FROM (
+            SELECT process, site, sum(calls)::INTEGER AS calls, sum(bytes)::INTEGER AS total FROM call_site_stats
+            WHERE function = 'clCreateBuffer' GROUP BY ALL) JOIN call_sites c USING (process, site) ORDER BY line, calls""")
+    source = (PROGRAMS / "plugins.c").read_text(encoding="utf-8").splitlines()
+    [line] = [at for at, text in enumerate(source, 1) if "clCreateBuffer(" in text]
+    assert sorted(made) == sorted(
+        (f"{name}.so", name, line, 3 * calls, 3 * calls * size) for name, (calls, size) in plugins.items()
+    )
+    stacks = run.sql("""
+        SELECT function, count(*) FROM path_calls JOIN call_paths USING (process, path)
+        WHERE function IN ('first', 'second', 'third') GROUP BY ALL""")
+    assert dict(stacks) == {name: 3 * calls for name, (calls, _) in plugins.items()}
+
+
 def test_tallies_have_none(opencl: tuple[Path, Run], tmp_path: Path) -> None:
     folder, _ = opencl
     run = profiled(Run, tmp_path / "run", [folder / "calls"], "-m", "tally")

@@ -136,8 +136,7 @@ def test_calls_of_a_handler_have_stacks(options: list[str], programs: Path, tmp_
     assert run.sql("SELECT count(*) FROM calls WHERE function = 'clWaitForEvents'") == [(rounds + made + 1,)]
     assert run.sql("SELECT count(*) - count(DISTINCT (thread, seq)) FROM path_calls") == [(0,)]
     calls = "SELECT count(*) FROM calls c JOIN path_calls USING (thread, seq) WHERE function = 'clWaitForEvents'"
-    # Where the handler interrupts the few instructions in which a call begins or ends its own may have no stack.
-    assert rounds + made - made / 1000 <= run.sql(calls)[0][0] <= rounds + made + 1
+    assert run.sql(calls) == [(rounds + made + 1,)]
     [(of_handler,)] = run.sql(
         f"{calls} AND (c.process, path) IN (SELECT process, path FROM call_paths WHERE function = 'on_alarm')"
     )
@@ -157,7 +156,7 @@ def test_stacks_that_are_hard_to_read(tmp_path: Path) -> None:
     made = int(run.stdout)
     [(calls, stacks)] = run.sql("""
         SELECT count(*), count(path) FROM calls LEFT JOIN path_calls USING (thread, seq) WHERE function = 'clWaitForEvents'""")
-    assert calls == made >= 10000 and stacks >= made - made / 1000
+    assert calls == stacks == made >= 10000
     assert run.sql("SELECT count(*) > 100, sum(path = 0) FROM stack_samples") == [(True, 0)]
     assert run.sql(
         "SELECT DISTINCT cut FROM call_paths WHERE depth = 0 AND cut = 'no unwind table'"
