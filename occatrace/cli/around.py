@@ -46,8 +46,9 @@ def sensors() -> Iterator[Finding]:
     for what, names, cost in _SENSORS:
         yield _found(what, names, cost)
     yield _perf()
-    tool = next(filter(None, map(shutil.which, ("addr2line", "llvm-addr2line", "eu-addr2line"))), None)
-    if tool:
+    from occatrace.ingest import call_sites  # takes time to load
+
+    if tool := call_sites.tool():
         yield Finding(OK, "lines of programs", tool)
     else:
         cost = "calls of C, C++ and Fortran programs have no source lines"

@@ -178,7 +178,7 @@ class Assembly:
         self._con.execute("""
             CREATE OR REPLACE TEMP VIEW site_texts AS
             SELECT process, id, CASE WHEN function != '' THEN function
-                   ELSE regexp_extract(module, '[^/]*$') || '+0x' || to_hex("offset")::VARCHAR END AS function,
+                   ELSE regexp_extract(module, '[^/]*$') || '+0x' || lower(to_hex("offset")) END AS function,
                    CASE WHEN file != '' THEN file || ':' || line ELSE '' END AS source
             FROM sites""")
 
@@ -501,7 +501,7 @@ class Assembly:
                 "call_sites", {**batch, **{n: np.full(count, t, object) for n, t in texts.items()}, "line": lines}
             )
             return
-        why = file.why or servers.why_not() or "no debug information (compile with -g)"
+        why = file.why or call_sites.why_no_line(file.module, servers)
         known = file.lines
         found = known.find(batch["offset"])
         frame = np.where(found >= 0, np.append(file.callers, 0)[found], -1)

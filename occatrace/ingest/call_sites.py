@@ -15,6 +15,7 @@ import threading
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,20 @@ import numpy.typing as npt
 
 from occatrace.core import naming
 from occatrace.ingest.debuginfod import Servers
-from occatrace.ingest.elf import build_id, functions
+from occatrace.ingest.elf import (
+    build_id,
+    debug_link,
+    functions,
+    has_debug_information,
+    has_more_lines_than_information,
+)
 
-_TOOLS = ("addr2line", "llvm-addr2line", "eu-addr2line")
+_BINUTILS, _LLVM, _ELFUTILS = "addr2line", "llvm-addr2line", "eu-addr2line"
+_LLVM_VERSIONS = range(40, 12, -1)  # in names of tools that several versions bring, the newest first
+# elfutils' tool adds the column to a line, and to the name of an inlined function where that was inlined.
+_COLUMN = re.compile(r"(:\d+):\d+$")
+_INLINED = re.compile(r" inlined at .* in .*$")
+_STARTUP = ("_start",)  # of the C library's startup files, which have no lines
 _SITE = re.compile(r"^(?P<module>/.+)\+0x(?P<offset>[0-9a-f]+)$", re.DOTALL)
 # What compilers append to the name of the function that a region was taken out of.
 _OUTLINED = re.compile(
@@ -67,9 +79,21 @@ def function_name(text: str) -> str:
     return "" if name.startswith("??") else name
 
 
+def tools() -> list[str]:
+    """The programs here that know debug information, in the order in which they are asked."""
+    return list(filter(None, (shutil.which(_BINUTILS), _llvm(os.environ.get("PATH", "")), shutil.which(_ELFUTILS))))
+
+
+@cache
+def _llvm(path: str) -> str | None:
+    """LLVM's tool: the newest, because an older one does not read all that a newer compiler writes."""
+    versions = (f"{_LLVM}-{version}" for version in _LLVM_VERSIONS)
+    return next(filter(None, (shutil.which(name, path=path) for name in (*versions, _LLVM))), None)
+
+
 def tool() -> str | None:
-    """The program that knows debug information; None: there is none here."""
-    return next(filter(None, map(shutil.which, _TOOLS)), None)
+    """The first of them; None: there is none here."""
+    return next(iter(tools()), None)
 
 
 def resolve(sites: Iterable[Site]) -> dict[Site, Site]:
@@ -84,6 +108,11 @@ def resolve(sites: Iterable[Site]) -> dict[Site, Site]:
         if program and Path(module).is_file() and not _RUNTIME.search(module):
             known = _ask(program, module, sorted(offsets))
             _look_around(program, module, known)
+            lacking = [site.offset for site in known.values() if not site.line]
+            if lacking and has_debug_information(Path(module)):
+                for other in tools()[1:]:
+                    known.update({o: site for o, site in _ask(other, module, lacking).items() if site.line})
+            known = _without_nearest(module, known)
         for offset in offsets:
             found[Site(module, offset)] = known.get(offset, Site(module, offset))
     return found
@@ -113,6 +142,17 @@ def why_not(module: Module) -> str:
     if known != module.build_id if module.build_id else known or status.st_mtime_ns > module.since_ns:
         return f"{module.path} is not the file that was run: it was built again since"
     return "" if tool() else "addr2line (binutils) is missing"
+
+
+def why_no_line(module: Module, servers: Servers) -> str:
+    """Why an address in its file, which can be read, has no line."""
+    if why := servers.why_not():
+        return why
+    path = Path(module.path)
+    if has_debug_information(path):
+        return "its debug information has no line there, or one that addr2line cannot read"
+    link = debug_link(path)
+    return f"its debug information, {link}, is not there" if link else "no debug information (compile with -g)"
 
 
 class Lines:
@@ -225,13 +265,36 @@ def look_up(module: Module, offsets: Iterable[int], servers: Servers) -> tuple[L
 
 def lines_of(module: str, offsets: Iterable[int]) -> Lines:
     """What the debug information says of addresses in the file (ascending, each once). Those of which it says nothing are left out."""
-    found = _lines(str(tool()), module, offsets)
-    # Of inlined functions binutils often names the one around them, and no file after link-time optimization; LLVM takes longer
-    # to start.
-    inlined = found.offsets[found.inlined()]
-    if len(inlined) and (better := shutil.which("llvm-addr2line")):
-        found = found.replaced_by(_lines(better, module, inlined.tolist()))
+    asked = np.asarray(offsets if isinstance(offsets, memoryview) else list(offsets), np.uint64)
+    found = _lines(str(tool()), module, memoryview(asked.data))
+    # Of inlined functions binutils often names the one around them, no file after link-time optimization, and only the function
+    # around them of split debug information; LLVM takes longer to start.
+    inlined = found.offsets if has_more_lines_than_information(Path(module)) else found.offsets[found.inlined()]
+    if len(inlined) and (better := _llvm(os.environ.get("PATH", ""))):
+        found = found.replaced_by(_with_files(better, module, inlined))
+    found = _by_other_tools(module, asked, found)
     return _shortened(_within_functions(module, found.known()))
+
+
+def _by_other_tools(module: str, asked: npt.NDArray[np.uint64], found: Lines) -> Lines:
+    """With what other tools say of addresses without a file: each reads some debug information that the others do not. Binutils
+    2.40 does not read gcc's split DWARF 5 and dwz's supplementary files of DWARF 5, LLVM 14 not zstd."""
+    for number, other in enumerate(tools()[1:]):
+        has_files = found.has_files()
+        if len(has_files) == len(asked) and has_files.all():
+            break
+        startup = np.array([text in _STARTUP for text in found.texts])[found.functions[found.starts[:-1]]]
+        lacking = np.setdiff1d(asked, found.offsets[has_files | startup], assume_unique=True)
+        if not len(lacking) or (number == 0 and not has_debug_information(Path(module))):
+            break
+        found = found.replaced_by(_with_files(other, module, lacking))
+    return found
+
+
+def _with_files(program: str, module: str, offsets: npt.NDArray[np.uint64]) -> Lines:
+    """What a tool says of addresses; those of which it knows no file are left out."""
+    found = _lines(program, module, offsets.tolist())
+    return found.of(found.has_files())
 
 
 def _shortened(found: Lines) -> Lines:
@@ -252,11 +315,26 @@ def _within_functions(module: str, found: Lines) -> Lines:
     by_symbol = (np.diff(found.starts) == 1) & (found.files[last] == 0)
     if not by_symbol.any():
         return found
+    return found.of(~by_symbol | _in_functions(module, found.offsets, bool(found.has_files().any())))
+
+
+def _without_nearest(module: str, known: dict[int, Site]) -> dict[int, Site]:
+    """The same of sites, of which each is one frame."""
+    named = [offset for offset, site in known.items() if site.function and not site.file]
+    if not named:
+        return known
+    inside = _in_functions(module, np.array(named, np.uint64), any(site.file for site in known.values()))
+    outside = {offset for offset, within in zip(named, inside.tolist(), strict=True) if not within}
+    return {offset: site for offset, site in known.items() if offset not in outside}
+
+
+def _in_functions(module: str, offsets: npt.NDArray[np.uint64], files: bool) -> npt.NDArray[np.bool_]:
+    """Which addresses are in a function of the file, as far as its symbols tell. `files`: files of others in it are known."""
     there = functions(Path(module))
     # With files, but without a symbol table: debug information is in a file of its own, and so are the symbols.
-    if there is None or (not there.is_whole and found.has_files().any()):
-        return found
-    return found.of(~by_symbol | there.cover(found.offsets))
+    if there is None or (not there.is_whole and files):
+        return np.ones(len(offsets), bool)
+    return there.cover(offsets)
 
 
 def _lines(program: str, module: str, offsets: Iterable[int]) -> Lines:
@@ -274,7 +352,7 @@ def _lines(program: str, module: str, offsets: Iterable[int]) -> Lines:
     places: dict[str, int] = {}
     asked = iter(offsets)
     function = -1
-    for text in _run([program, "-a", "-i", "-f", "-C", "-e", module], offsets):
+    for text in _answers([program, "-a", "-i", "-f", "-C", "-e", module], offsets):
         if function >= 0:
             # A million of addresses have few files: only the number behind the last colon differs.
             place, _, digits = text.rpartition(":")
@@ -339,6 +417,14 @@ def _look_around(program: str, module: str, known: dict[int, Site]) -> None:
             known[site.offset] = Site(module, site.offset, site.function, found.file, found.line)
 
 
+def _answers(command: list[str], offsets: Iterable[int]) -> Iterator[str]:
+    """What a tool writes, in the form of binutils."""
+    lines = _run(command, offsets)
+    if not Path(command[0]).name.startswith("eu-"):
+        return lines
+    return (_COLUMN.sub(r"\1", _INLINED.sub("", line)) for line in lines)
+
+
 def _run(command: list[str], offsets: Iterable[int]) -> Iterator[str]:
     """The lines that a tool writes when it is asked for these addresses, while it writes them; fewer if it takes too long."""
     # What is on the network is asked for once for each file (debuginfod.py), not at each start of a tool.
@@ -370,7 +456,7 @@ def _run(command: list[str], offsets: Iterable[int]) -> Iterator[str]:
 
 
 def _ask(program: str, module: str, offsets: list[int]) -> dict[int, Site]:
-    lines = list(_run([program, "-f", "-C", "-e", module], offsets))
+    lines = list(_answers([program, "-f", "-C", "-e", module], offsets))
     if len(lines) != 2 * len(offsets):
         return {}
     return {

@@ -1,4 +1,5 @@
-"""Programs and libraries as files: the build id, which tells whether a file is the one that has run, and where its functions are."""
+"""Programs and libraries as files: the build id, which tells whether a file is the one that has run, where its functions are, and
+where its debug information is."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ _PROGRAM_HEADER, _NOTE, _GNU_BUILD_ID = 56, 4, 3
 _MOST = 1 << 20  # bytes of notes that are looked at
 _SECTION_HEADER, _SYMTAB, _DYNSYM, _FUNC, _GNU_IFUNC = 64, 2, 11, 2, 10
 _MOST_SYMBOLS = 1 << 23  # of a table
+_MOST_LINK = 4096  # bytes of a section that names a file
+_DEBUG_FOLDER = Path("/usr/lib/debug")
 
 
 def build_id(path: Path) -> str | None:
@@ -64,6 +67,56 @@ def _in_notes(file: BinaryIO, offset: int, length: int, order: str) -> str:
             return notes[begin : begin + text].hex()
         at = begin + (text + 3 & ~3)
     return ""
+
+
+def has_debug_information(path: Path) -> bool:
+    """Whether it is in the file, or in a file of its own where debuggers look for it: by its name, or by the build id."""
+    if not _sections(path).keys().isdisjoint((".debug_info", ".zdebug_info")):
+        return True
+    number = build_id(path) or ""
+    beside = [_DEBUG_FOLDER / ".build-id" / number[:2] / f"{number[2:]}.debug"] if number else []
+    if link := debug_link(path):
+        folder = path.resolve().parent
+        beside += [folder / link, folder / ".debug" / link, _DEBUG_FOLDER / folder.relative_to("/") / link]
+    return any(file.is_file() for file in beside)
+
+
+def has_more_lines_than_information(path: Path) -> bool:
+    """So it is where most of the information is elsewhere, in files of split debug information."""
+    sections = _sections(path)
+    return 0 < sections.get(".debug_info", (0, 0))[1] < sections.get(".debug_line", (0, 0))[1]
+
+
+def debug_link(path: Path) -> str:
+    """The name of the file with the debug information, as the file itself has it; empty: it has none."""
+    offset, length = _sections(path).get(".gnu_debuglink", (0, 0))
+    if not length:
+        return ""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = file.read(min(length, _MOST_LINK)).partition(b"\0")[0]
+    except (OSError, OverflowError):
+        return ""
+    return content.decode("utf-8", "backslashreplace").rpartition("/")[2]
+
+
+def _sections(path: Path) -> dict[str, tuple[int, int]]:
+    """Where in the file its sections are, and their lengths, by name; none where it cannot be read as a 64-bit ELF file."""
+    try:
+        with path.open("rb") as file:
+            headers = _headers(file, 40, 58, _SECTION_HEADER)
+            if headers is None:
+                return {}
+            file.seek(62)
+            (texts,) = struct.unpack(headers.order + "H", file.read(2))
+            _, _, _, _, offset, length = headers.rows[texts]
+            file.seek(offset)
+            table = file.read(min(length, _MOST))
+    except (IndexError, OSError, OverflowError, struct.error):
+        return {}
+    names = (table[row[0] : table.find(b"\0", row[0])].decode("ascii", "replace") for row in headers.rows)
+    return {name: (row[4], row[5]) for name, row in zip(names, headers.rows, strict=True)}
 
 
 class Functions:

@@ -13,6 +13,7 @@ from occatrace.core import units
 from occatrace.core.checked import printable
 from occatrace.errors import RunError
 from occatrace.render import SourceFile, SourceLine
+from occatrace.store.macros import places_in_files
 from occatrace.store.tables import Store
 
 CONTEXT = 3  # lines around those that caused something
@@ -53,17 +54,26 @@ File = Mapping[int, Line]
 
 
 def files(store: Store, made: Mapping[str, reports.Report] | None = None) -> dict[str, File]:
-    """What each line caused, by the path of its file as it was compiled. OCCA kernels are at the line where they begin. `made`:
-    reports of the whole run that there are already."""
-    found: defaultdict[str, defaultdict[int, Line]] = defaultdict(lambda: defaultdict(Line))
-    for row in _rows(store, "callsite_sum", made or {}):
-        if row["line"] is not None:
-            found[row["file"]][row["line"]].add(row["calls"], row["host_ns"], row["device_ns"], row["bytes"])
+    """What each line caused, by the path of its file as it was compiled. OCCA kernels are at the line where they begin. What a
+    line of Python caused through a library whose lines are known is at both. `made`: reports of the whole run that there are
+    already."""
+    found = _by_line(_rows(store, "callsite_sum", made or {}))
+    if "python_lines" in store.filled:
+        with places_in_files(store.con):
+            found |= _by_line(_rows(store, "callsite_sum", {}))
     for row in _rows(store, "occa_kern_sum", made or {}):
         path, _, line = (row["source"] or "").rpartition(":")
         if path and line.isdigit() and row["parent"] is None:
             found[path][int(line)].add(row["calls"], None, row["total_ns"], None)
     return {path: dict(lines) for path, lines in found.items()}
+
+
+def _by_line(rows: Iterable[dict[str, Any]]) -> defaultdict[str, defaultdict[int, Line]]:
+    found: defaultdict[str, defaultdict[int, Line]] = defaultdict(lambda: defaultdict(Line))
+    for row in rows:
+        if row["line"] is not None:
+            found[row["file"]][row["line"]].add(row["calls"], row["host_ns"], row["device_ns"], row["bytes"])
+    return found
 
 
 def _rows(store: Store, name: str, made: Mapping[str, reports.Report]) -> Iterator[dict[str, Any]]:

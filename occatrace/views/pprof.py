@@ -55,7 +55,8 @@ def profile(found: Sequence[Stacks], start_ns: int = 0, duration_ns: int = 0) ->
         function = functions.get((name, file))
         if function is None:
             function = functions[name, file] = len(functions) + 1
-            names = (_field(2, text(name)), _field(3, text(name)), _field(4, text(file)))
+            # Without a system_name: if that is the same as the name, pprof takes it for a mangled one, and what is in <> away.
+            names = (_field(2, text(name)), _field(4, text(file)))
             out.append(_field(5, _field(1, function) + b"".join(names)))
         number = locations.get((function, line))
         if number is None:

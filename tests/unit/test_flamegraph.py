@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -260,6 +263,25 @@ def test_pprof_reads_the_same_sums(found: list[flamegraph.Stacks]) -> None:
             elif shown:
                 assert shown == {("solve<(int)3>", "step (a (copy).f90:2)"): 1 << 40}
     assert ("solve<(int)3>", "solver.cpp", 17) in lines.values()
+    assert {f.system_name for f in read.function} == {0}  # pprof takes it for a mangled one
+
+
+@pytest.mark.compiles
+def test_pprof_itself_shows_whole_names(found: list[flamegraph.Stacks], tmp_path: Path) -> None:
+    go = shutil.which("go")
+    if go is None or subprocess.run([go, "tool", "-n", "pprof"], capture_output=True, check=False).returncode:
+        pytest.skip("no pprof is there (Debian: golang-go)")
+    for name in ("solve<float> (solver.cpp:17)", "<module> (main.py:3)"):
+        found[0].weights["cpu"][found[0].node(-1, name, flamegraph.PROGRAM)] = 1_000_000
+    path = tmp_path / "x.pb.gz"
+    path.write_bytes(pprof.profile(found))
+    command = [go, "tool", "pprof", "-sample_index=cpu", "-top", str(path)]
+    shown = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    rows = [line.split(maxsplit=5) for line in shown.stdout.splitlines() if line.lstrip()[:1].isdigit()]
+    assert {row[-1] for row in rows} == {"solve<float>", "<module>"}
+    assert {row[0] for row in rows} == {"1ms"}
 
 
 def test_time_while_devices_are_idle(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from occatrace.ingest import call_sites, elf
 from occatrace.ingest.call_sites import Lines, Site
+from occatrace.ingest.debuginfod import Servers
 
 
 def test_names_of_sites() -> None:
@@ -115,6 +116,9 @@ def test_functions_of_a_stripped_library(tmp_path: Path) -> None:
     for file, names in ((library, {"shown", "hidden", "also"}), (stripped, {"shown", "also"})):
         found = _chains(call_sites.lines_of(str(file), sorted(at[name] for name in ("shown", "hidden", "also"))))
         assert found == {at[name]: [(name, "", 0)] for name in names}
+        sites = call_sites.resolve([Site(str(file), offset) for offset in at.values()])
+        assert {site.function for site in sites.values() if site.function} >= names
+        assert (sites[Site(str(file), at["hidden"])].function == "hidden") is ("hidden" in names)
     known = elf.functions(stripped)
     assert known is not None and not known.is_whole
     beyond = np.array([0, at["shown"] - 1, at["also"], 1 << 62], np.uint64)
@@ -156,8 +160,115 @@ def test_lines_in_arrays() -> None:
 def test_a_tool_that_stops_on_the_way_has_said_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = "0x1\nf\n/a.c:1\n0x2\ng\n/a.c:2 (discriminator 3)\n"
     for name, text in (("addr2line", answers), ("llvm-addr2line", "")):
-        (tmp_path / name).write_text(f"#!/bin/sh\ncat <<'end'\n{text}end\n")
+        (tmp_path / name).write_text(f"#!/bin/sh\n/bin/cat <<'end'\n{text}end\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert _chains(call_sites.lines_of("/x", [1, 2])) == {1: [("f", "/a.c", 1)], 2: [("g", "/a.c", 2)]}
     assert _chains(call_sites.lines_of("/x", [1, 2, 3])) == {}
+
+
+SPLIT = "gcc -O1 -gdwarf-5 -gsplit-dwarf -c two.c -o two.o && gcc -shared two.o -o libtwo.so"
+FORMS = {
+    "split": SPLIT,
+    "split, in one file": f"{SPLIT} && llvm-dwp -e libtwo.so -o libtwo.so.dwp && rm two.dwo",
+    "split, lost": f"{SPLIT} && rm two.dwo",
+    "compressed as before the standard": "objcopy --compress-debug-sections=zlib-gnu whole.so libtwo.so",
+    "compressed by zstd": "objcopy --compress-debug-sections=zstd whole.so libtwo.so",
+    "common": "cp whole.so libtwo.so && cp whole.so other.so && dwz -5 -m common.debug libtwo.so other.so",
+    "beside": "cp whole.so two.debug && objcopy --add-gnu-debuglink=two.debug -S whole.so libtwo.so",
+    "in .debug": "mkdir .debug && cp whole.so .debug/two.debug"
+    " && objcopy --add-gnu-debuglink=.debug/two.debug -S whole.so libtwo.so",
+}
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_debug_information(form: str, tmp_path: Path) -> None:
+    """Each tool reads some of them: what one does not know, another one is asked."""
+    for word in ("dwz", "llvm-dwp", "llvm-addr2line"):
+        if shutil.which(word) is None:
+            pytest.skip(f"{word} is not there")
+    (tmp_path / "two.c").write_text(
+        "static inline __attribute__((always_inline)) int inner(int x) {\n  return x % 13;\n}\n"
+        "int two(int *x) {\n  *x = 5;\n  return inner(x[1]);\n}\n"
+    )
+    options = ["-gdwarf-5", "-fPIC", "-shared", "-fno-schedule-insns"]
+    subprocess.run(["gcc", "-O1", *options, "two.c", "-o", "whole.so"], cwd=tmp_path, check=True)
+    shell = FORMS[form].replace("-O1", "-O1 -fPIC -fno-schedule-insns")
+    made = subprocess.run(shell, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if "zstd" in form and made.returncode:
+        pytest.skip("binutils without zstd")
+    assert made.returncode == 0, made.stderr
+    whole, library = tmp_path / "whole.so", tmp_path / "libtwo.so"
+    listing = subprocess.run(["nm", "-S", whole], text=True, capture_output=True, check=True).stdout
+    start, size = next((int(w[0], 16), int(w[1], 16)) for w in map(str.split, listing.splitlines()) if w[-1] == "two")
+    expected, found = (_chains(call_sites.lines_of(str(file), range(start, start + size))) for file in (whole, library))
+    lines = {chain[0][2] for chain in expected.values()}
+    assert {2, 5} <= lines
+    assert {offset: chain[0][2] for offset, chain in found.items()} == {o: c[0][2] for o, c in expected.items()}
+    if form not in {"split, lost", "common"}:  # only a line is left of these
+        assert found == expected
+    assert elf.has_debug_information(library)
+    assert elf.debug_link(library) == ("two.debug" if "debug" in form or form == "beside" else "")
+    at = Site(str(library), start)
+    assert call_sites.resolve([at])[at].line == expected[start][0][2]
+
+
+@pytest.mark.compiles
+def test_debug_information_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "two.c").write_text("int two(int x) {\n  return x;\n}\n")
+    shell = (
+        "gcc -g -shared -fPIC two.c -o two.debug && objcopy --add-gnu-debuglink=two.debug -S two.debug libtwo.so"
+        " && gcc -shared -fPIC two.c -o plain.so"
+    )
+    subprocess.run(shell, shell=True, cwd=tmp_path, check=True)
+    library, plain = tmp_path / "libtwo.so", tmp_path / "plain.so"
+    assert elf.has_debug_information(library)
+    (tmp_path / "two.debug").unlink()
+    assert not elf.has_debug_information(library) and not elf.has_debug_information(plain)
+    servers = Servers()
+    reasons = [call_sites.why_no_line(call_sites.Module(str(file), "", 0), servers) for file in (library, plain)]
+    assert reasons == ["its debug information, two.debug, is not there", "no debug information (compile with -g)"]
+    cut = tmp_path / "cut.so"
+    for length in range(0, 64, 3):
+        cut.write_bytes(library.read_bytes()[:length])
+        assert elf.debug_link(cut) == "" and not elf.has_debug_information(cut)
+
+
+@pytest.mark.compiles
+def test_each_tool_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two.c").write_text(
+        "static inline __attribute__((always_inline)) int inner(int x) { return x % 13 + 2 * x % 19; }\n"
+        "int two(int *x) {\n  *x = 5; x[2] = 7;\n  return inner(x[1]);\n}\n"
+    )
+    library = tmp_path / "libtwo.so"
+    command = ["gcc", "-O1", "-g", "-fPIC", "-shared", "two.c", "-o", str(library)]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    listing = subprocess.run(["nm", "-S", library], text=True, capture_output=True, check=True).stdout
+    start, size = next((int(w[0], 16), int(w[1], 16)) for w in map(str.split, listing.splitlines()) if w[-1] == "two")
+    found = []
+    for name in ("addr2line", "llvm-addr2line", "eu-addr2line"):
+        if (program := shutil.which(name)) is None:
+            pytest.skip(f"{name} is not there")
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).symlink_to(program)
+        with monkeypatch.context() as only:
+            only.setenv("PATH", str(folder))
+            found.append(_chains(call_sites.lines_of(str(library), range(start, start + size))))
+    binutils, llvm, elfutils = found
+    assert binutils == llvm == elfutils
+    assert {len(chain) for chain in binutils.values()} == {1, 2}
+
+
+def test_the_newest_tool_of_llvm_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 14 does not find what clang 19 has put into a file of split debug information."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert call_sites.tools() == []
+    found: list[str] = []
+    for name in ("llvm-addr2line", "llvm-addr2line-9", "llvm-addr2line-14", "llvm-addr2line-19", "llvm-addr2line-15"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{'/' * (len(found) + 1)}")  # what was found for a PATH is kept
+        found += [Path(tool).name for tool in call_sites.tools()]
+    assert found == ["llvm-addr2line", "llvm-addr2line", "llvm-addr2line-14", *2 * ["llvm-addr2line-19"]]

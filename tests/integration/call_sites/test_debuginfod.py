@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.server
 import shutil
+import socket
 import subprocess
 import threading
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from occatrace.ingest.elf import build_id
-from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled
+from tests.support.runs import OCCA_PROF, ROOT, Run, execute, profiled, until
 
 PROGRAM = ROOT / "tests" / "programs" / "call_sites" / "calls.c"
 LINES = "SELECT DISTINCT c.function, c.line, c.why FROM call_sites c WHERE c.module LIKE '%/calls' ORDER BY ALL"
@@ -81,7 +83,8 @@ def test_lines_of_a_stripped_program(server: Served, tmp_path: Path) -> None:
     told = {(words[1], int(words[2])) for line in run.stderr.splitlines() if (words := line.split())[:1] == ["TRUE"]}
     found = run.sql(LINES)
     assert found and {line for _, line, _ in found} <= {line for _, line in told} and {why for *_, why in found} == {""}
-    assert server.asked.count(place) == 1 and all(path.startswith("/buildid/") for path in server.asked)
+    assert server.asked.count(place) == 1 and server.asked.count("/metrics") == 1
+    assert all(path.startswith("/buildid/") for path in server.asked if path != "/metrics")
     # The same run where the program is another one by now: the number of what has run counts.
     shutil.rmtree(run.folder / "tables")
     _compile("gcc", "-O1", PROGRAM, "-o", program, "-lOpenCL", "-ldl")
@@ -98,3 +101,57 @@ def test_lines_of_a_stripped_program(server: Served, tmp_path: Path) -> None:
     made = execute([*OCCA_PROF, "report", run.folder], PATH=str(tools), DEBUGINFOD_URLS=server.url)
     assert made.returncode == 0, made.stderr
     assert {why for *_, why in run.sql(LINES)} == {"DEBUGINFOD_URLS is set, but debuginfod-find is missing"}
+
+
+def test_a_server_that_is_silent_is_not_waited_for(server: Served, tmp_path: Path) -> None:
+    """The client would wait for it until there is no time left for another one."""
+    program, debug = tmp_path / "calls", tmp_path / "calls.debug"
+    _compile("gcc", "-O2", "-g", PROGRAM, "-o", program, "-lOpenCL", "-ldl")
+    _compile("objcopy", "--only-keep-debug", program, debug)
+    _compile("strip", "--strip-debug", program)
+    server.content[f"/buildid/{build_id(program)}/debuginfo"] = debug.read_bytes()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, as the kernel does that, and says nothing
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        cache = {"DEBUGINFOD_CACHE_PATH": str(tmp_path / "cache"), "DEBUGINFOD_TIMEOUT": None}
+        run = profiled(Run, tmp_path / "run", [program], "-m", "full", **cache, DEBUGINFOD_URLS=url)
+        assert {why for *_, why in run.sql(LINES)} == {"no answer from the servers of DEBUGINFOD_URLS"}
+        shutil.rmtree(run.folder / "tables")
+        both = f"{url} {server.url}"
+        assert execute([*OCCA_PROF, "report", run.folder], **cache, DEBUGINFOD_URLS=both).returncode == 0
+    assert {why for *_, why in run.sql(LINES)} == {""}
+
+
+@pytest.mark.skipif(shutil.which("debuginfod") is None, reason="no debuginfod (Debian: debuginfod)")
+def test_lines_by_elfutils_own_server(tmp_path: Path) -> None:
+    """Also those of debug information that refers to a supplementary file (dwz -m), which is not fetched."""
+    if shutil.which("dwz") is None or shutil.which("llvm-addr2line") is None:
+        pytest.skip("no dwz or llvm-addr2line is there")
+    program, other, debug, served = (tmp_path / name for name in ("calls", "other", "calls.debug", "served"))
+    served.mkdir()
+    _compile("gcc", "-O2", "-g", PROGRAM, "-o", program, "-lOpenCL", "-ldl")
+    _compile("objcopy", "--only-keep-debug", program, debug)
+    _compile("strip", "-s", program)
+    shutil.copy(debug, other)
+    _compile("dwz", "-m", tmp_path / "common", debug, other)
+    shutil.copy(debug, served)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = ["debuginfod", "-d", str(tmp_path / "index"), "-F", "-p", str(port), str(served)]
+    url, cache = f"http://127.0.0.1:{port}", {"DEBUGINFOD_CACHE_PATH": str(tmp_path / "cache")}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        try:
+            until(lambda: _has(f"{url}/buildid/{build_id(program)}/debuginfo"), "the server to have read the file")
+            run = profiled(Run, tmp_path / "run", [program], "-m", "full", **cache, DEBUGINFOD_URLS=url)
+        finally:
+            running.terminate()
+    true = {int(words[2]) for line in run.stderr.splitlines() if (words := line.split())[:1] == ["TRUE"]}
+    found = run.sql(LINES)
+    assert {line for _, line, _ in found} == true and {why for *_, why in found} == {""}
+
+
+def _has(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url):
+            return True
+    except OSError:
+        return False
