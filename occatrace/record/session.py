@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import socket
 import threading
@@ -41,6 +42,9 @@ SPACE_PARTS = 32  # of a limited address space, one is for the buffers
 SHM = Path(keeper.SHM)
 DATA_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
+# Daemons of MPI's launchers, which a program that is started without one starts for itself. They end a moment after it.
+_HELPERS = frozenset(("orted", "prted", "hydra_pmi_proxy"))
+_HELPER_S = 2.0
 REGISTER_TIMEOUT_MS = 30_000
 # By which the libraries of annotations and CUDA's driver find a tool, ours, and what is not seen when they find another.
 INJECTIONS = {
@@ -338,11 +342,20 @@ class Session:
             return
         from occatrace.run.liveness import is_running
 
-        alive = sorted({p.pid for p in self.outcome.processes if is_running(p.pid)} | forked(self.run_id, self.shm))
+        def survivors() -> dict[int, str]:
+            pids = {p.pid for p in self.outcome.processes if is_running(p.pid)} | forked(self.run_id, self.shm)
+            return {pid: program_of(pid) for pid in sorted(pids)}
+
+        alive = survivors()
+        until = time.monotonic() + _HELPER_S
+        while any(name in _HELPERS for name in alive.values()) and time.monotonic() < until:
+            time.sleep(_HELPER_S / 100)
+            alive = survivors()
         if alive:
-            pids = ", ".join(map(str, alive[:8])) + (" …" if len(alive) > 8 else "")
+            some = [f"{pid} ({name})" if name else str(pid) for pid, name in alive.items()]
+            shown = ", ".join(some[:8]) + (" …" if len(some) > 8 else "")
             self.outcome.notes.append(
-                f"still running when the program ended, and not recorded from then on: process {pids}"
+                f"still running when the program ended, and not recorded from then on: process {shown}"
             )
 
     def _stop_session(self) -> None:
@@ -610,6 +623,15 @@ def forked(run_id: str, buffers: Path) -> set[int]:
         except OSError:
             continue  # it has ended, or is none of ours
     return found
+
+
+def program_of(pid: int) -> str:
+    """The name of a process's program, in plain letters; empty where it is not known."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return re.sub(r"[^\w.+:-]", "_", name.rstrip("\n"), flags=re.ASCII)
 
 
 def parent_of(pid: int) -> int:

@@ -92,7 +92,8 @@ class Losses:
             how = "running at this moment" if self.partial else "never returned"
             out.append(f"{how}: {first.function} in process {first.pid}, thread {first.tid}{more}")
         if self.killed:
-            how = "ended without notice (killed, crashed or cut off), last tallies may be missing"
+            # Programs in Go end by the kernel's call itself, which no library sees.
+            how = "ended without notice (killed, crashed, cut off, or a program in Go), last tallies may be missing"
             out.append(f"{how}: process {_some(self.killed)}")
         if self.end_unknown:
             out.append(f"how it ended is not known, its last events are missing: process {_some(self.end_unknown)}")
@@ -182,7 +183,7 @@ _CUT = re.compile(
     rf"{disk.WORDS}|occa_prof was killed|went away before the end|does not answer|still had data to write"
     r"|truncated|damaged|is missing \(| were recorded"
 )
-_SURVIVORS = re.compile(r"still running when the program ended.*: process ([\d, ]+)")
+_SURVIVORS = re.compile(r"still running when the program ended.*?: process (.*)")  # with the name of each in brackets
 
 
 def _without_end(
@@ -192,7 +193,9 @@ def _without_end(
     were still running."""
     lines = [*facts.get("notes", ()), *problems]
     cut = any(map(_CUT.search, lines))
-    running = {int(pid) for line in lines for found in _SURVIVORS.findall(line) for pid in re.findall(r"\d+", found)}
+    running = {
+        int(pid) for line in lines for found in _SURVIVORS.findall(line) for pid in re.findall(r"(?:^|, )(\d+)", found)
+    }
     # What a rank's occa_prof saw of it; that is the parent of its program.
     ranks = {r["pid"]: r for r in facts.get("job", {}).get("ranks", ()) if r.get("pid") and r.get("state") == "ended"}
     killed: list[int] = []

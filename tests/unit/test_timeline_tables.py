@@ -386,7 +386,7 @@ def test_ranks(tmp_path: Path) -> None:
     assert len(perfetto(path, FLOWS)) == 20
 
 
-ENDED = ["ended without notice (killed or crashed)"]
+ENDED = ["ended without notice (killed, crashed, or a program in Go)"]
 
 
 @pytest.mark.parametrize("order", [1, -1])

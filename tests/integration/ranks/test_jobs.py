@@ -39,6 +39,25 @@ def test_one_report(mpi: str, who: str, mpi_programs: Path, job_folder: Path, pe
     job.nothing_left()
 
 
+def test_a_rank_without_a_launcher(job: Job) -> None:
+    """Open MPI starts a daemon for it, which ends a moment after the program: nothing is said of it."""
+    source = job.folder / "alone.c"
+    source.write_text(
+        "#include <mpi.h>\nint main(int n, char **v) {\n  MPI_Init(&n, &v);\n"
+        "  return n > 1 ? MPI_Abort(MPI_COMM_WORLD, 3) : MPI_Finalize();\n}\n"
+    )
+    program = job.folder / "alone"
+    done = job.person.run([f"mpicc.{job.mpi}", "-o", str(program), str(source)])
+    assert done.returncode == 0, done.stderr
+    for words in ([], ["abort"]):
+        command = [*OCCA_PROF, "--force", "-o", str(job.folder / "run"), str(program), *words]
+        done = job.person.run(command, env=job.environment(), cwd=job.folder)
+        assert done.returncode == (3 if words else 0), done.stderr
+        assert job.facts["notes"] == []
+        assert "still running" not in done.stderr
+        job.nothing_left()
+
+
 def test_ranks_are_sampled(one_job: Job) -> None:
     """--sample: memory and CPU use of every rank; each waits until it has been seen, perhaps while it is still being loaded."""
     file = one_job.folder / "run/samples" / f"{os.uname().nodename}.tsv"

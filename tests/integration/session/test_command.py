@@ -28,6 +28,7 @@ from tests.support.suites.session import (
     environment,
     left_of,
     nothing_left,
+    processes_named,
     processes_of,
     wait_for,
 )
@@ -299,11 +300,10 @@ def test_program_that_outlives_its_parent_is_told(user: Person, folder: Path, pr
     started = "while [ ! -s said ]; do sleep 0.05; done"
     done = profile(user, "-o", "run", "sh", "-c", f"{probe} 1 sleep 300 > said 2>&1 & {started}")
     assert done.returncode == 0
-    assert "still running when the program ended" in done.stderr
+    assert re.search(r"still running when the program ended, [^:]*: process \d+ \(probe\)\n", done.stderr)
     run_id = info(folder / "run")["id"]
-    for each in processes_of(run_id):
-        if Path(f"/proc/{each}/comm").read_text() == "probe\n":
-            os.kill(each, signal.SIGKILL)
+    for each in processes_named(run_id, "probe"):
+        os.kill(each, signal.SIGKILL)
     nothing_left(run_id)
 
 
@@ -322,7 +322,7 @@ def test_a_child_of_fork_that_goes_on_is_told_though_it_recorded_nothing(user: P
     child = int(done.stdout)
     os.kill(child, signal.SIGKILL)
     assert done.returncode == 0
-    assert f"still running when the program ended, and not recorded from then on: process {child}\n" in done.stderr
+    assert f"still running when the program ended, and not recorded from then on: process {child} (" in done.stderr
     assert child not in info(folder / "run")["processes"]
     nothing_left(info(folder / "run")["id"])
 

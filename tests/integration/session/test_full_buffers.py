@@ -14,7 +14,7 @@ import pytest
 import occatrace
 from tests.integration.session.test_command import info
 from tests.integration.session.test_stream import setting
-from tests.support.suites.session import OCCA_PROF, ROOT, Person, processes_of, wait_for
+from tests.support.suites.session import OCCA_PROF, ROOT, Person, processes_named, wait_for
 
 THREADS = 4
 MANY, FEW = 400_000, 10  # pairs of calls in each thread; many are far more than the buffers hold
@@ -51,7 +51,7 @@ def test_calls_without_room_are_counted(user: Person, folder: Path, crowd: Path,
         assert running.stdout.readline() == "done\n"
 
     run = info(folder / "run")
-    (reader,) = [pid for pid in processes_of(run["id"]) if Path(f"/proc/{pid}/comm").read_text() == "lttng-consumerd\n"]
+    (reader,) = processes_named(run["id"], "lttng-consumerd")
     make(FEW)
     os.kill(reader, signal.SIGSTOP)
     try:

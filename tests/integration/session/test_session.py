@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.suites.session import USER, Driven, Person, left_of, nothing_left, processes_of, wait_for
+from tests.support.suites.session import (
+    USER,
+    Driven,
+    Person,
+    left_of,
+    nothing_left,
+    processes_named,
+    processes_of,
+    wait_for,
+)
 
 Drive = Callable[[Person], Driven]
 
@@ -53,9 +62,7 @@ def test_daemon_that_hangs(user: Person, drive: Drive, probe: Path) -> None:
     driven = drive(user)
     running = user.start(driven.command(probe, 100, "sleep", 1), stderr=subprocess.DEVNULL)
     has_written(running)
-    daemons = [
-        pid for pid in processes_of(driven.run_id) if Path(f"/proc/{pid}/comm").read_text() == "lttng-sessiond\n"
-    ]
+    daemons = processes_named(driven.run_id, "lttng-sessiond")
     (pid,) = driven.pids()
     for daemon in daemons:
         os.kill(daemon, signal.SIGSTOP)
@@ -168,7 +175,7 @@ def test_killed_owner_leaves_nothing(person: Person, drive: Drive, probe: Path, 
     os.kill(pid, sent)
     running.wait(300)
     # The program goes on; it is not occa_prof's to kill. All else goes without waiting for it.
-    program = [p for p in processes_of(driven.run_id) if Path(f"/proc/{p}/comm").read_text() == "probe\n"]
+    program = processes_named(driven.run_id, "probe")
     wait_for(lambda: left_of(driven.run_id) == [f"process {p}" for p in program])
     for each in program:
         os.kill(each, signal.SIGKILL)
@@ -193,9 +200,8 @@ def test_buffers_are_made_before_a_process_asks(user: Person, drive: Drive) -> N
     driven = drive(user)
     running = user.start(driven.command("sleep", 1000))
     wait_for(lambda: any(p.stat().st_size for p in Path("/dev/shm").glob(f"*{driven.run_id}/buffers/**/occatrace_0")))
-    for pid in processes_of(driven.run_id):
-        if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
-            os.kill(pid, signal.SIGTERM)
+    for pid in processes_named(driven.run_id, "sleep"):
+        os.kill(pid, signal.SIGTERM)
     running.communicate(timeout=300)
     assert not list(driven.output.rglob("metadata")) or driven.events() == 0
     nothing_left(driven.run_id)

@@ -124,9 +124,11 @@ def descendants(pid: int) -> list[int]:
 
 def worker_of(pid: int) -> int:
     """The process that makes tables for an occa_prof."""
-    (worker,) = (
-        p for p in descendants(pid) if b"occatrace.store.stream_worker" in Path(f"/proc/{p}/cmdline").read_bytes()
-    )
+    found = []
+    for each in descendants(pid):
+        with contextlib.suppress(OSError):  # a child that has ended since
+            found += [each] if b"occatrace.store.stream_worker" in Path(f"/proc/{each}/cmdline").read_bytes() else []
+    (worker,) = found
     return worker
 
 

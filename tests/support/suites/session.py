@@ -3,6 +3,7 @@ own (no daemon runs there), each also with 64 MB of /dev/shm."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -185,6 +186,15 @@ def processes_of(run_id: str) -> list[int]:
             environ = b""
         if run_id.encode() in command + environ:
             found.append(pid)
+    return found
+
+
+def processes_named(run_id: str, name: str) -> list[int]:
+    """Those of its processes that have a name; others may end meanwhile."""
+    found = []
+    for pid in processes_of(run_id):
+        with contextlib.suppress(OSError):
+            found += [pid] if Path(f"/proc/{pid}/comm").read_text() == f"{name}\n" else []
     return found
 
 
