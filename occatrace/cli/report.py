@@ -217,20 +217,21 @@ def _stream(
 
     document = Document(facts, store.losses(facts), [])
     say_losses(document, fmt)
-    of_graph = reports.of_graph(names)
+    of_graph = reports.of_graph(store, names)
     made: dict[str, Report] = {}
     with ExitStack() as stack:
 
         def part(name: str) -> stream.Part:
+            stack.close()  # the one before is written: what it holds is memory that this one needs
             if reports.is_endless(name):
                 report, rows = stack.enter_context(chosen.opened(store, name))
                 come = stream.blocks(stream.Rows(rows))
             else:
                 if name not in made:
-                    # Those that share the graph of the run are made together; of the others only one is held.
+                    # Those that share the graph of the run are made together, and held until they are written.
                     wanted = of_graph if name in of_graph else [name]
                     made.update(zip(wanted, chosen.reports(store, wanted), strict=True))
-                report = made[name] if name in of_graph else made.pop(name)
+                report = made.pop(name)
                 come = iter([(report.rows, True)])
             say_notes([report], fmt)
             return report, come

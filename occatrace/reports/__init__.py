@@ -33,7 +33,8 @@ _FETCH = 1024
 _WHOLE = ("ns", "bytes", "count")  # units of which whole amounts are int
 _FLOATS = ("DOUBLE", "FLOAT")
 _ENDLESS = "_trace"  # how the names of those end that have a row per event
-_OF_GRAPH = frozenset(("advice", "critical", "efficiency", "idle", "wait_states"))  # modules
+_OF_NETWORK = frozenset(("efficiency",))  # modules
+_OF_GRAPH = frozenset(("advice", "critical", "idle", "wait_states")) | _OF_NETWORK
 
 OVERVIEW = "overview"  # the first block of a summary of the whole run
 # What `occa_prof ./a.out` prints after it, as far as there is something to print. api_sum has OCCA's calls too.
@@ -281,15 +282,17 @@ def _of_authors(report: Report, scoped: Scoped) -> Report:
     )
 
 
-def of_graph(names: Sequence[str]) -> list[str]:
+def of_graph(store: Store, names: Sequence[str]) -> list[str]:
     """Those of the given reports that are made of the graph of the run, each once."""
-    return [name for name in dict.fromkeys(names) if definition(name).made in _OF_GRAPH]
+    # What an ideal network would gain is all that some need of it.
+    modules = _OF_GRAPH if "mpi_messages" in store.filled else _OF_GRAPH - _OF_NETWORK
+    return [name for name in dict.fromkeys(names) if definition(name).made in modules]
 
 
 def together(store: Store, names: Sequence[str]) -> Iterator[str]:
     """Names of reports in the order in which they are best made: first those of the graph of the run, which have it in common
     until the next name is asked for."""
-    first = of_graph(names)
+    first = of_graph(store, names)
     with ExitStack() as stack:
         if len(first) > 1:
             from occatrace.reports import critical  # takes time to load
@@ -469,9 +472,9 @@ def _split(entry: Definition, scoped: Scoped, by: str, notes: Sequence[str]) -> 
         i for i, column in enumerate(entry.columns) if column.name != by and not (by == "line" == column.title.lower())
     ]
     rows = []
-    for part in scoped.parts(entry.counts or tables):
-        with scoped.connection(tables, entry.counts or tables, part) as con:
-            rows += [(part.title, *(row[place] for place in kept)) for row in _rows(con, entry)]
+    counted = entry.counts or tables
+    for part, con in scoped.connections(tables, counted, scoped.parts(counted)):
+        rows += [(part.title, *(row[place] for place in kept)) for row in _rows(con, entry)]
     columns = (Column(by, "text", KEYS[by][1], ""), *(entry.columns[place] for place in kept))
     if entry.group:
         at = [column.name for column in columns].index(entry.group)

@@ -3,12 +3,15 @@ fix of a sign would gain is predicted on the graph of the run, where there is a 
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from occatrace.errors import RunError
 from occatrace.reports import critical, limits, sentences, signs, wait_states
 from occatrace.reports.critical import whatif
 from occatrace.reports.signs import Sign
+from occatrace.store import memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +24,11 @@ _IDLE, _PYTHON = "idle device", "Python while the device is idle"
 _WAITING = "waiting"
 # A launching call may take longer than its kernel where nothing is to gain, as the queue is full or the processor is shared; each
 # rank may be the last one now and then; a first call that blocks may have waited for the device, and a call that waits for nothing
-# that is late. Of these signs a fix is predicted to gain at least so many percent of the run.
-_DOUBTFUL, _WORTH = frozenset(("short kernels", "late rank", "slow first call", _WAITING)), 1.0
+# that is late; work may wait for another queue while the run waits for that one anyway. Of these signs a fix is predicted to gain at
+# least so many percent of the run.
+_DOUBTFUL, _WORTH = frozenset(("short kernels", "late rank", "slow first call", signs.QUEUES, _WAITING)), 1.0
+# What the query makes one after another.
+_STAGE = re.compile(r"^(\w+) AS MATERIALIZED \(\n(.*?)^\),\n", re.MULTILINE | re.DOTALL)
 _COPIES = frozenset(("pageable copies", "small copies", "copies of unchanged data"))
 
 
@@ -31,19 +37,7 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
     from occatrace import reports
 
     entry = reports.definition(name)
-    result = store.con.execute(entry.sql)
-    at = {column[0]: place for place, column in enumerate(result.description or ())}
-    found = [
-        Sign(
-            row[at["share"]],
-            row[at["name"]],
-            sentences.written(row[at["evidence"]]),
-            row[at["advice"]],
-            _changes(row[at["changes"]]),
-            row[at["caller"]] or "",
-        )
-        for row in result.fetchall()
-    ]
+    found = _of_query(store, entry.sql)
     run = critical.of(store) if _small_enough(store) else None
     gains: dict[tuple[whatif.Change, ...], float | None] = {}
     if run is not None and run.graph is not None:
@@ -62,6 +56,34 @@ def rows(store: Store, name: str, _: Sequence[Report] = ()) -> list[tuple[Any, .
     ]
     ordered = sorted(made, key=lambda row: (-(row[1] if row[0] is None else row[0]), row[2], row[3]))
     return [reports.plain(row, entry) for row in ordered]
+
+
+def _of_query(store: Store, sql: str) -> list[Sign]:
+    """The signs that the query finds."""
+    con, made = store.con, []
+    try:
+        while stage := _STAGE.search(sql):
+            name, before = stage[1], sql[: stage.start()].rstrip()
+            part = f"{before}\n{name} AS ({stage[2]})\nSELECT * FROM {name}"
+            memory.within(con, partial(con.execute, f"CREATE OR REPLACE TEMP TABLE {name} AS {part}"))
+            made.append(name)
+            sql = f"{before}\n{sql[stage.end() :]}"
+        result = memory.within(con, lambda: con.execute(sql))
+        at = {column[0]: place for place, column in enumerate(result.description or ())}
+        return [
+            Sign(
+                row[at["share"]],
+                row[at["name"]],
+                sentences.written(row[at["evidence"]]),
+                row[at["advice"]],
+                _changes(row[at["changes"]]),
+                row[at["caller"]] or "",
+            )
+            for row in result.fetchall()
+        ]
+    finally:
+        for name in made:
+            con.execute(f"DROP TABLE temp.{name}")
 
 
 def _explained(sign: Sign, weighed: Sequence[tuple[Sign, float | None]], store: Store) -> bool:

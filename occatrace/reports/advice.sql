@@ -13,12 +13,13 @@
 -- column: caller source Line (of the program, that has most of it; and how many others have some)
 -- column: rank count Rank
 WITH
--- The column `changes` is not shown: the changes of why --what-if that stand for the fix.
+-- The column `changes` is not shown: the changes of why --what-if that stand for the fix. What is MATERIALIZED is made one after
+-- another, as a run of millions of launches has no room for all of it at once.
 run AS (SELECT greatest(recorded_ns(run_length()), 1) AS length_ns),
 
 -- Kernels that run for hardly more time than the call that launches them: the host, which has to prepare each, is the limit. One
 -- that runs longer than 100 µs is not short, however slow its call was.
-launches AS (
+launches AS MATERIALIZED (
     SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, any_value(coalesce(k.name, a.name)) AS known, any_value(CASE WHEN k.name IS NOT NULL THEN 'occa::kernel::run' ELSE c.function END) AS function,
            count(*) AS n, avg(span(c.start_ns, c.end_ns)) AS api,
            avg(span(a.start_ns, a.end_ns)) AS run, sum(span(c.start_ns, c.end_ns)) AS total
@@ -26,7 +27,7 @@ launches AS (
     WHERE a.kind = 'kernel' GROUP BY 1
 ),
 launching AS (SELECT function, sum(total) AS total FROM launches GROUP BY function),
-launch_lines AS (
+launch_lines AS MATERIALIZED (
     SELECT name, main_line(source, ns) AS caller FROM (
         SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, l.source, sum(span(a.start_ns, a.end_ns)) AS ns
         FROM activities a JOIN call_lines l USING (thread, seq) LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel' GROUP BY ALL
@@ -61,7 +62,7 @@ dry AS MATERIALIZED (
 -- One long time is no loop: data that is read, a pause between two parts of the program.
 waits AS (SELECT function, count(*) AS n, sum(ns) AS ns, max(ns) AS longest FROM dry WHERE function IS NOT NULL GROUP BY function),
 -- In Python lines are recorded of some calls only: for another one the nearest before it.
-wait_lines AS (
+wait_lines AS MATERIALIZED (
     SELECT function, main_line(source, ns) AS caller FROM (
         SELECT d.function, coalesce(CASE WHEN y.seq = d.seq THEN y.source ELSE 'after ' || y.source END, line_place(s.file, s.line, s.module, s."offset")) AS source, sum(d.ns) AS ns
         FROM dry d ASOF LEFT JOIN python_places y ON y.thread = d.thread AND y.seq <= d.seq
@@ -129,15 +130,19 @@ build_lines AS (
     )
 ),
 
-idle_lines AS (
+idle_lines AS MATERIALIZED (
     SELECT key, main_line(source, ns) AS caller FROM (SELECT h.key, l.source, sum(h.ns) AS ns FROM holes h JOIN call_lines l USING (thread, seq) GROUP BY ALL)
     GROUP BY key
 ),
-holes_of AS (SELECT key, count(*) AS gaps, max(ns) AS longest, sum(ns)::BIGINT AS idle FROM holes GROUP BY key),
-use AS (SELECT key, busy, (busy + coalesce(idle, 0))::BIGINT AS length FROM busy(work) LEFT JOIN holes_of USING (key)),
+holes_of AS MATERIALIZED (
+    SELECT key, count(*) AS gaps, max(ns) AS longest, sum(ns)::BIGINT AS idle FROM holes GROUP BY key
+),
+use AS MATERIALIZED (
+    SELECT key, busy, (busy + coalesce(idle, 0))::BIGINT AS length FROM busy(work) LEFT JOIN holes_of USING (key)
+),
 
 -- What a copy costs the host: its call, without the time in which a blocking one waits for the work before it.
-tiny AS (
+tiny AS MATERIALIZED (
     -- The call that counts on the critical path is the outermost one.
     SELECT a.kind, count(*) AS n, avg(a.bytes) AS each, sum(span(a.start_ns, a.end_ns)) AS device_ns,
            list(DISTINCT CASE WHEN o.end_ns >= c.end_ns THEN o.function ELSE c.function END) AS functions, sum(least(span(c.start_ns, c.end_ns), span(least(a.start_ns, c.end_ns), c.end_ns)
@@ -157,7 +162,9 @@ timed AS (
     UNION ALL
     SELECT 'call of kernel ' || k.name || ' [' || k.mode || ']', NULL, r.start_ns, span(r.start_ns, r.end_ns) FROM kernel_runs r JOIN kernels k USING (kernel)
 ),
-firsts AS (SELECT name, any_value(function) AS function, count(*) AS n, min(start_ns) AS begins, arg_min(ns, start_ns) AS first, sum(ns) AS total FROM timed GROUP BY name HAVING count(*) >= 10),
+firsts AS MATERIALIZED (
+    SELECT name, any_value(function) AS function, count(*) AS n, min(start_ns) AS begins, arg_min(ns, start_ns) AS first, sum(ns) AS total FROM timed GROUP BY name HAVING count(*) >= 10
+),
 penalties AS (SELECT name, function, n, first, total, (total - first) / (n - 1) AS others FROM firsts),
 
 lost AS (

@@ -7,16 +7,17 @@ every report can be narrowed and split without knowing of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from occatrace.core import naming
+from occatrace.core import disk, naming
 from occatrace.core.duck import duckdb
 from occatrace.core.schema import CALLS, TABLES
 from occatrace.core.sql import name as sql_name
+from occatrace.core.sql import text as sql_text
 from occatrace.core.units import Range, UnitError, duration
 from occatrace.store.macros import make_views, views
 
@@ -45,6 +46,7 @@ _ON_HOST = "host"
 # Tables about calls whose places are in call_places, by the number of the call.
 _PLACED = ("activities", "kernel_runs", "occa_copies", "allocations", "builds")
 _NO_LINE = "no line known"
+_MANY = 1 << 18  # rows of a table above which a copy in order makes a report of many parts faster
 # Places are numbered within their process.
 _SITE = "({0}.process::BIGINT * 4294967296 + {0}.site)"
 
@@ -64,6 +66,14 @@ class Part:
 
     title: str
     ids: Sequence[int | None]
+
+
+@dataclass(frozen=True)
+class _InOrder:
+    """Where a table is read for parts of it, and, if that is an ordered copy, how many rows each part has."""
+
+    source: str
+    counts: Mapping[int | None, int] = field(default_factory=dict)
 
 
 @cache
@@ -110,6 +120,7 @@ class Scoped:
         self.scope = scope
         self._begin: int | None = None
         self._end: int | None = None
+        self._in_order: dict[str, _InOrder] = {}
         con = store.con
         database, schema = con.execute("SELECT current_database(), current_schema()").fetchall()[0]
         self._main = f"{sql_name(database)}.{sql_name(schema)}"
@@ -156,10 +167,27 @@ class Scoped:
         return bool(self._store.con.execute(sql).fetchall())
 
     @contextmanager
-    def connection(
-        self, tables: frozenset[str], counted: frozenset[str], part: Part | None = None
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
+    def connection(self, tables: frozenset[str], counted: frozenset[str]) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection in which the tables that a report counts are narrowed, and names are as wanted."""
+        with self._connection(tables) as (con, read):
+            self._narrow(con, read, counted)
+            make_views(con)
+            yield con
+
+    def connections(
+        self, tables: frozenset[str], counted: frozenset[str], parts: Iterable[Part]
+    ) -> Iterator[tuple[Part, duckdb.DuckDBPyConnection]]:
+        """A connection in which these tables are also narrowed to one part of the run, for one part after another."""
+        with self._connection(tables) as (con, read):
+            for number, part in enumerate(parts):
+                self._narrow(con, read, counted, part)
+                if not number:
+                    make_views(con)
+                yield part, con
+
+    @contextmanager
+    def _connection(self, tables: frozenset[str]) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
+        """A connection for a report, and the tables of which it gets views."""
         con = self._store.con.cursor()
         try:
             if "calls" in tables or (self._timed and tables & {*_CALL_SUMS, "failures"}):
@@ -168,15 +196,22 @@ class Scoped:
             if self._timed and tables & {"activities", *_WITH_WORK}:
                 self._place_runs(con)
             self._rename(con, "omp_regions" in tables)
-            for table in sorted(tables):
-                counts = table in counted
-                sql = self._narrowed(table, part if counts else None, timed=self._timed and counts)
-                if sql:
-                    con.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {sql}")
-            make_views(con)
-            yield con
+            yield con, tables
         finally:
             con.close()
+
+    def _narrow(
+        self, con: duckdb.DuckDBPyConnection, tables: frozenset[str], counted: frozenset[str], part: Part | None = None
+    ) -> None:
+        for table in sorted(tables):
+            counts = table in counted
+            sql = self._narrowed(table, part if counts else None, timed=self._timed and counts)
+            if not sql:
+                continue
+            if part is not None and counts and self._few(table, part):
+                con.execute(f"CREATE OR REPLACE TEMP TABLE part_{table} AS {sql}")
+                sql = f"FROM part_{table}"
+            con.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {sql}")
 
     @property
     def _timed(self) -> bool:
@@ -253,10 +288,43 @@ class Scoped:
             joins += " LEFT JOIN renamed n ON n.raw = t.function"
             columns = "t.* REPLACE (coalesce(n.shown, t.function) AS function)"
         if part is not None and self.scope.by and _splits(table, self.scope.by):
-            conditions.append(self._belongs(table, KEYS[self.scope.by][0], part))
+            column = KEYS[self.scope.by][0]
+            conditions.append(self._belongs(table, column, part))
+            if column in _COLUMNS[table] and not source.startswith("("):
+                source = self._ordered(table, column)
         if not joins and not conditions and not source.startswith("("):
             return None
         return f"SELECT {columns} FROM {source} t{joins}" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+
+    def _ordered(self, table: str, column: str) -> str:
+        """SQL of a table; of one with many rows, of a copy in the order of a column: of that a part is found without reading all."""
+        if table not in self._in_order:
+            self._in_order[table] = _InOrder(f"{self._main}.{table}")
+            con = self._store.con
+            file = self._store.scratch / f"{table}-{column}.parquet"
+            # Single calls are too many to be copied.
+            counts: dict[int | None, int] = {}
+            if table != "calls":
+                counts = dict(
+                    con.execute(f"SELECT {column}, count(*) FROM {self._main}.{table} GROUP BY ALL").fetchall()
+                )
+            if sum(counts.values()) > _MANY:
+                try:
+                    con.execute(
+                        f"COPY (SELECT * FROM {self._main}.{table} ORDER BY {column}) TO {sql_text(str(file))}"
+                        " (FORMAT parquet)"
+                    )
+                    self._in_order[table] = _InOrder(f"read_parquet({sql_text(str(file))})", counts)
+                except duckdb.IOException as error:
+                    if not disk.is_full(error):
+                        raise
+                    file.unlink(missing_ok=True)
+        return self._in_order[table].source
+
+    def _few(self, table: str, part: Part) -> bool:
+        """Whether there is an ordered copy of a table, and a part of it is so small that memory has room for it."""
+        found = self._in_order.get(table)
+        return found is not None and bool(found.counts) and sum(found.counts.get(one, 0) for one in part.ids) <= _MANY
 
     def _belongs(self, table: str, column: str, part: Part) -> str:
         numbers = ", ".join(str(i) for i in part.ids if i is not None)

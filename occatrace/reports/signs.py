@@ -11,7 +11,7 @@ import numpy as np
 from occatrace.core.sql import name as sql_name
 from occatrace.core.units import duration, size
 from occatrace.reports import idle, wait_states
-from occatrace.reports.critical import labels, whatif
+from occatrace.reports.critical import graph, labels, whatif
 from occatrace.run import folder
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from occatrace.reports import critical
     from occatrace.store.tables import Store
 
+QUEUES = "work that waits for another queue"
 _LEAST = 0.05  # of the run, from which a sign is worth a word
 _NOTHING = 0.01  # of the run, up to which nothing is worth a word
 _OTHER_RANKS = frozenset(
@@ -77,8 +78,8 @@ def of_graph(store: Store, run: critical.Run, states: Sequence[tuple[Any, ...]])
     late = [] if turns else list(_late_ranks(run, states, store.ranks, length))
     return [
         *turns,
-        *(late if late or turns or collectives else _busy_ranks(store, run, length)),
-        *_queues(states, length),
+        *(late if late or turns or collectives else _tested(store, run, length) or _busy_ranks(store, run, length)),
+        *_queues(run, states, length),
         *_python(store, run, length),
         *_messages(store, length),
         *collectives,
@@ -156,6 +157,67 @@ def _most(busy: Mapping[int, float], ns: float) -> list[int]:
     mean = sum(busy.values()) / max(len(busy), 1)
     found = sorted(rank for rank, own in busy.items() if own - mean > 0.5 * (ns - mean))
     return found if ns > mean and 2 * len(found) <= len(busy) else []
+
+
+def _tested(store: Store, run: critical.Run, length: float) -> list[Sign]:
+    """Ranks for whose messages others test in a loop, where these are sent long after the others were ready to receive them. Tests
+    are only counted, so it is not known what is done between them: a few for each message are no loop."""
+    if "mpi_messages" not in store.filled:
+        return []
+    parts = "PARTITION BY rank, partner, tag, comm"
+    rows = store.con.execute(
+        f"""
+        WITH messages AS (
+            SELECT m.*, coalesce(r.rank, p.rank) AS rank, (coalesce(c.name, ''), c.size, c.first_rank)::VARCHAR AS comm
+            FROM mpi_messages m JOIN processes p USING (process) LEFT JOIN mpi_ranks r USING (process)
+            LEFT JOIN mpi_comms c USING (mpi_comm) WHERE m.state = 'complete' AND m.kind IN ('send', 'receive')
+        ),
+        numbered AS (
+            SELECT *, row_number() OVER ({parts}, kind ORDER BY start_ns, seq) AS n, count(*) OVER ({parts}, kind) AS whole
+            FROM messages
+        ),
+        pairs AS (
+            SELECT r.rank, r.thread, s.rank AS sender, s.thread AS other,
+                   k.end_ns::BIGINT + {graph.COMPLETED_NS} < r.end_ns::BIGINT AS tested,
+                   greatest(least(s.start_ns, r.end_ns)::BIGINT - r.start_ns::BIGINT, 0)::DOUBLE AS late
+            FROM numbered r JOIN numbered s
+            ON s.rank = r.partner AND s.partner = r.rank AND s.tag = r.tag AND s.comm = r.comm AND s.n = r.n AND s.whole = r.whole
+            ASOF LEFT JOIN (SELECT thread, start_ns, end_ns FROM calls WHERE api = 'mpi') k
+            ON k.thread = r.thread AND k.start_ns <= r.end_ns
+            WHERE r.kind = 'receive' AND s.kind = 'send' AND r.function IS NULL
+        ),
+        tests AS (SELECT thread, sum(calls) AS n FROM call_stats WHERE api = 'mpi' AND function LIKE 'MPI_Test%' GROUP BY thread)
+        SELECT p.rank, p.sender, any_value(p.other), count(*), any_value(t.n)::BIGINT, sum(p.late) FILTER (p.tested) AS ns
+        FROM pairs p JOIN tests t USING (thread) GROUP BY p.rank, p.thread, p.sender
+        HAVING 2 * count(*) FILTER (p.tested) >= count(*) AND any_value(t.n) >= {_OFTEN} * count(*) ORDER BY ns DESC, p.rank"""
+    ).fetchall()
+    waits: Counter[int] = Counter()  # of a rank for others, and of others for it
+    lost: Counter[int] = Counter()
+    for rank, sender, _, _, _, ns in rows:
+        waits[rank] += ns
+        lost[sender] += ns
+    out = []
+    for sender, whole in lost.most_common():
+        those = [row for row in rows if row[1] == sender]
+        if those[0][5] < _LEAST * length or waits[sender] > 0.5 * whole:
+            continue
+        rank, _, thread, count, tests, ns = those[0]
+        doing = run.longest(thread, "MPI_")
+        evidence = (
+            f"{count:,} messages of rank {sender} to rank {rank} were sent {duration(ns)} in all after that was ready to receive them"
+            f" ({100 * ns / length:.0f} % of the run); it tested {tests:,} times for messages meanwhile"
+        )
+        if doing is not None:
+            evidence += (
+                f"; rank {sender} was most of its time in {'host code: ' if doing.kind == 'host' else ''}{doing.shown}"
+            )
+            evidence += f" ({doing.source})" if doing.source else ""
+        words = "give this rank less work, or make this faster, unless the others compute between their tests"
+        share = 100.0 * whole / (length * store.ranks)
+        out.append(
+            Sign(share, "late rank", evidence, words, caller=doing.source if doing is not None else "", rank=sender)
+        )
+    return out
 
 
 def _busy_ranks(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
@@ -293,8 +355,9 @@ def _collectives(store: Store, states: Sequence[tuple[Any, ...]], length: float)
 # ---- queues, Python ----
 
 
-def _queues(states: Sequence[tuple[Any, ...]], length: float) -> Iterator[Sign]:
-    """Work that waits for work of another queue."""
+def _queues(run: critical.Run, states: Sequence[tuple[Any, ...]], length: float) -> Iterator[Sign]:
+    """Work that waits for work of another queue, and what is gained without this wait: nothing where the run has to wait for the
+    other work anyway."""
     for row in states:
         if row[4] == wait_states.QUEUE and row[1] >= _LEAST * length:
             evidence = (
@@ -302,7 +365,8 @@ def _queues(states: Sequence[tuple[Any, ...]], length: float) -> Iterator[Sign]:
             )
             words = "remove the dependency if there is no need for it, or begin the other work earlier"
             share = 100.0 * row[1] / length
-            yield Sign(share, "work that waits for another queue", evidence, words, caller=row[11], rank=row[5])
+            gain = max(100.0 * (1 - run.without_queue(row[6], row[7], row[10]) / length), 0.0)
+            yield Sign(share, QUEUES, evidence, words, caller=row[11], rank=row[5], gain=gain)
 
 
 def _python(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:

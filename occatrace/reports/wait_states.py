@@ -216,6 +216,7 @@ class _States:
         edges = np.flatnonzero(g.kind == graph.OTHER_QUEUE)
         piece, other = g.works_of(edges), g.piece[g.source[edges]]
         ns = g.time[g.source[edges]] - free[piece]
+        ns[work["queue"][piece] == work["queue"][other]] = 0  # in a queue without order: it waits for no other one
         label, ids = self._run.work_labels, dict(self._store.con.execute("SELECT queue, id FROM queues").fetchall())
         for one, culprit, lost in zip(piece[ns > 0].tolist(), other[ns > 0].tolist(), ns[ns > 0].tolist(), strict=True):
             rank = self._run.rank_of(int(work["process"][one]))
@@ -229,16 +230,26 @@ class _States:
         return self._in_order(work["s"][own], work["e"][own], self._run.work_labels[work["label"][own]])
 
     def _device_waits(self, thread: int) -> Spans:
-        """The times in which a thread waited for a device, with the work that it waited for."""
+        """The times in which a thread waited for a device, with what ran in the queue of the work that it waited for."""
         known = self._waited.get(thread)
         if known is None:
             waits, work = self._g.waits, self._g.activities
             own = np.flatnonzero(waits["thread"] == thread)
-            piece = waits["work"][own]
-            start, end = np.maximum(waits["s"][own], work["s"][piece]), np.minimum(waits["e"][own], work["e"][piece])
-            real = end > start
-            label = self._run.work_labels[work["label"][piece]] if len(piece) else piece
-            known = self._waited[thread] = self._in_order(start[real], end[real], label[real])
+            none = np.empty(0, np.int64)
+            parts = [(none, none, none)]
+            for queue in np.unique(work["queue"][waits["work"][own]]).tolist():
+                rows = own[work["queue"][waits["work"][own]] == queue]
+                end = np.minimum(waits["e"][rows], work["e"][waits["work"][rows]])
+                real = end > waits["s"][rows]
+                waited = self._in_order(waits["s"][rows][real], end[real], rows[real])
+                ran = self._of_queue(queue)
+                if len(waited.start):
+                    start, end, label = labels.split(self._run.labels, waited.start, waited.end, [ran])
+                    of_work = np.isin(label, np.unique(ran.label))
+                    parts.append((start[of_work], end[of_work], label[of_work]))
+            known = self._waited[thread] = self._in_order(
+                *(np.concatenate(column) for column in zip(*parts, strict=True))
+            )
         return known
 
     @staticmethod

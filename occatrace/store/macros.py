@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -52,6 +53,19 @@ PYTHON_SOURCES = """
     CREATE OR REPLACE TEMP TABLE python_sources AS
     SELECT c.thread, c.seq, line_place(s.file, s.line, s.module, s."offset") AS source
     FROM lined_calls c JOIN call_sites s ON s.process = c.process AND s.site = python_site(c.frame)"""
+
+
+@contextmanager
+def places_in_files(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Meanwhile call sites are those in programs and libraries, where lines of Python stand for them otherwise."""
+    names = ("call_sites", "call_places", "call_site_stats")
+    for name in names:
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS FROM native_{name}")
+    try:
+        yield
+    finally:
+        for name in names:
+            con.execute(f"DROP VIEW temp.{name}")
 
 
 def _replace(con: duckdb.DuckDBPyConnection, names: Sequence[str], views: str) -> None:

@@ -97,6 +97,8 @@ def connect_ahead() -> None:
 
 def _connection() -> duckdb.DuckDBPyConnection:
     con = duckdb.connect(config={"memory_limit": memory.LIMIT, "threads": 1, "preserve_insertion_order": False})
+    # Each query over a view reads how its files are laid out, and a report has many views over the same ones.
+    con.execute("SET parquet_metadata_cache = true")
     # It would write into the standard output, where the report goes, as soon as a query takes two seconds. In a notebook
     # without ipywidgets DuckDB has no bar, and refuses to be told so.
     with suppress(duckdb.InvalidInputException):
@@ -250,6 +252,14 @@ class Store:
         """Open the single calls if a query is about sums by call site that are of lines of Python: those are made of them."""
         if "call_site_stats" in query and "python_lines" in self.filled:
             self.functions()
+
+    def parts(self, view: str) -> Iterator[str]:
+        """SQL of the rows of a view of single calls, a part at a time. A part has no more than two million rows."""
+        self.functions()
+        assert self._calls_folder
+        differ = _clocks_differ(self.con)
+        for file in sorted((self._calls_folder / view).glob("*.parquet")):
+            yield f"({_aligned(CALLS, f'read_parquet({sql_text(str(file))})', differ)})"
 
     def call_files(self) -> call_files.CallFiles:
         """Which files have the single calls of which time."""

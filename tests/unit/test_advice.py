@@ -11,7 +11,7 @@ import pytest
 from occatrace import reports
 from occatrace.reports import advice
 from occatrace.store.tables import open_store
-from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_rank, mpi, recorded, run_folder
+from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_device, fake_rank, launch, mpi, recorded, run_folder
 
 NONE = 0xFFFFFFFF
 US, MS = 1000, 1_000_000
@@ -252,6 +252,27 @@ def test_work_that_failed_on_the_device(tmp_path: Path) -> None:
     assert "k ended with the error -5 on the device, 1 time" in p.advice(tmp_path)["work that failed"]
 
 
+@pytest.mark.parametrize(("copy", "kernel", "gain"), [(900, 100, None), (100, 850, 6.3), (500, 500, 31.6)])
+def test_work_that_waits_for_another_queue(copy: int, kernel: int, gain: float | None, tmp_path: Path) -> None:
+    """20 times a copy and then, in another queue, a kernel that waits for it. The next copy begins at the end of the copy, or waits
+    for the kernel, too. Where the copies take all of the time, nothing is gained without the wait; where they take turns, what is
+    shorter is gained: 19 times 100 of 30,100, or 19 times 500."""
+    at, trace = 1_000_000, FakeTrace()
+    t = trace.process(1, start=at)
+    fake_device(t, at)
+    now = 100
+    turns = kernel >= copy
+    for step in range(20):
+        launch(t, at, 20 + 2 * step, now, now + copy, "HtoD", queue=1, kind=2, seen=30_000)
+        launch(t, at, 21 + 2 * step, now + copy, now + copy + kernel, "work", queue=2, seen=30_000)
+        now += copy + kernel if turns else copy
+    end = now + (0 if turns else kernel)
+    t.call("opencl:clFinish", at + 90, at + end, command_queue=2, ret=0)
+    t.record("exit", at + 30_100, reason=0)
+    row = advice_of(tmp_path, trace).get("work that waits for another queue")
+    assert (None if row is None else row["gain"]) == (None if gain is None else pytest.approx(gain, abs=0.2))
+
+
 def test_a_late_rank(tmp_path: Path) -> None:
     """Rank 1 builds for 580 of 1000 while rank 0 waits; with the mean of both the run would be shorter by half of that."""
     at = 1_000_000
@@ -432,6 +453,33 @@ def test_ranks_that_wait_in_calls_that_are_only_counted(own: Sequence[int], late
     if late is not None:
         evidence = str(found["late rank"]["evidence"])
         assert found["late rank"]["rank"] == late and "MPI_Test" in evidence and "host code: after MPI_Init" in evidence
+
+
+@pytest.mark.parametrize(("late", "tests", "named"), [(500, 1000, True), (500, 100, False), (0, 1000, False)])
+def test_ranks_that_test_in_a_loop_for_a_late_message(late: int, tests: int, named: bool, tmp_path: Path) -> None:
+    """Rank 0 posts 20 receives, 2 ms apart, and tests for each until it is there. Rank 1 sends at once, or twice `late` µs later. A few
+    tests for each message are no loop."""
+    at, trace = 1_000_000, FakeTrace()
+    zero, one = (fake_rank(trace, rank, 2, at, init=10) for rank in (0, 1))
+    for step in range(20):
+        begin = at + 2 * MS * (step + 1)
+        seq = mpi(zero, "MPI_Irecv", begin, begin + US, partner=1, tag=5, count=1)
+        mpi(one, "MPI_Send", begin + 2 * late * US, begin + 2 * late * US + US, partner=0, tag=5, bytes=8, count=1)
+        zero.event(
+            "occatrace_mpi:message", begin + 1500 * US, kind=2, state=0, call_tid=zero.tid, call_seq=seq, begin=begin, bytes=8,
+            partner=1, tag=5, comm=1,
+        )  # fmt: skip
+    trace.tally(zero, "mpi:MPI_Test", [100] * tests, at + 50 * MS)
+    for t in (zero, one):
+        t.event("occatrace_mpi:rank", at + 50 * MS, rank=t.tid - 100, size=2, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 51 * MS, at + 51 * MS + US, ret=0)
+        t.record("exit", at + 52 * MS, reason=0)
+    found = advice_of(tmp_path, trace).get("late rank")
+    assert (found is not None) == named
+    if found is not None:
+        assert found["rank"] == 1
+        assert "20 messages of rank 1 to rank 0 were sent 20.00 ms in all after" in str(found["evidence"])
+        assert "it tested 1,000 times" in str(found["evidence"])
 
 
 @pytest.mark.parametrize(("late", "named"), [([2], [2]), ([1, 3], [1, 3]), ([0, 1, 2, 3], [])])

@@ -145,6 +145,48 @@ def test_a_queue_in_order(tmp_path: Path) -> None:
         assert answer(tmp_path / str(number), in_order(), *changes).predicted_ns == predicted
 
 
+def out_of_order() -> FakeTrace:
+    """One queue without order: two kernels after each other, a third and a copy by their events. The copy is waited for."""
+    trace = FakeTrace()
+    t = begin(trace)
+    t.event("occatrace_device:queue", AT, id=9, device=1, handle=9, flags=1)
+    launch(t, 100, 150, 350, "first", queue=9)
+    launch(t, 120, 160, 400, "second", queue=9)
+    launch(t, 140, 405, 605, "third", queue=9)
+    launch(t, 160, 610, 710, "DtoH", queue=9, kind=2)
+    t.call("opencl:clFinish", AT + 200, AT + 760, command_queue=9, ret=0)
+    t.record("exit", AT + 1000, reason=0)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("change", "predicted"),
+    [("kernel:third*0.5", 900), ("kernel:second*0.5", 880), ("kernel:first*0", 1000), ("copy*0", 900)],
+)
+def test_a_queue_without_order(change: str, predicted: int, tmp_path: Path) -> None:
+    """Of the work that it waits for the last to end decides."""
+    (tmp_path / "as it was").mkdir()
+    names = by_name(answer(tmp_path / "as it was", out_of_order()))
+    assert (names["kernel:second"], names["kernel:third"], names["copy:HtoD"]) == (240, 200, 100)
+    assert answer(tmp_path, out_of_order(), change).predicted_ns == predicted
+
+
+def test_a_network_that_takes_no_time_starts_as_slowly(tmp_path: Path) -> None:
+    """MPI_Init takes 300, MPI_Finalize 50 once both are there, and a message comes 80 after its sender was there."""
+    trace = FakeTrace()
+    for rank in range(2):
+        t = fake.fake_rank(trace, rank, 2, AT)
+        t.call("mpi:MPI_Init", AT + 10, AT + 310, ret=0)
+        t.event("occatrace_mpi:rank", AT + 310, rank=rank, size=2, library=0, abi=0)
+        if rank:
+            fake.mpi(t, "MPI_Recv", AT + 350, AT + 480, partner=0, tag=5, bytes=8, count=1)
+        else:
+            fake.mpi(t, "MPI_Send", AT + 400, AT + 410, partner=1, tag=5, bytes=8, count=1)
+        t.call("mpi:MPI_Finalize", AT + (500 if rank else 420), AT + 550, ret=0)
+        t.record("exit", AT + 600, reason=0)
+    assert answer(tmp_path, trace, "network*0").predicted_ns == 520
+
+
 def test_builds_and_host_kernels(tmp_path: Path) -> None:
     """What is a span of the host shrinks there, nested calls with it."""
     trace = FakeTrace()
@@ -336,8 +378,33 @@ def test_the_answer_does_not_depend_on_how_much_is_read_at_a_time(
         whole = answers(store)
         monkeypatch.setattr(critical.graph, "_AT_ONCE", 7)
         monkeypatch.setattr(critical, "_AT_ONCE", 7)
+        monkeypatch.setattr(critical.called, "AT_ONCE", 7)
+        monkeypatch.setattr(critical.labels, "_AT_ONCE", 7)
         assert len(critical.graph._slices(store)) > 3
         assert answers(store) == whole
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_outermost_calls_by_parts(at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that encloses those of later parts hides them."""
+    trace = FakeTrace()
+    t = begin(trace)
+    t.call("opencl:clBuildProgram", AT + 100, AT + 500, options="", ret=0)
+    for at in (120, 220, 320, 420, 520, 620, 720):
+        t.call("opencl:clFinish", AT + at, AT + at + 30, command_queue=1, ret=0)
+    t.record("exit", AT + 1000, reason=0)
+    monkeypatch.setattr(critical.labels, "_AT_ONCE", at_once)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        known = critical.labels.Labels()
+        ((thread,),) = store.con.execute("SELECT thread FROM threads").fetchall()
+        spans = critical.labels.calls(store, known, AT, [thread])[thread]
+    assert [*zip(spans.start.tolist(), spans.end.tolist(), strict=True)] == [
+        (100, 500),
+        (520, 550),
+        (620, 650),
+        (720, 750),
+    ]
+    assert [known.all[number].name for number in spans.label] == ["clBuildProgram", *["clFinish"] * 3]
 
 
 def test_work_that_ends_at_one_moment_has_an_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 from occatrace import reports
 from occatrace.core.units import UnitError, parse_range
 from occatrace.errors import RunError
+from occatrace.reports import scope as scopes
 from occatrace.reports.scope import Scope, Scoped, can_split, tables_of
 from occatrace.store.tables import Store, open_store
 from tests.support.fake import MODEL, FakeTrace, run_folder
@@ -255,3 +256,39 @@ def test_choosing_rows_of_a_split_report(run: tuple[FakeTrace, Store]) -> None:
     assert [row[total] for row in titles] == sorted(row[total] for row in report.rows)
     with pytest.raises(RunError, match="write calls:asc or calls:desc"):
         reports.Selection(sort="calls:up").apply(report)
+
+
+@pytest.mark.parametrize("by", ["rank", "thread", "stream"])
+@pytest.mark.parametrize("many", [0, 100, 1000])
+def test_parts_of_long_tables_are_as_of_short_ones(
+    by: str, many: int, run: tuple[FakeTrace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long tables are copied in the order of the parts; parts with few rows of them are held in memory."""
+    _, store = run
+    names = ("gpu_kern_sum", "gpu_mem_time_sum", "occa_kern_sum", "api_sum")
+    chosen = Scope(by=by, window=parse_range("100us:700us"), names="okl")
+
+    def made(scoped: Scoped) -> dict[str, list[tuple[Any, ...]]]:
+        """Rows by report. A deviation is a sum of fractions, of which the last digits depend on the order."""
+        rows = {name: reports.make(store, name, scoped).rows for name in names}
+        return {
+            name: [tuple(round(v, 6) if isinstance(v, float) else v for v in row) for row in rows[name]]
+            for name in names
+        }
+
+    expected = made(Scoped(store, chosen))
+    assert all(expected[name] for name in ("gpu_kern_sum", "api_sum"))
+    assert not [*store.scratch.glob("activities-*")]
+    monkeypatch.setattr(scopes, "_MANY", many)
+    assert made(Scoped(store, chosen)) == expected
+    assert (store.scratch / f"activities-{scopes.KEYS[by][0]}.parquet").exists()
+
+
+def test_parts_of_long_tables_where_a_copy_has_no_room(
+    run: tuple[FakeTrace, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, store = run
+    expected = reports.make(store, "gpu_kern_sum", Scoped(store, Scope(by="thread"))).rows
+    monkeypatch.setattr(scopes, "_MANY", 100)
+    (store.scratch / "activities-thread.parquet").symlink_to("/dev/full")
+    assert reports.make(store, "gpu_kern_sum", Scoped(store, Scope(by="thread"))).rows == expected

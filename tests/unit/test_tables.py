@@ -210,6 +210,22 @@ def test_losses_and_unfinished_calls(tmp_path: Path) -> None:
         (0, {"notes": ["occa_prof was killed before the recording ended: what came after that is missing"]}, [], [100]),
         (0, {"notes": ["everything was killed at once: all of the trace had been written"]}, [100], []),
         (0, {"notes": ["still running when the program ended, and not recorded from then on: process 7, 100"]}, [], []),
+        (
+            0,
+            {
+                "notes": [
+                    "still running when the program ended, and not recorded from then on: process 7 (100), 100 (a)"
+                ]
+            },
+            [],
+            [],
+        ),
+        (
+            0,
+            {"notes": ["still running when the program ended, and not recorded from then on: process 7 (100) …"]},
+            [100],
+            [],
+        ),
         (0, {"job": {"ranks": [{"pid": 1, "state": "ended", "status": 0, "signal": None}]}}, [], [100]),
         (3, {"job": {"ranks": [{"pid": 1, "state": "ended", "status": 137, "signal": 9}]}}, [100], []),
         (0, {"job": {"ranks": [{"pid": 1, "state": "lost", "status": None, "signal": None}]}}, [100], []),

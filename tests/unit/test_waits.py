@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,9 @@ import pytest
 
 from occatrace import reports
 from occatrace.reports import critical
-from occatrace.reports.critical import labels
+from occatrace.reports.critical import called, labels
 from occatrace.store.tables import Store, open_store
-from tests.support.fake import MODEL, FakeTrace, fake_device, fake_rank, launch, mpi, run_folder
+from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_device, fake_rank, fake_work, launch, mpi, run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,9 +122,20 @@ def test_calls_of_few_threads_at_a_time_give_the_same(tmp_path: Path, monkeypatc
         assert read == [[1, 2, 3, 4]]  # of one graph
         assert {name: made[name] for name in whole} == whole
         read.clear()
-        monkeypatch.setattr(critical, "_CALLS_AT_ONCE", 45)
+        monkeypatch.setattr(called, "AT_ONCE", 45)
+        with critical.shared(store):
+            assert {name: rows_of(store, name) for name in whole} == whole
+            assert read == []  # they are in files, and only the outermost are read for the second report
+            assert sorted(file.name for file in store.scratch.glob("calls-*/*")) == ["0", "1"]
+        assert not [*store.scratch.glob("calls-*")]
+
+        def full(*_: Any) -> Iterator[Any]:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+        monkeypatch.setattr(labels, "parts_of_calls", full)
         assert {name: rows_of(store, name) for name in whole} == whole
         assert read == [[1, 2], [3, 4], [1, 2], [3, 4]]
+        assert not [*store.scratch.glob("calls-*")]
     assert "graph" not in store.kept
 
 
@@ -406,23 +418,39 @@ def test_waits_for_other_ranks(tmp_path: Path) -> None:
     assert found[0]["share"] == pytest.approx(100 * 300 / 4000)
 
 
-def test_a_late_rank_that_waits_for_its_device(tmp_path: Path) -> None:
-    """The culprit is the kernel, and the late rank itself waits for it."""
+def late_with_a_kernel(until: int) -> tuple[FakeTrace, FakeThread, int]:
+    """Rank 0 waits at a barrier for rank 1, which waits for a kernel until this moment: with the thread and the call that waits."""
     trace = FakeTrace()
     zero, one = (fake_rank(trace, rank, 2, AT) for rank in (0, 1))
     fake_device(one, AT)
     launch(one, AT, 100, 150, 650, "slow")
-    one.call("opencl:clFinish", AT + 200, AT + 700, command_queue=1, ret=0)
+    seq = one.call("opencl:clFinish", AT + 200, AT + until, command_queue=1, ret=0)
     mpi(zero, "MPI_Barrier", AT + 100, AT + 760)
     mpi(one, "MPI_Barrier", AT + 750, AT + 760)
     for t in (zero, one):
         t.record("exit", AT + 1000, reason=0)
+    return trace, one, seq
+
+
+def test_a_late_rank_that_waits_for_its_device(tmp_path: Path) -> None:
+    """The culprit is the kernel, and the late rank itself waits for it."""
+    trace, _, _ = late_with_a_kernel(700)
     with opened(tmp_path, trace) as store:
         found = {row["name"]: row for row in rows_of(store, "wait_states")}
     assert (found["wait at barrier"]["total_ns"], found["wait for device"]["total_ns"]) == (650, 450)
     for row in found.values():
         assert (row["culprit_rank"], row["doing"], row["culprit"]) == (1, "kernel", "slow")
     assert found["wait for device"]["function"] == "clFinish"
+
+
+def test_a_late_rank_that_reads_the_result_of_a_kernel(tmp_path: Path) -> None:
+    """The call enqueues a short copy and waits for it, and so for the kernel before it in its queue."""
+    trace, one, seq = late_with_a_kernel(710)
+    fake_work(one, AT, seq, 200, 660, 700, "DtoH", kind=2)
+    with opened(tmp_path, trace) as store:
+        found = {row["name"]: row for row in rows_of(store, "wait_states")}
+    row = found["wait at barrier"]
+    assert (row["culprit_rank"], row["doing"], row["culprit"]) == (1, "kernel", "slow")
 
 
 def test_a_queue_that_waits(tmp_path: Path) -> None:
@@ -441,6 +469,18 @@ def test_a_queue_that_waits(tmp_path: Path) -> None:
         "first",
     )
     assert (row["total_ns"], row["times"], row["max_ns"]) == (400, 1, 400)
+
+
+def test_a_queue_without_order_waits_for_no_other(tmp_path: Path) -> None:
+    trace = FakeTrace()
+    t = trace.process(100, start=AT)
+    fake_device(t, AT)
+    t.event("occatrace_device:queue", AT, id=9, device=1, handle=9, flags=1)
+    launch(t, AT, 100, 150, 600, "first", queue=9)
+    launch(t, AT, 200, 610, 700, "second", queue=9)
+    t.record("exit", AT + 1000, reason=0)
+    with opened(tmp_path, trace) as store:
+        assert not [row for row in rows_of(store, "wait_states") if row["name"] == "wait for queue"]
 
 
 def test_one_rank_waits_for_no_other(tmp_path: Path) -> None:

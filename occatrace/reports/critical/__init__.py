@@ -20,7 +20,8 @@ from occatrace import _native
 from occatrace.errors import RunError
 from occatrace.reports import limits
 from occatrace.reports.critical import graph, labels, whatif
-from occatrace.reports.critical.graph import Graph, Ints
+from occatrace.reports.critical.called import Called
+from occatrace.reports.critical.graph import Graph, Ints, Narrow
 from occatrace.reports.critical.labels import Label, Labels, Spans
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ _LATENCY = {
 }
 _NO_WORK = ("not recorded",)
 _GRAPH = "graph"  # in what a store keeps
-_CALLS_AT_ONCE = 1 << 20  # calls that are read at a time and kept, for the sake of memory
 _AT_ONCE = 1 << 18  # edges of which the pieces are made at a time, for the sake of memory
 
 
@@ -52,8 +52,8 @@ class Pieces:
 
     start: Ints
     ns: Floats
-    label: Ints
-    process: Ints
+    label: Narrow
+    process: Narrow
     labels: Labels
 
 
@@ -88,8 +88,8 @@ class Recorded:
     answer: Answer
     start: Ints
     ns: Floats
-    label: Ints
-    process: Ints
+    label: Narrow
+    process: Narrow
     rank: Ints
     labels: Sequence[Label]
 
@@ -103,8 +103,7 @@ class Run:
         self._work_labels = labels.of_work(store, self._labels)
         self.graph = graph.build(store)
         self._named: dict[int, Spans] = labels.special(store, self._labels, self.graph.zero) if self.graph else {}
-        self._called: dict[int, Spans] = {}
-        self._all_called = False  # of all threads of the graph, for changes of calls
+        self._called = Called(store, self._labels, self.graph.zero if self.graph else 0)
         ranks = store.con.execute(
             "SELECT process, coalesce(m.rank, p.rank) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
         ).fetchall()
@@ -165,6 +164,26 @@ class Run:
         times, _ = _native.longest_path(g.base, g.source, g.target, _Factors(self, changes).weights(), g.end)
         return np.asarray(times)
 
+    def without_queue(self, queue: str, name: str, other: str) -> float:
+        """When the run would end if work of this name in this queue did not wait for work of another name in other queues (ns since
+        its start). It ends as long after all work as it did, as somebody wants the results of each piece."""
+        g = self._known
+        work = g.activities
+        every = np.arange(len(g.kind))
+        weights = g.lags(every) + g.works(every)
+        edges = np.flatnonzero(g.kind == graph.OTHER_QUEUE)
+        piece, before = g.works_of(edges), g.piece[g.source[edges]]
+        names = np.array([label.name for label in self._labels.all])
+        ids = self._store.con.execute("SELECT queue FROM queues WHERE 'queue ' || id = ?", [queue]).fetchall()
+        those = np.isin(work["queue"][piece], [number for (number,) in ids])
+        those &= names[self._work_labels[work["label"][piece]]] == name
+        those &= names[self._work_labels[work["label"][before]]] == other
+        weights[edges[those]] = -np.inf
+        times, _ = _native.longest_path(g.base, g.source, g.target, weights, g.end)
+        ends = g.piece >= 0
+        after = g.time[g.end] - g.time[ends].max(initial=0)
+        return max(float(times[g.end]), float(np.asarray(times)[ends].max(initial=0.0) + after))
+
     def recorded(self) -> Recorded:
         """The path as it was recorded."""
         end, found = self.pieces()
@@ -196,25 +215,8 @@ class Run:
     def layers(self, thread: int, programs: bool = True) -> list[Spans]:
         """What a thread did, in spans; of those that overlap, what is in an earlier layer counts. `programs`: with Python's programs,
         within which nothing is host code."""
-        found = (self._named.get(thread), self._calls_of(thread), self._python[programs].get(thread))
+        found = (self._named.get(thread), self._called.of(thread), self._python[programs].get(thread))
         return [spans for spans in found if spans is not None and len(spans.start)]
-
-    def _calls_of(self, thread: int) -> Spans | None:
-        """The outermost calls of a thread. They are read with those of the threads that come after it, as each reading goes through
-        all calls, and forgotten when others are read."""
-        if thread not in self._called:
-            counts = self._call_counts
-            together, count = [thread], counts.get(thread, 0)
-            for other in sorted(other for other in counts if other > thread and other not in self._called):
-                count += counts[other]
-                if count > _CALLS_AT_ONCE:
-                    break
-                together.append(other)
-            held = sum(len(spans.start) for spans in self._called.values())
-            if held + count > _CALLS_AT_ONCE and not self._all_called:
-                self._called.clear()
-            self._called |= labels.calls(self._store, self._labels, self._known.zero, together)
-        return self._called.get(thread)
 
     def longest(self, thread: int, skipped: str) -> Label | None:
         """What a thread did for most of its time, without calls whose names begin with `skipped`; None: nothing is known."""
@@ -229,12 +231,6 @@ class Run:
             if sums[number] > 0 and not (found.kind == "call" and found.name.startswith(skipped)):
                 return found
         return None
-
-    @cached_property
-    def _call_counts(self) -> dict[int, int]:
-        """How many single calls each thread has."""
-        sql = "SELECT thread, sum(calls)::BIGINT FROM call_stats WHERE source = 'event' GROUP BY thread"
-        return dict(self._store.con.execute(sql).fetchall())
 
     @cached_property
     def _python(self) -> tuple[dict[int, Spans], dict[int, Spans]]:
@@ -264,12 +260,15 @@ class Run:
         return self.graph
 
     def _rows(self, found: Pieces, whole: float) -> list[Row]:
-        keys, which = np.unique(found.label << 32 | (found.process + 1), return_inverse=True)
-        sums = np.bincount(which, weights=found.ns, minlength=len(keys))
         merged: dict[tuple[Label, int | None], float] = {}
-        for number, ns in zip(keys.tolist(), sums.tolist(), strict=True):
-            key = (found.labels.all[number >> 32], self._rank_of.get((number & 0xFFFFFFFF) - 1))
-            merged[key] = merged.get(key, 0.0) + ns
+        for at in range(0, len(found.ns), _AT_ONCE):
+            some = slice(at, at + _AT_ONCE)
+            pairs = found.label[some].astype(np.int64) << 32 | (found.process[some] + 1)
+            keys, which = np.unique(pairs, return_inverse=True)
+            sums = np.bincount(which, weights=found.ns[some], minlength=len(keys))
+            for number, ns in zip(keys.tolist(), sums.tolist(), strict=True):
+                key = (found.labels.all[number >> 32], self._rank_of.get((number & 0xFFFFFFFF) - 1))
+                merged[key] = merged.get(key, 0.0) + ns
         rows = [
             Row(label.kind, label.name, label.source, rank, round(ns), 100.0 * ns / whole if whole else 0.0)
             for (label, rank), ns in merged.items()
@@ -294,7 +293,7 @@ class Run:
 
     def _of_path(self, path: npt.NDArray[np.uint32], factors: _Factors) -> Pieces:
         g = self._known
-        parts: list[tuple[Ints, Floats, Ints, Ints]] = []
+        parts: list[_Part] = []
         first = int(g.source[path[0]]) if len(path) else g.end
         kind, source, target = g.kind[path], g.source[path].astype(np.int64), g.target[path].astype(np.int64)
         lag = factors.lags_of(path)
@@ -302,20 +301,23 @@ class Run:
         if g.time[first] > 0:
             begun = np.array([self._labels.number(Label("host", "before the first process"))])
             owner = np.array([g.process_of.get(int(g.thread[first]), -1)])
-            parts.append((np.zeros(1, np.int64), np.array([float(g.time[first])]), begun, owner))
+            parts.append(_part(np.zeros(1, np.int64), np.array([float(g.time[first])]), begun, owner))
         parts += self._host(path, kind, source, target, weight, factors)
+        self._called.forget()
         parts += self._device(path, kind, source, weight, lag)
         parts += self._latencies(path, kind, source, target, weight)
-        start, ns, label, process = (
-            (np.concatenate([part[i] for part in parts]) for i in range(4)) if parts else _none()
-        )
-        order = np.lexsort((np.arange(len(start)), start))
-        order = order[ns[order] > 0]
-        return Pieces(start[order], ns[order], label[order], process[order], self._labels)
+        del kind, source, target, lag, weight
+        # A column at a time, as there may be ten million pieces.
+        parts = parts or [_none()]
+        starts, durations, names, owners = ([part[i] for part in parts] for i in range(4))
+        parts.clear()
+        start: Ints = _joined(starts)
+        order = np.argsort(start, kind="stable").astype(np.uint32)
+        start = start[order]
+        ns, label, process = (_joined(column)[order] for column in (durations, names, owners))
+        return Pieces(start, ns, label, process, self._labels)
 
-    def _host(
-        self, path: Any, kind: Any, source: Ints, target: Ints, weight: Floats, factors: _Factors
-    ) -> list[tuple[Ints, Floats, Ints, Ints]]:
+    def _host(self, path: Any, kind: Any, source: Ints, target: Ints, weight: Floats, factors: _Factors) -> list[_Part]:
         """Time of threads: cut by what they did. Of MPI calls in which nobody was waited for, the call."""
         g = self._known
         parts = []
@@ -324,44 +326,40 @@ class Run:
         if of_mpi.any():
             numbers = self._mpi_labels(g.call[path][of_mpi], None)
             at = source[of_mpi]
-            parts.append((g.time[at], weight[of_mpi], numbers, self._processes(g.thread[at])))
+            parts.append(_part(g.time[at], weight[of_mpi], numbers, self._processes(g.thread[at])))
         own &= ~of_mpi & (weight > 0)
         threads = g.thread[source]
         for thread in np.unique(threads[own]).tolist():
             rows = own & (threads == thread)
-            layers = [spans for spans in (self._named.get(thread), self._calls_of(thread)) if spans is not None]
+            layers = [spans for spans in (self._named.get(thread), self._called.of(thread)) if spans is not None]
             places = np.flatnonzero(rows)
             for at in range(0, len(places), _AT_ONCE):
                 those = places[at : at + _AT_ONCE]
                 start, end, label = labels.split(self._labels, g.time[source[those]], g.time[target[those]], layers)
                 ns = (end - start) * factors.of_host(label, start, thread)
-                parts.append((start, ns, label, np.full(len(start), g.process_of.get(thread, -1))))
+                parts.append(_part(start, ns, label, np.full(len(start), g.process_of.get(thread, -1), np.int32)))
         return parts
 
-    def _device(
-        self, path: Any, kind: Any, source: Ints, weight: Floats, lag: Floats
-    ) -> list[tuple[Ints, Floats, Ints, Ints]]:
+    def _device(self, path: Any, kind: Any, source: Ints, weight: Floats, lag: Floats) -> list[_Part]:
         g = self._known
-        piece = g.works_of(path)
-        has = piece >= 0
-        if not has.any():
-            return []
-        which = piece[has]
-        of_work = self._work_labels[g.activities["label"][which]]
-        process = g.activities["process"][which].astype(np.int64)
-        latency = lag[has]
-        work_ns = weight[has] - latency
-        begins = np.maximum(g.time[source[has]] + latency.astype(np.int64), 0)
-        # By kind of edge and by label: there are few of these pairs, and millions of pieces.
-        pairs, which_pair = np.unique(kind[has].astype(np.int64) << 32 | of_work, return_inverse=True)
-        names = np.array([self._latency(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int64)[
-            which_pair
-        ]
-        return [(g.time[source[has]], latency, names, process), (begins, work_ns, of_work, process)]
+        parts = []
+        places = np.flatnonzero(g.works_of(path) >= 0)
+        for at in range(0, len(places), _AT_ONCE):
+            has = places[at : at + _AT_ONCE]
+            which = g.works_of(path[has])
+            of_work = self._work_labels[g.activities["label"][which]]
+            process = g.activities["process"][which]
+            latency = lag[has]
+            work_ns = weight[has] - latency
+            begins = np.maximum(g.time[source[has]] + latency.astype(np.int64), 0)
+            # By kind of edge and by label: there are few of these pairs, and many pieces.
+            pairs, which_pair = np.unique(kind[has].astype(np.int64) << 32 | of_work, return_inverse=True)
+            names = np.array([self._latency(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int64)
+            parts.append(_part(g.time[source[has]], latency, names[which_pair], process))
+            parts.append(_part(begins, work_ns, of_work, process))
+        return parts
 
-    def _latencies(
-        self, path: Any, kind: Any, source: Ints, target: Ints, weight: Floats
-    ) -> list[tuple[Ints, Floats, Ints, Ints]]:
+    def _latencies(self, path: Any, kind: Any, source: Ints, target: Ints, weight: Floats) -> list[_Part]:
         g = self._known
         rest = (kind != graph.HOST) & (g.works_of(path) < 0) & (weight > 0)
         if not rest.any():
@@ -373,7 +371,7 @@ class Run:
             names[sent] = self._mpi_labels(g.call[path][rest][sent], source[rest][sent])
         kinds, which_kind = np.unique(kind[rest][~sent], return_inverse=True)
         names[~sent] = np.array([self._latency(k, None) for k in kinds.tolist()], np.int64)[which_kind]
-        return [(g.time[source[rest]], weight[rest], names, process)]
+        return [_part(g.time[source[rest]], weight[rest], names, process)]
 
     def _latency(self, kind: int, work: int | None) -> int:
         what, words = _LATENCY[kind]
@@ -399,8 +397,24 @@ class Run:
         return np.array([of.get(thread, -1) for thread in found.tolist()], np.int64)[which]
 
 
-def _none() -> tuple[Ints, Floats, Ints, Ints]:
-    return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64)
+_Part = tuple[Ints, Floats, Narrow, Narrow]  # starts, durations, labels and processes of pieces
+
+
+def _none() -> _Part:
+    return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
+
+
+def _part(start: Ints, ns: Floats, label: Any, process: Any) -> _Part:
+    """Those pieces that take time, in as few bytes as they need."""
+    some = ns > 0
+    return start[some], ns[some], label[some].astype(np.int32), process[some].astype(np.int32)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Parts as one column. They are not kept."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 class _Factors:
@@ -435,11 +449,8 @@ class _Factors:
         self._of_rank = self._rank_factors()
 
     def _open_calls(self) -> None:
-        run, g = self._run, self._run._known
-        if run._all_called:
-            return
-        run._called = labels.calls(run._store, run._labels, g.zero, np.unique(g.thread[g.thread >= 0]).tolist())
-        run._all_called = True
+        g = self._run._known
+        self._run._called.hold(np.unique(g.thread[g.thread >= 0]).tolist())
 
     def _split_host(self) -> dict[int, tuple[Ints, Ints, Ints]]:
         """Of each thread the pieces of its own edges: the edge, the duration, the label. Host code has labels only now."""
@@ -452,7 +463,7 @@ class _Factors:
         for thread in np.unique(threads).tolist():
             own = edges[threads == thread]
             begin, end = g.time[g.source[own]], g.time[g.target[own]]
-            layers = [s for s in (run._named.get(thread), run._called.get(thread)) if s is not None]
+            layers = [s for s in (run._named.get(thread), run._called.held(thread)) if s is not None]
             low, high, label = labels.split(run._labels, begin, end, layers)
             out[thread] = own[np.searchsorted(begin, low, "right") - 1], high - low, label
         return out
@@ -466,7 +477,7 @@ class _Factors:
                     out[number] *= change.factor if change.factor is not None else 1.0
         return out
 
-    def of_host(self, label: Ints, start: Ints, thread: int) -> Floats:
+    def of_host(self, label: Any, start: Ints, thread: int) -> Floats:
         """The factors of pieces of one thread."""
         run, g = self._run, self._run._known
         out: Floats = self._of_label()[label]
@@ -525,26 +536,37 @@ class _Factors:
             process = g.activities["process"][which]
             work[has] *= np.array([self._of_rank.get(p, 1.0) for p in range(int(process.max(initial=0)) + 1)])[process]
         sent = np.isin(g.kind, (graph.MESSAGE, graph.TOGETHER)) | ((g.kind == graph.HOST) & (g.call >= 0))
-        lag[sent] *= self._network
+        # The start and the end of MPI move no messages: they take as long on a network that takes no time.
+        if self._network != 1.0:
+            ends = np.array([name in graph.ENDS for name in g.calls["function"]])
+            of_ends = ends[g.calls["f"][np.maximum(g.call, 0)]] & (g.call >= 0)
+            lag[sent & ~of_ends] *= self._network
         own = (g.kind == graph.HOST) & ~sent & (lag > 0)
         threads = np.where(own, g.thread[g.source], -1)
         for thread in np.unique(threads[own]).tolist():
-            rows = np.flatnonzero(threads == thread)
-            begin, end = g.time[g.source[rows]], g.time[g.target[rows]]
+            of_thread = np.flatnonzero(threads == thread).astype(np.uint32)
             spans = [s for s in (run._named.get(thread), self._opened(thread)) if s is not None and len(s.start)]
-            for factor in np.unique(of_label[of_label != 1.0]).tolist():
-                for layer in spans:
-                    lag[rows] += (factor - 1.0) * (
-                        layer.covered(end, of_label == factor) - layer.covered(begin, of_label == factor)
-                    )
+            for at in range(0, len(of_thread), _AT_ONCE):
+                rows = of_thread[at : at + _AT_ONCE]
+                begin, end = g.time[g.source[rows]], g.time[g.target[rows]]
+                near = [layer.near(int(begin.min()), int(end.max())) for layer in spans]
+                for factor in np.unique(of_label[of_label != 1.0]).tolist():
+                    for layer in near:
+                        lag[rows] += (factor - 1.0) * (
+                            layer.covered(end, of_label == factor) - layer.covered(begin, of_label == factor)
+                        )
             if thread in self._host_code:
                 edge, ns, label = self._host_code[thread]
                 host = np.array([one.kind == "host" for one in run._labels.all])[label]
                 np.add.at(lag, edge[host], ((of_label[label] - 1.0) * ns)[host])
             factor = self._of_rank.get(g.process_of.get(thread, -1), 1.0)
-            lag[rows] = np.maximum(lag[rows], 0.0) * np.where(run.computing[rows], factor, 1.0)
+            for at in range(0, len(of_thread), _AT_ONCE):
+                rows = of_thread[at : at + _AT_ONCE]
+                lag[rows] = np.maximum(lag[rows], 0.0) * np.where(run.computing[rows], factor, 1.0)
+        del own, threads, sent
         self._lag = lag
-        weights: Floats = lag + work
+        weights: Floats = work
+        weights += lag
         weights[self._not_waited_for()] = -np.inf
         return weights
 
@@ -559,7 +581,7 @@ class _Factors:
         threads = g.thread[g.target[edges]]
         out = []
         for thread in np.unique(threads).tolist():
-            spans = run._called.get(thread)
+            spans = run._called.held(thread)
             own = edges[threads == thread]
             if spans is None or not len(own):
                 continue
@@ -570,7 +592,7 @@ class _Factors:
 
     def _opened(self, thread: int) -> Spans | None:
         """Calls, where a change is about them."""
-        return self._run._called.get(thread) if any(change.kind == "call" for change in self._changes) else None
+        return self._run._called.held(thread) if any(change.kind == "call" for change in self._changes) else None
 
     def _rank_factors(self) -> dict[int, float]:
         """Of each process of a rank that changes, the factor of all that it does itself: not of MPI, and no waits."""

@@ -44,11 +44,11 @@ _OF = frozenset(("call_stats", "activities", "kernel_runs", "omp_regions", "mpi_
 _DEVICE_APIS = ("opencl", "cuda", "cudart", "hip", "ze")
 _OVERLAP_NS = 1000  # by which work of a queue in order may seem to begin before the work before it ends
 _COMPLETING = ("MPI_Wait", "MPI_Test")
-_COMPLETED_NS = 1_000_000  # by which what such a call completed may seem to be complete after its end
+COMPLETED_NS = 1_000_000  # by which what such a call completed may seem to be complete after its end
 _EAGER_BYTES = 4096  # a send of more may wait for its receiver
 _SYNCHRONOUS = re.compile(r"MPI_(S|Is)send")  # a send that is over when its receive has begun
 _SEEN_TO_WAIT = 3  # sends from which one may say that all of their kind wait
-_ENDS = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")
+ENDS = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")
 # Collectives that nobody leaves before all have come, by the names of the blocking ones.
 _SYNCHRONIZING = frozenset(
     f"MPI_{name}"
@@ -56,7 +56,7 @@ _SYNCHRONIZING = frozenset(
         *("Barrier", "Allreduce", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter"),
         "Reduce_scatter_block",
     )
-) | {*_ENDS}
+) | {*ENDS}
 _PREFIX = frozenset(("MPI_Scan", "MPI_Exscan"))  # each rank needs those before it
 # Others that nobody leaves before all have come, of which it is not recorded in which communicator they are.
 _OF_ALL = re.compile(
@@ -247,17 +247,23 @@ def _work(store: Store, zero: int) -> dict[str, Any]:
 
 
 def _slices(store: Store) -> list[str]:
-    """Conditions that divide the device work by its start, so that little of it is in DuckDB's memory at a time."""
+    """Conditions that divide the device work by its start."""
     count = store.con.execute("SELECT count(*) FROM activities").fetchall()[0][0]
-    if count <= _AT_ONCE:
+    return slices(store, "activities", count, _AT_ONCE, "a.start_ns")
+
+
+def slices(store: Store, source: str, count: int, most: int, column: str = "start_ns") -> list[str]:
+    """Conditions on `column` that divide `count` rows by their start, with about `most` in each, so that little is in memory at a
+    time. `source`: SQL of the rows, behind FROM."""
+    if count <= most:
         return [""]
-    parts = [part * _AT_ONCE / count for part in range(1, -(-count // _AT_ONCE))]
-    cuts = store.con.execute(f"SELECT approx_quantile(start_ns::BIGINT, {parts}) FROM activities").fetchall()[0][0]
-    low = [None, *sorted(set(cuts))]
+    parts = [part * most / count for part in range(1, -(-count // most))]
+    cuts = store.con.execute(f"SELECT approx_quantile(start_ns::BIGINT, {parts}) FROM {source}").fetchall()[0][0]
+    low = [None, *sorted(set(cuts or ()))]
     out = []
     for at, start in enumerate(low):
-        words = [f"a.start_ns >= {start}"] if start is not None else []
-        words += [f"a.start_ns < {low[at + 1]}"] if at + 1 < len(low) else []
+        words = [f"{column} >= {start}"] if start is not None else []
+        words += [f"{column} < {low[at + 1]}"] if at + 1 < len(low) else []
         out.append("".join(f" AND {word}" for word in words))
     return out
 
@@ -322,7 +328,8 @@ def _call_key(thread: Any, seq: Any) -> Ints:
 
 
 def _other(work: dict[str, Any], previous: Narrow, at: int) -> tuple[Any, Any]:
-    """Of some pieces of work those that waited for work of another queue: that work, and they."""
+    """Of some pieces of work those that waited for work of another queue, or of their own one that has no order: that work, and
+    they."""
     some = slice(at, at + _AT_ONCE)
     s = work["s"][some]
     number = np.arange(at, at + len(s))
@@ -331,7 +338,8 @@ def _other(work: dict[str, Any], previous: Narrow, at: int) -> tuple[Any, Any]:
     led = np.flatnonzero(previous[some] >= 0)
     known[led] = np.maximum(known[led], work["e"][previous[some][led]])
     there = (latest >= 0) & (work["e"][latest] > known) & (work["process"][latest] == work["process"][some])
-    there &= (work["queue"][latest] != work["queue"][some]) & (latest != number)
+    there &= (work["queue"][latest] != work["queue"][some]) | (work["unordered"][some] != 0)
+    there &= latest != number
     return latest[there], number[there]
 
 
@@ -489,7 +497,7 @@ def _completed(
     if at < 0:
         return None
     # A call that waits writes what was completed after it has returned.
-    late = _COMPLETED_NS if calls["function"][calls["f"][first + at]].startswith(_COMPLETING) else 0
+    late = COMPLETED_NS if calls["function"][calls["f"][first + at]].startswith(_COMPLETING) else 0
     return first + at if calls["e"][first + at] + late >= row[9] else None
 
 
@@ -621,13 +629,13 @@ def _of_all(rank_of: dict[int, int], calls: dict[str, Any]) -> Iterator[tuple[st
     process_of = calls["process"]
     for f, name in enumerate(calls["function"]):
         key = "MPI_Init" if name == "MPI_Init_thread" else name.removesuffix("_c")
-        if name not in _ENDS and not _OF_ALL.fullmatch(key):
+        if name not in ENDS and not _OF_ALL.fullmatch(key):
             continue
         of = numbers.setdefault(key, {})
         for at in np.flatnonzero(calls["f"] == f).tolist():
             of.setdefault(int(process_of[at]), []).append(at)
     for name, of in numbers.items():
-        if name in _ENDS:
+        if name in ENDS:
             members = [(rank_of.get(process, -1), those[0], those[0]) for process, those in of.items()]
             # Processes of one rank are those of several jobs.
             if len({member[0] for member in members}) == len(members) > 1:

@@ -13,11 +13,11 @@ from occatrace.core import naming
 from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.core.sql import name as sql_name
 from occatrace.reports.critical import lines
-from occatrace.reports.critical.graph import ARRIVES
+from occatrace.reports.critical.graph import ARRIVES, Narrow, slices
 from occatrace.store import captures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from occatrace.store.tables import Store
 
@@ -26,6 +26,7 @@ Ints = npt.NDArray[np.int64]
 _MODES = f"({', '.join(repr(mode) for mode in HOST_MODES)})"
 _PLACE = "coalesce(k.source || CASE WHEN k.line > 0 THEN ':' || k.line ELSE '' END, '')"
 _FARTHEST = np.iinfo(np.int64).max
+_AT_ONCE = 1 << 20  # calls that are read at a time
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Spans:
 
     start: Ints
     end: Ints
-    label: Ints
+    label: npt.NDArray[np.signedinteger[Any]]
 
     def near(self, start: int, end: int) -> Spans:
         """Those between two moments, with the one before and the one after."""
@@ -178,42 +179,102 @@ def special(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
     thread = np.array([row[0] for row in rows], np.int64)
     start, end, level = (np.array([row[i] for row in rows], np.int64) for i in (1, 2, 3))
     number = np.array([labels.number(row[4]) for row in rows], np.int64)
-    return {int(t): _outermost(*(c[thread == t] for c in (start, end, number, level))) for t in np.unique(thread)}
+    return {int(t): outermost(*(c[thread == t] for c in (start, end, number, level))) for t in np.unique(thread)}
 
 
 def calls(store: Store, labels: Labels, zero: int, threads: Sequence[int]) -> dict[int, Spans]:
-    """The outermost traced calls of some threads. All calls of the run are gone through once, however few the threads are."""
+    """The outermost traced calls of some threads. All calls of the run are gone through, however few the threads are; of many calls
+    a part of the time after the other, for the sake of memory."""
     names = store.functions()
     if not names or not threads:
         return {}
-    title = {name: store.model.tally_function(name.replace(".", ":", 1))[1] for name in names}
-    known = lines.of_calls(store)
     chosen = ", ".join(str(int(thread)) for thread in threads)
-    parts = [
-        f"SELECT {at} AS f, process, thread, seq, caller, start_ns, end_ns FROM {sql_name(name)}"
-        f" WHERE thread IN ({chosen}) AND end_ns > start_ns"
-        for at, name in enumerate(names)
-    ]
-    rows = store.con.execute(
-        f"SELECT f::INTEGER AS f, c.thread::INTEGER AS thread, {known.number} AS line,"
-        f" start_ns::BIGINT - {zero} AS s, end_ns::BIGINT - {zero} AS e FROM ({' UNION ALL '.join(parts)}) c{known.join}"
-    ).fetchnumpy()
-    f, line, thread, start, end = (np.ma.getdata(rows[name]) for name in ("f", "line", "thread", "s", "e"))
-    del rows
-    numbers = np.full((len(names), len(known.texts)), -1, np.int64)
-    there = np.bincount(f * len(known.texts) + line, minlength=numbers.size).reshape(numbers.shape)
-    for at, of in np.argwhere(there).tolist():
-        numbers[at, of] = labels.number(Label("call", title[names[at]], known.texts[of]))
-    label = numbers[f, line]
-    del f, line
-    order = np.argsort(thread, kind="stable").astype(np.int32)
-    thread = thread[order]
-    out: dict[int, Spans] = {}
-    for one in threads:
-        first, last = np.searchsorted(thread, (one, one + 1))
-        own = order[first:last]
-        out[int(one)] = _outermost(start[own], end[own], label[own], np.zeros(len(own), np.int8))
+    reading = _Reading(store, labels, zero)
+    sources = [(name, sql_name(name)) for name in names]
+    found: dict[int, list[Spans]] = {int(thread): [] for thread in threads}
+    until = dict.fromkeys(found, -1)  # when the last call of a thread so far is over
+    for between in _times(store, chosen):
+        start, end, label, thread = reading.of(sources, f"thread IN ({chosen}){between}")
+        order = np.argsort(thread, kind="stable").astype(np.int32)
+        thread = thread[order]
+        for one, parts in found.items():
+            first, last = np.searchsorted(thread, (one, one + 1))
+            own = order[first:last]
+            outer = outermost(start[own], end[own], label[own], np.zeros(len(own), np.int8))
+            # What began before is within a call of the part before.
+            free = int(np.searchsorted(outer.start, until[one]))
+            if free < len(outer.start):
+                parts.append(Spans(outer.start[free:], outer.end[free:], outer.label[free:]))
+                until[one] = max(until[one], int(outer.end[-1]))
+    return {thread: _joined(found.pop(thread)) for thread in tuple(found)}
+
+
+def _times(store: Store, chosen: str) -> list[str]:
+    """Conditions that divide the calls of these threads by their start."""
+    ((count,),) = store.con.execute(
+        f"SELECT coalesce(sum(calls), 0)::BIGINT FROM call_stats WHERE source = 'event' AND thread IN ({chosen})"
+    ).fetchall()
+    return slices(store, f"calls WHERE thread IN ({chosen}) AND end_ns > start_ns", count, _AT_ONCE)
+
+
+def _joined(parts: list[Spans]) -> Spans:
+    """The same in one, in which the parts are not kept."""
+    if len(parts) == 1:
+        return parts[0]
+    count, at = sum(len(part.start) for part in parts), 0
+    out = Spans(np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int32))
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        own = slice(at, at + len(part.start))
+        out.start[own], out.end[own], out.label[own] = part.start, part.end, part.label
+        at = own.stop
     return out
+
+
+def parts_of_calls(store: Store, labels: Labels, zero: int) -> Iterator[tuple[Ints, Ints, Narrow, Narrow]]:
+    """All traced calls of the run, some at a time, in no order: starts, ends, labels, threads."""
+    reading = _Reading(store, labels, zero)
+    for name in store.functions():
+        for part in store.parts(name):
+            yield reading.of([(name, part)], "true")
+
+
+class _Reading:
+    """Reads calls, with the numbers of their labels."""
+
+    def __init__(self, store: Store, labels: Labels, zero: int) -> None:
+        self._store, self._labels, self._zero = store, labels, zero
+        self._lines = lines.of_calls(store)
+        self._numbers: dict[tuple[str, int], int] = {}
+
+    def of(self, sources: Sequence[tuple[str, str]], condition: str) -> tuple[Ints, Ints, Narrow, Narrow]:
+        """Start, end, label and thread of the calls in `sources`, which are function and SQL, for which a condition holds."""
+        parts = [
+            f"SELECT {at} AS f, process, thread, seq, caller, start_ns, end_ns FROM {source}"
+            f" WHERE {condition} AND end_ns > start_ns"
+            for at, (_, source) in enumerate(sources)
+        ]
+        rows = self._store.con.execute(
+            f"SELECT f::INTEGER AS f, c.thread::INTEGER AS thread, {self._lines.number} AS line,"
+            f" start_ns::BIGINT - {self._zero} AS s, end_ns::BIGINT - {self._zero} AS e"
+            f" FROM ({' UNION ALL '.join(parts)}) c{self._lines.join}"
+        ).fetchnumpy()
+        f, line, thread, start, end = (np.ma.getdata(rows[name]) for name in ("f", "line", "thread", "s", "e"))
+        del rows
+        count = len(self._lines.texts)
+        numbers = np.full((len(sources), count), -1, np.int32)
+        there = np.bincount(f * count + line, minlength=numbers.size).reshape(numbers.shape)
+        for at, of in np.argwhere(there).tolist():
+            numbers[at, of] = self._number(sources[at][0], of)
+        return start, end, numbers[f, line], thread
+
+    def _number(self, name: str, line: int) -> int:
+        known = self._numbers.get((name, line))
+        if known is None:
+            title = self._store.model.tally_function(name.replace(".", ":", 1))[1]
+            known = self._numbers[name, line] = self._labels.number(Label("call", title, self._lines.texts[line]))
+        return known
 
 
 def python(store: Store, labels: Labels, zero: int, programs: bool) -> dict[int, Spans]:
@@ -228,11 +289,11 @@ def python(store: Store, labels: Labels, zero: int, programs: bool) -> dict[int,
         own = [row for row in rows if row[0] == thread]
         start, end = (np.array([row[i] - zero for row in own], np.int64) for i in (1, 2))
         number = np.array([labels.number(Label("python", row[3] or "Python")) for row in own], np.int64)
-        out[thread] = _outermost(start, end, number, np.zeros(len(own), np.int64))
+        out[thread] = outermost(start, end, number, np.zeros(len(own), np.int64))
     return out
 
 
-def _outermost(start: Ints, end: Ints, label: Ints, level: npt.NDArray[Any]) -> Spans:
+def outermost(start: Ints, end: Ints, label: npt.NDArray[Any], level: npt.NDArray[Any]) -> Spans:
     """Of spans that may enclose each other the outer ones; of a lower level first."""
     order = np.lexsort((level, -end, start))
     start, end, label = start[order], end[order], label[order].astype(np.int32)

@@ -59,13 +59,16 @@ void unchanged() {
 }
 
 void false_dependency() {
-  CUevent event;
-  OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  CUevent there, back;
+  OK(cuEventCreate(&there, CU_EVENT_DISABLE_TIMING));
+  OK(cuEventCreate(&back, CU_EVENT_DISABLE_TIMING));
   for (int i = 0; i < steps / 4; ++i) {
     LAUNCH(lengthy, first);
-    OK(cuEventRecord(event, first));
-    OK(cuStreamWaitEvent(second, event, 0));
+    OK(cuEventRecord(there, first));
+    OK(cuStreamWaitEvent(second, there, 0));
     LAUNCH(work, second);
+    OK(cuEventRecord(back, second));
+    OK(cuStreamWaitEvent(first, back, 0));
   }
   OK(cuCtxSynchronize());
 }

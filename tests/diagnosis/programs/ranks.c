@@ -173,13 +173,49 @@ static void clean_overlap(int steps) {
     }
 }
 
+static void tested(MPI_Request *request) {
+    for (int there = 0;;) {
+        MPI_Test(request, &there, MPI_STATUS_IGNORE);
+        if (there) return;
+        rest(0.2);
+    }
+}
+
+// All test for the message of rank 2, which computes longer.
+static void late_for_tests(int steps) {
+    for (int i = 0; i < steps; i++) {
+        MPI_Request request;
+        if (rank != 2) MPI_Irecv(block, sizeof block, MPI_CHAR, 2, 1, MPI_COMM_WORLD, &request);
+        rest(rank == 2 ? 50 : 5);
+        for (int to = 0; rank == 2 && to < size; to++)
+            if (to != 2) MPI_Send(block, sizeof block, MPI_CHAR, to, 1, MPI_COMM_WORLD);
+        if (rank != 2) tested(&request);
+    }
+}
+
+// All send before they compute, so that nobody has to test for long.
+static void clean_tests(int steps) {
+    static char other[1 << 20];
+    for (int i = 0; i < steps; i++) {
+        MPI_Request requests[2];
+        MPI_Irecv(other, sizeof other, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD, requests);
+        MPI_Isend(block, sizeof block, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD, requests + 1);
+        for (int k = 0, there; k < 5; k++) {
+            rest(10);
+            MPI_Testall(2, requests, &there, MPI_STATUSES_IGNORE);
+        }
+        for (int k = 0; k < 2; k++) tested(requests + k);
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(int); } problems[] = {
         {"late_at_barrier", late_at_barrier}, {"imbalance", imbalance}, {"late_sender", late_sender}, {"late_root", late_root},
         {"taking_turns", taking_turns}, {"small_messages", small_messages}, {"clean_even", clean_even}, {"clean_sum", clean_sum},
         {"clean_halo", clean_halo}, {"clean_overlap", clean_overlap}, {"master_and_workers", master_and_workers},
         {"root_computes", root_computes}, {"pipeline", pipeline}, {"late_for_posted", late_for_posted}, {"clean_turns", clean_turns},
-        {"late_for_probe", late_for_probe}, {"small_sums", small_sums}};
+        {"late_for_probe", late_for_probe}, {"small_sums", small_sums},
+        {"late_for_tests", late_for_tests}, {"clean_tests", clean_tests}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
