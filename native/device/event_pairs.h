@@ -55,6 +55,7 @@ class EventPairs {
     Event spare = nullptr;
     uint64_t reference_time = 0;
     std::atomic<uint64_t> calibrated{0};
+    std::atomic<bool> prepared{false};
     std::atomic<bool> alive{true};
   };
 
@@ -143,6 +144,7 @@ class EventPairs {
   template <class Call>
   static void begin(Call &call, Stream stream) {
     Context *context = wanted ? timed(call, stream) : nullptr;
+    if (context != nullptr) prepare(*context);
     Pair *pair = context != nullptr ? take(*context) : nullptr;
     if (pair == nullptr) return;
     if (Api::record(pair->start, stream) != 0) {
@@ -299,12 +301,26 @@ class EventPairs {
       contexts().push_back(context);
       map().set(handle, reinterpret_cast<uint64_t>(context));
     }
-    const Entered inside(*context);
-    if (wanted && Api::create_stream(&context->stream) == 0 && Api::create_event(&context->spare) == 0) {
-      // The first brackets are wide: drivers set themselves up.
-      for (int time = 0; time < kFirstCalibrations; ++time) calibrate(*context);
-    }
+    prepare(*context);
     return context;
+  }
+
+  // Makes what the clock of a scope needs. CUDA's runtime makes a primary context current before it is set up: then nothing can
+  // be made in it, and the first command tries again.
+  static void prepare(Context &context) {
+    if (!wanted || context.prepared.load(std::memory_order_acquire) || held_back()) return;
+    const Entered inside(context);
+    {
+      std::lock_guard<std::mutex> guard(context.mutex);
+      if (context.prepared.load(std::memory_order_relaxed)) return;
+      if (context.stream == nullptr && Api::create_stream(&context.stream) != 0) context.stream = nullptr;
+      if (context.stream == nullptr) return;
+      if (context.spare == nullptr && Api::create_event(&context.spare) != 0) context.spare = nullptr;
+      if (context.spare == nullptr) return;
+      context.prepared.store(true, std::memory_order_release);
+    }
+    // The first brackets are wide: drivers set themselves up.
+    for (int time = 0; time < kFirstCalibrations; ++time) calibrate(context);
   }
 
   // ns between two events: 0, kNotReady as long as they are not both complete, or the API's error. A float of milliseconds:

@@ -234,6 +234,7 @@ struct Observer {
   void (*ran)(uint32_t number, int kind, uint64_t start, uint64_t end);
   void (*call)(DriverCall &) = nullptr;
   void (*managed)(int kind, int device, void *at, uint64_t value, uint64_t start, uint64_t end) = nullptr;
+  void (*runtime)(const char *function, bool over) = nullptr;
 };
 inline std::atomic<const Observer *> observer{nullptr};
 

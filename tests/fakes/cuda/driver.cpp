@@ -108,6 +108,7 @@ const struct {
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
@@ -124,6 +125,11 @@ extern "C" __attribute__((visibility("default"))) long fake_cuda_live_events() {
 extern "C" __attribute__((visibility("default"))) long fake_cuda_captured_events() { return fake::captured_events; }
 // For tests/fakes/cuda/cupti.cpp.
 extern "C" __attribute__((visibility("default"))) void fake_cuda_observe(const fake::Observer *observer) { fake::observer = observer; }
+// For tests/fakes/cuda/runtime.cpp: tools are told of the runtime's calls through the driver.
+extern "C" __attribute__((visibility("default"))) void fake_cuda_runtime_call(const char *function, bool over) {
+  const fake::Observer *o = fake::observer;
+  if (o != nullptr && o->runtime != nullptr) o->runtime(function, over);
+}
 
 // What the variable names is loaded by the first call of cuInit, whatever comes of it.
 static void inject() {
@@ -136,11 +142,13 @@ static void inject() {
 }
 
 // ---- the driver itself, devices ----
+static bool shut_down = false;
 API cuInit(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (device_count() == 0) return CUDA_ERROR_NO_DEVICE;
   inject();
   fake::device_ns();
+  if (!initialized) std::atexit([] { shut_down = true; });
   initialized = true;
   return CUDA_SUCCESS;
 }
@@ -274,14 +282,18 @@ API cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) {
 }
 API cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 API cuCtxDisablePeerAccess(CUcontext) { return CUDA_SUCCESS; }
-API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-  if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+// For tests/fakes/cuda/runtime.cpp: the primary context before anybody holds it, in which nothing can be made yet.
+extern "C" __attribute__((visibility("default"))) CUcontext fake_cuda_primary(CUdevice device) {
   if (primaries[device] == nullptr) {
     primaries[device] = make_context(device);
     primaries[device]->primary = true;
-  } else {
-    ++primaries[device]->holders;
+    primaries[device]->holders = 0;
   }
+  return primaries[device];
+}
+API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  if (!initialized) return CUDA_ERROR_NOT_INITIALIZED;
+  ++fake_cuda_primary(device)->holders;
   *context = primaries[device];
   return CUDA_SUCCESS;
 }
@@ -340,6 +352,7 @@ API cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *, void
   return status;
 }
 API cuLibraryUnload(CUlibrary library) {
+  if (shut_down) return CUDA_ERROR_DEINITIALIZED;
   delete library;
   return CUDA_SUCCESS;
 }
@@ -434,6 +447,7 @@ API cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdevicept
 // ---- streams and events ----
 API cuStreamCreate(CUstream *stream, unsigned flags) {
   NEED_CONTEXT;
+  if (context->primary && context->holders == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *stream = fake::make_stream<CUstream_st>(context, flags);
   return CUDA_SUCCESS;
 }
@@ -543,6 +557,8 @@ static CUresult copy_blocks(const CUDA_MEMCPY3D_BATCH_OP *all, size_t count, CUs
   }
   return done;
 }
+// Of a fault of the host CUPTI tells the instruction.
+constexpr uint64_t kFaultingInstruction = 0x55d0c0ffee00;
 // Pages move in blocks of 64 KiB, the first of which a fault brings where the device wants them.
 static CUresult prefetch(void *at, size_t bytes, CUdevice device, CUstream on, bool per_thread) {
   NEED_CONTEXT;
@@ -556,7 +572,7 @@ static CUresult prefetch(void *at, size_t bytes, CUdevice device, CUstream on, b
       fake::busy(20000);
       const uint64_t end = fake::monotonic_ns();
       char *block = static_cast<char *>(at) + done;
-      if (done == 0) o->managed(to_host ? fake::kFaultsOfHost : fake::kFaultsOfDevice, to_host ? from : device, block, to_host ? 1 : 5, start, end);
+      if (done == 0) o->managed(to_host ? fake::kFaultsOfHost : fake::kFaultsOfDevice, to_host ? from : device, block, to_host ? kFaultingInstruction : 5, start, end);
       o->managed(to_host ? fake::kPagesToHost : fake::kPagesToDevice, to_host ? from : device, block, std::min<size_t>(65536, bytes - done), start, end);
     }
   }, false, fake::kCopyKind));

@@ -20,12 +20,37 @@ thread_local cudaError_t last_error = cudaSuccess;
 thread_local int device = 0;
 thread_local CUcontext entered = nullptr;
 
+// A symbol of the driver.
+template <class F>
+F *symbol(const char *name) {
+  static void *const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  return driver == nullptr ? nullptr : reinterpret_cast<F *>(dlsym(driver, name));
+}
+
+// A call of the program: the driver has tools told of it. Those within it are none.
+class Told {
+ public:
+  explicit Told(const char *function) : function_(function) {
+    if (depth++ == 0) tell(false);
+  }
+  ~Told() {
+    if (--depth == 0) tell(true);
+  }
+  Told(const Told &) = delete;
+  Told &operator=(const Told &) = delete;
+
+ private:
+  void tell(bool over) const {
+    static auto *const call = symbol<void(const char *, bool)>("fake_cuda_runtime_call");
+    if (call != nullptr) call(function_, over);
+  }
+  const char *function_;
+  static inline thread_local int depth = 0;
+};
+
 void *find(const char *name, cuuint64_t flags) {
-  using Find = CUresult (*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
-  static const auto by_name = [] {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    return driver == nullptr ? nullptr : reinterpret_cast<Find>(dlsym(driver, "cuGetProcAddress_v2"));
-  }();
+  static auto *const by_name =
+      symbol<CUresult(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *)>("cuGetProcAddress_v2");
   void *address = nullptr;
   if (by_name == nullptr || by_name(name, &address, 13000, flags, nullptr) != CUDA_SUCCESS) return nullptr;
   return address;
@@ -61,14 +86,18 @@ int enter() {
   const std::lock_guard<std::mutex> guard(lock);
   static CUcontext primaries[8];
   if (primaries[device] == nullptr) {
+    // As the real one: current before it is set up.
+    if (auto *const primary = symbol<CUcontext(CUdevice)>("fake_cuda_primary")) CU(cuCtxSetCurrent)(primary(device));
     if (const int code = CU(cuDevicePrimaryCtxRetain)(&primaries[device], device)) return code;
   }
   entered = primaries[device];
   return CU(cuCtxSetCurrent)(entered);
 }
-#define ENTER                                  \
+#define ENTER                  \
+  const Told called_{__func__}; \
   if (const int code_ = enter()) return told(code_)
 
+std::vector<CUlibrary> &libraries = *new std::vector<CUlibrary>;
 int load() {
   const std::lock_guard<std::mutex> guard(lock);
   std::string image;
@@ -78,6 +107,7 @@ int load() {
   if (image.empty()) return 0;
   CUlibrary library;
   if (const int code = CU(cuLibraryLoadData)(&library, image.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0)) return code;
+  libraries.push_back(library);
   for (auto &[function, kernel] : kernels) {
     CUkernel found;
     if (kernel.function != nullptr) continue;
@@ -88,6 +118,7 @@ int load() {
 }
 
 cudaError_t launch(const void *key, dim3 g, dim3 b, void **args, size_t shared, cudaStream_t stream, bool per_thread = false) {
+  const Told called{"cudaLaunchKernel"};
   ENTER;
   if (const int code = load()) return told(code);
   const auto found = kernels.find(key);
@@ -97,6 +128,7 @@ cudaError_t launch(const void *key, dim3 g, dim3 b, void **args, size_t shared, 
 }
 
 cudaError_t copy(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t s, bool waits, bool per_thread = false) {
+  const Told called{waits ? "cudaMemcpy" : "cudaMemcpyAsync"};
   ENTER;
   const auto d = reinterpret_cast<CUdeviceptr>(to), f = reinterpret_cast<CUdeviceptr>(from);
 #define EITHER(name) (per_thread ? CU_PER_THREAD(name) : CU(name))
@@ -131,7 +163,9 @@ extern "C" __attribute__((visibility("default"))) void **__cudaRegisterFatBinary
   return &handle;
 }
 extern "C" __attribute__((visibility("default"))) void __cudaRegisterFatBinaryEnd(void **) {}
-extern "C" __attribute__((visibility("default"))) void __cudaUnregisterFatBinary(void **) {}
+extern "C" __attribute__((visibility("default"))) void __cudaUnregisterFatBinary(void **) {
+  for (CUlibrary library : libraries) CU(cuLibraryUnload)(library);
+}
 extern "C" __attribute__((visibility("default"))) char __cudaInitModule(void **) { return 0; }
 extern "C" __attribute__((visibility("default"))) void __cudaRegisterFunction(void **, const char *host, char *, const char *name, int,
                                                                              void *, void *, void *, void *, int *) {
