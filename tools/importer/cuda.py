@@ -92,8 +92,11 @@ _FREES = {
     "cuMipmappedArrayDestroy": "hMipmappedArray",
     "cuMemRelease": "handle",
 }
-# Codes that are answers: not yet (CUDA_ERROR_NOT_READY), no such function (CUDA_ERROR_NOT_FOUND).
+# Codes that are answers: not yet (CUDA_ERROR_NOT_READY), no such function (CUDA_ERROR_NOT_FOUND), and of functions that let go of
+# something that the driver has done so already (CUDA_ERROR_DEINITIALIZED): the runtime calls them at the end of each program.
 _ANSWERS = {"cuStreamQuery": 600, "cuEventQuery": 600, "cuGetProcAddress": 500}
+_LETS_GO = re.compile(r"Release|Unload|Destroy|Free|Unregister|Detach")
+_DEINITIALIZED = 4
 # Fields of a number that the call is not given: a C++ expression over its arguments.
 _SIZES = {
     "asked": ("WidthInBytes * Height", "as asked for, without the padding of rows"),
@@ -305,7 +308,7 @@ def _rules(headers: Headers, options: tuple[str, ...]) -> Rules:
         bytes=_bytes,
         activity=_activity,
         memory=_memory,
-        not_failed=lambda name: _ANSWERS.get(_shown(name)),
+        not_failed=lambda name: _ANSWERS.get(_shown(name), _DEINITIALIZED if _LETS_GO.search(name) else None),
         outputs=_outputs,
         inputs=_inputs,
         flags={(name, argument): enum for name, (argument, enum) in _FLAGS.items()},
