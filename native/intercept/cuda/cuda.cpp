@@ -350,9 +350,10 @@ std::atomic<int> state{kUnbound};
 
 bool enter();
 
-inline bool entered() {
+inline bool entered(const void *from) {
   const int now = state.load(std::memory_order_acquire);
-  return __builtin_expect(now != kUnbound, 1) ? now == kTraced : enter();
+  if (__builtin_expect(now == kUnbound, 0)) return enter();
+  return now == kTraced && !cupti::calls(from);
 }
 
 }  // namespace

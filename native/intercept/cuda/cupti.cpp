@@ -2,7 +2,9 @@
 #include "cupti.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -29,14 +31,14 @@ using Result = int;
 constexpr Result kTaken = 39;  // CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 constexpr int kCustom = 3;     // CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0
 constexpr uint32_t kForced = 1;
-constexpr int kDriverDomain = 1;  // CUPTI_CB_DOMAIN_DRIVER_API
-// Numbers of the driver's functions: where so many in a row have no name, no more come.
+constexpr int kDriverDomain = 1, kRuntimeDomain = 2;  // CUPTI_CB_DOMAIN_DRIVER_API, …_RUNTIME_API
+// Numbers of functions: where so many in a row have no name, no more come.
 constexpr uint32_t kUnnamed = 256;
 
 enum Kind : uint32_t {
   kMemcpy = 1,
   kMemset = 2,
-  kDriver = 5,
+  kDriver = 4,
   kConcurrentKernel = 10,
   kMemcpyPeer = 22,
   kManaged = 25,
@@ -76,6 +78,11 @@ constexpr uint16_t commands[] = {53, 54, 55, 66, 67, 115, 116, 117, 776, 777, 77
 // Those that wait.
 constexpr uint16_t waiting[] = {17, 121, 126, 295, 436, 440, 800};
 
+// The functions of the runtime that give commands or wait, by the first letters of their names.
+constexpr const char *of_runtime[] = {"cudaLaunch", "__cudaLaunch", "cudaMemcpy", "cudaMemset",
+                                      "cudaGraphLaunch", "cudaMemPrefetch", "cudaMemDiscard", "cudaStreamSynchronize",
+                                      "cudaDeviceSync", "cudaStreamWaitEvent", "cudaEventSynchronize", "cudaThreadSync"};
+
 // CUpti_ActivityUnifiedMemoryCounterConfig: of one device.
 struct ManagedConfig {
   uint32_t scope, kind, device, enable;
@@ -94,13 +101,13 @@ struct Functions {
   Result (*flush_all)(uint32_t);
   Result (*push)(int, uint64_t);
   Result (*pop)(int, uint64_t *);
+  Result (*callback_name)(int, uint32_t, const char **);
+  Result (*enable_callback)(uint32_t, void *, int, uint32_t);
   // Not in every version.
   Result (*register_clock)(uint64_t (*)());
   Result (*enable_driver_api)(uint32_t, uint8_t);
   Result (*timestamp)(uint64_t *);
   Result (*configure_managed)(ManagedConfig *, uint32_t);
-  Result (*callback_name)(int, uint32_t, const char **);
-  Result (*enable_callback)(uint32_t, void *, int, uint32_t);
 };
 Functions cupti;
 
@@ -205,7 +212,8 @@ void take_managed(const void *record) {
   m.value = field<uint64_t>(record, kManagedValue);
   m.address = field<uint64_t>(record, kManagedAddress);
   if (kind != faults_of_host) m.device = device_of(field<uint32_t>(record, kind == to_device ? kManagedTo : kManagedFrom));
-  // A fault of the host has no end: what stands there says nothing.
+  // A fault of the host has no end: what stands there says nothing. Its value is the instruction that caused it, not a count.
+  if (kind == faults_of_host) m.value = 1;
   if (kind == faults_of_host || m.end < m.start) m.end = m.start;
   ::occatrace_write_managed(&m);
 }
@@ -265,7 +273,53 @@ void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t, size_t
 
 uint64_t our_clock() { return occatrace_now(); }
 
-void nobody(void *, int, uint32_t, const void *) {}
+// ---- calls of the runtime ----
+
+// The work of a call of the runtime has that call's number, and CUPTI knows no external ids of the driver's calls within it. So
+// the numbers of the runtime's calls are asked for; the outermost counts.
+thread_local uint32_t within_runtime = 0;
+
+void runtime_called(const CallbackData &call) {
+  if (call.site == 0) {
+    if (within_runtime == 0) within_runtime = call.correlation;
+  } else if (within_runtime == call.correlation) {
+    within_runtime = 0;
+  }
+}
+
+void told(void *, int domain, uint32_t, const void *data) {
+  if (domain == kRuntimeDomain) runtime_called(*static_cast<const CallbackData *>(data));
+}
+
+void (*told_of_driver)(void *, int, uint32_t, const void *) = nullptr;
+void told_of_both(void *user, int domain, uint32_t number, const void *data) {
+  if (domain == kRuntimeDomain) return runtime_called(*static_cast<const CallbackData *>(data));
+  told_of_driver(user, domain, number, data);
+}
+
+// The functions of a domain that have names.
+template <class Visit>
+void each_function(int domain, Visit visit) {
+  for (uint32_t number = 1, unnamed = 0; unnamed < kUnnamed; ++number) {
+    const char *name = nullptr;
+    if (cupti.callback_name(domain, number, &name) != 0 || name == nullptr) {
+      ++unnamed;
+      continue;
+    }
+    unnamed = 0;
+    visit(number, name);
+  }
+}
+
+bool enable_runtime(void *subscriber) {
+  bool some = false;
+  each_function(kRuntimeDomain, [&](uint32_t number, const char *name) {
+    const auto begins = [name](const char *with) { return std::strncmp(name, with, std::strlen(with)) == 0; };
+    if (std::any_of(std::begin(of_runtime), std::end(of_runtime), begins))
+      some |= cupti.enable_callback(1, subscriber, kRuntimeDomain, number) == 0;
+  });
+  return some;
+}
 
 // ---- start ----
 
@@ -283,13 +337,36 @@ std::vector<std::string> candidates() {
   return all;
 }
 
+// CUPTI opens the driver as the program does, and finds the shim: its own calls are none of the program's.
+void note_place(const void *function) {
+  struct Found {
+    uintptr_t address, begin, end;
+  } found{reinterpret_cast<uintptr_t>(function), 0, 0};
+  dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *data) {
+        auto &wanted = *static_cast<Found *>(data);
+        uintptr_t begin = UINTPTR_MAX, end = 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
+          const uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+          begin = std::min(begin, from);
+          end = std::max(end, from + info->dlpi_phdr[i].p_memsz);
+        }
+        if (wanted.address < begin || wanted.address >= end) return 0;
+        wanted.begin = begin, wanted.end = end;
+        return 1;
+      },
+      &found);
+  place.begin.store(found.begin, std::memory_order_relaxed);
+  place.size.store(found.end - found.begin, std::memory_order_relaxed);
+}
+
 bool bind_all(void *library) {
   bind(library, "cuptiActivityRegisterTimestampCallback", &cupti.register_clock);
   bind(library, "cuptiActivityEnableDriverApi", &cupti.enable_driver_api);
   bind(library, "cuptiActivityConfigureUnifiedMemoryCounter", &cupti.configure_managed);
-  bind(library, "cuptiGetCallbackName", &cupti.callback_name);
-  bind(library, "cuptiEnableCallback", &cupti.enable_callback);
-  return bind(library, "cuptiGetVersion", &cupti.version) && bind(library, "cuptiSubscribe", &cupti.subscribe) &&
+  return bind(library, "cuptiGetCallbackName", &cupti.callback_name) && bind(library, "cuptiEnableCallback", &cupti.enable_callback) &&
+         bind(library, "cuptiGetVersion", &cupti.version) && bind(library, "cuptiSubscribe", &cupti.subscribe) &&
          bind(library, "cuptiUnsubscribe", &cupti.unsubscribe) && bind(library, "cuptiActivityEnable", &cupti.enable) &&
          bind(library, "cuptiActivityDisable", &cupti.disable) &&
          bind(library, "cuptiActivityRegisterCallbacks", &cupti.register_callbacks) &&
@@ -325,10 +402,14 @@ void disable_all() {
   for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kExternal, kMemcpyPeer, kGraph, kDriver, kManaged, kSynchronization}) cupti.disable(kind);
 }
 
-bool push(uint64_t ticket) { return cupti.push(kCustom, ticket) == 0; }
+bool push(uint64_t ticket) {
+  if (within_runtime == 0) return cupti.push(kCustom, ticket) == 0;
+  tickets::told_call(ticket, within_runtime);
+  return true;
+}
 void pop() {
   uint64_t last = 0;
-  cupti.pop(kCustom, &last);
+  if (within_runtime == 0) cupti.pop(kCustom, &last);
 }
 void flush(bool all) { cupti.flush_all(all ? kForced : 0); }
 uint64_t stamp() {
@@ -340,8 +421,9 @@ constexpr device::Source records{"CUPTI", push, pop, flush, stamp};
 // In callbacks the call's number is known as it begins.
 thread_local uint32_t calling_now = 0;
 bool by_callbacks = false;
+uint32_t number_of_call() { return within_runtime != 0 ? within_runtime : calling_now; }
 bool tell(uint64_t ticket) {
-  tickets::told_call(ticket, calling_now);
+  tickets::told_call(ticket, number_of_call());
   return true;
 }
 constexpr device::Source records_of_callbacks{"CUPTI", tell, [] {}, flush, stamp};
@@ -358,6 +440,7 @@ void *subscribe(void (*told)(void *, int, uint32_t, const void *), const char **
     if (library == nullptr) continue;
     *why = "this libcupti lacks functions";
     if (!bind_all(library)) continue;
+    note_place(reinterpret_cast<const void *>(cupti.subscribe));
     void *subscriber = nullptr;
     const Result taken = cupti.subscribe(&subscriber, told, nullptr);
     if (taken == 0) return subscriber;
@@ -377,18 +460,11 @@ bool record(bool external) {
 }
 
 bool enable_calls(const Calls &calls, void *subscriber) {
-  if (cupti.callback_name == nullptr || cupti.enable_callback == nullptr) return false;
   // Those that are enabled are told of at once, in other threads too: by then all are known.
   std::vector<uint32_t> wanted;
-  for (uint32_t number = 1, unnamed = 0; unnamed < kUnnamed; ++number) {
-    const char *name = nullptr;
-    if (cupti.callback_name(kDriverDomain, number, &name) != 0 || name == nullptr) {
-      ++unnamed;
-      continue;
-    }
-    unnamed = 0;
+  each_function(kDriverDomain, [&](uint32_t number, const char *name) {
     if (calls.wants(number, name)) wanted.push_back(number);
-  }
+  });
   bool some = false;
   for (const uint32_t number : wanted) some |= cupti.enable_callback(1, subscriber, kDriverDomain, number) == 0;
   return some;
@@ -396,21 +472,23 @@ bool enable_calls(const Calls &calls, void *subscriber) {
 
 }  // namespace
 
+Place place;
+
 uint32_t version() { return api_version; }
 
 const device::Source *start(const char **why) {
-  // Held only for a moment, to know whether another tool has it: a program's own profiler may still come.
-  void *subscriber = subscribe(nobody, why);
+  void *subscriber = subscribe(told, why);
   if (subscriber == nullptr) return nullptr;
+  if (enable_runtime(subscriber) && record(true)) return &records;
   cupti.unsubscribe(subscriber);
-  if (record(true)) return &records;
   *why = "CUPTI refuses to record";
   return nullptr;
 }
 
 bool start_with_calls(const Calls &calls, const device::Source **source, const char **why) {
   *source = nullptr;
-  void *subscriber = subscribe(calls.told, why);
+  told_of_driver = calls.told;
+  void *subscriber = subscribe(told_of_both, why);
   if (subscriber == nullptr) return false;
   if (!enable_calls(calls, subscriber)) {
     cupti.unsubscribe(subscriber);
@@ -418,6 +496,7 @@ bool start_with_calls(const Calls &calls, const device::Source **source, const c
     return false;
   }
   by_callbacks = true;
+  if (calls.work) enable_runtime(subscriber);
   if (calls.work && record(false)) *source = &records_of_callbacks;
   return true;
 }
@@ -447,8 +526,8 @@ void record_waits() {
 }
 bool waits() { return waits_recorded.load(std::memory_order_relaxed); }
 void wait_begins(const occatrace_wait &wait) {
-  if (by_callbacks) {
-    told_wait_call(calling_now, wait);
+  if (by_callbacks || within_runtime != 0) {
+    told_wait_call(number_of_call(), wait);
   } else {
     cupti.push(kCustom, reinterpret_cast<uint64_t>(new occatrace_wait(wait)) | kIsWait);
   }

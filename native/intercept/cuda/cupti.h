@@ -2,6 +2,7 @@
 // nothing of its headers is needed but the places of a few fields.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "tickets.h"
@@ -48,6 +49,16 @@ void record_waits();
 bool waits();
 void wait_begins(const occatrace_wait &wait);
 void wait_ends();
+
+// Where CUPTI is in memory, once it is open.
+struct Place {
+  std::atomic<uintptr_t> begin{0}, size{0};
+};
+extern Place place;
+// Whether a call comes from CUPTI itself.
+inline bool calls(const void *from) {
+  return reinterpret_cast<uintptr_t>(from) - place.begin.load(std::memory_order_relaxed) < place.size.load(std::memory_order_relaxed);
+}
 
 // Which version, for the name of the platform.
 uint32_t version();

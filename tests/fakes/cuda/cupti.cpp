@@ -46,6 +46,7 @@ bool is(const char *what) {
 // CUPTI's own clock is another than ours.
 uint64_t own(uint64_t monotonic) { return clock_of_caller != nullptr ? monotonic : monotonic + 5'000'000'000'000; }
 
+constexpr uint32_t kDriverCalls = 4;  // CUPTI_ACTIVITY_KIND_DRIVER
 size_t bytes_of(uint32_t kind) { return kind == 39 ? 24 : kind == 10 ? 208 : kind == 51 ? 48 : kind == 25 ? 104 : 96; }
 
 template <class T>
@@ -80,8 +81,12 @@ void add(uint32_t kind, Fill fill) {
   if (done != nullptr) full(nullptr, 0, done, done_size, done_used);
 }
 
+// Of the driver's calls that a call of the runtime makes nothing is told but its work, by the number of the runtime's call (seen
+// with CUPTI 13.0).
+thread_local uint32_t number_of_runtime = 0;
+
 void tell_external(uint32_t number) {
-  if (external.empty()) return;
+  if (external.empty() || number_of_runtime != 0) return;
   add(39, [&](uint8_t *record) {
     put<uint32_t>(record, 4, 3);
     put<uint64_t>(record, 8, external.back());
@@ -92,12 +97,23 @@ void tell_external(uint32_t number) {
 // The call that this thread is in.
 thread_local uint32_t number_of_call = 0;
 
+// CUPTI asks the driver, which it opens as programs do, about each kernel. It tells nobody of these calls.
+thread_local bool asking = false;
+void ask() {
+  static auto *const version_of = reinterpret_cast<int (*)(int *)>(dlsym(dlopen("libcuda.so.1", RTLD_LAZY), "cuDriverGetVersion"));
+  int version = 0;
+  asking = true;
+  version_of(&version);
+  asking = false;
+}
+
 uint32_t given(int) {
-  const uint32_t number = number_of_call != 0 ? number_of_call : ++last_number;
+  ask();
+  const uint32_t number = number_of_runtime != 0 ? number_of_runtime : number_of_call != 0 ? number_of_call : ++last_number;
   bool told = false;
   {
     std::lock_guard<std::mutex> guard(mutex);
-    told = enabled.count(5) != 0 || !functions.empty();
+    told = enabled.count(kDriverCalls) != 0 || !functions.empty();
   }
   if (told) tell_external(number);
   return number;
@@ -120,7 +136,13 @@ using Told = void (*)(void *, int, uint32_t, const void *);
 std::atomic<Told> subscriber{nullptr};
 void *subscribed_with = nullptr;
 std::atomic<bool> wanted_calls[8192];
-constexpr int kDriver = 1;
+constexpr int kDriver = 1, kRuntime = 2;
+
+// Names as CUPTI has them, with the version of the runtime that brought the function.
+constexpr const char *runtime_names[] = {"cudaMalloc_v3020",          "cudaMemcpy_v3020",          "cudaMemcpyAsync_v3020",
+                                         "cudaMemset_v3020",          "cudaMemsetAsync_v3020",     "cudaLaunchKernel_v7000",
+                                         "cudaStreamSynchronize_v3020", "cudaDeviceSynchronize_v3020", "cudaGraphLaunch_v10000"};
+std::atomic<bool> wanted_of_runtime[std::size(runtime_names)];
 
 // As CUpti_CallbackData is.
 struct CallData {
@@ -173,11 +195,12 @@ void waited(const fake::DriverCall &call) {
   bool asked = false;
   {
     std::lock_guard<std::mutex> guard(mutex);
-    asked = enabled.count(5) != 0 || functions.count(static_cast<uint32_t>(call.id)) != 0;
+    asked = enabled.count(kDriverCalls) != 0 || functions.count(static_cast<uint32_t>(call.id)) != 0;
   }
   if (asked) tell_external(call.number);
   const uint64_t end = fake::monotonic_ns();
-  add(38, [&](uint8_t *record) { wait_record(record, call.name, own(wait_began), own(end), call.number); });
+  const uint32_t number = number_of_runtime != 0 ? number_of_runtime : call.number;
+  add(38, [&](uint8_t *record) { wait_record(record, call.name, own(wait_began), own(end), number); });
 }
 #else
 constexpr void (*moved)(int, int, void *, uint64_t, uint64_t, uint64_t) = nullptr;
@@ -185,6 +208,7 @@ void waited(const fake::DriverCall &) {}
 #endif
 
 void called(fake::DriverCall &call) {
+  if (asking) return;
   if (!call.over) call.number = ++last_number;
   if (call.over) waited(call);
   const Told told = subscriber;
@@ -196,7 +220,20 @@ void called(fake::DriverCall &call) {
   number_of_call = call.over ? 0 : call.number;
 }
 
-const fake::Observer observer{given, ran, called, moved};
+void runtime_called(const char *function, bool over) {
+  if (!over) number_of_runtime = ++last_number;
+  const Told told = subscriber;
+  for (uint32_t at = 0; told != nullptr && at < std::size(runtime_names); ++at) {
+    const size_t length = strlen(function);
+    if (strncmp(runtime_names[at], function, length) != 0 || runtime_names[at][length] != '_' || !wanted_of_runtime[at]) continue;
+    uint64_t kept = 0;
+    const CallData data{over, function, nullptr, nullptr, nullptr, nullptr, 1, &kept, number_of_runtime};
+    told(subscribed_with, kRuntime, at + 1, &data);
+  }
+  if (over) number_of_runtime = 0;
+}
+
+const fake::Observer observer{given, ran, called, moved, runtime_called};
 
 bool observe() {
   void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -220,10 +257,15 @@ CUPTI cuptiSubscribe(void **handle, Told told, void *with) {
 }
 CUPTI cuptiUnsubscribe(void *) {
   subscriber = nullptr;
+  for (auto &one : wanted_of_runtime) one = false;
   for (auto &one : wanted_calls) one = false;
   return 0;
 }
 CUPTI cuptiEnableCallback(uint32_t on, void *, int domain, uint32_t number) {
+  if (domain == kRuntime && number >= 1 && number <= std::size(runtime_names)) {
+    wanted_of_runtime[number - 1] = on != 0;
+    return 0;
+  }
   if (domain != kDriver || number >= std::size(wanted_calls)) return 1;
   wanted_calls[number] = on != 0;
   return 0;
@@ -234,6 +276,10 @@ CUPTI cuptiEnableDomain(uint32_t on, void *, int domain) {
   return 0;
 }
 CUPTI cuptiGetCallbackName(int domain, uint32_t number, const char **name) {
+  if (domain == kRuntime && number >= 1 && number <= std::size(runtime_names)) {
+    *name = runtime_names[number - 1];
+    return 0;
+  }
   if (domain != kDriver) return 1;
 #ifdef WITH_CALLS
   switch (number) {

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+static_assert(CUPTI_ACTIVITY_KIND_DRIVER == 4);
 static_assert(sizeof(CUpti_ActivityUnifiedMemoryCounter3) == 104 && sizeof(CUpti_ActivitySynchronization2) <= 96);
 
 void managed_record(uint8_t *record, int kind, uint64_t value, uint64_t start, uint64_t end, uint64_t address, uint32_t from, uint32_t to) {

@@ -205,11 +205,13 @@ def test_libraries_that_have_a_place_in_turn(tmp_path: Path) -> None:
     plugins = {"first": (5, 4096), "second": (10, 8192), "third": (1, 64)}
     for name, (calls, size) in plugins.items():
         defined = (f"-DPLUGIN={name}", f"-DCALLS={calls}", f"-DSIZE={size}")
-        _compile("gcc", "-O2", "-g", "-fPIC", "-shared", *defined, PROGRAMS / "plugins.c", "-o", tmp_path / f"{name}.so")
+        _compile(
+            "gcc", "-O2", "-g", "-fPIC", "-shared", *defined, PROGRAMS / "plugins.c", "-o", tmp_path / f"{name}.so"
+        )
     program = [tmp_path / "plugins", "3", *(tmp_path / f"{name}.so" for name in plugins)]
     run = profiled(Run, tmp_path / "run", program, "-m", "full", "--call-paths")
     assert (run.status, run.stdout) == (0, "3\n"), run.stderr  # the same place in each round
-    made = run.sql(f"""
+    made = run.sql("""
         SELECT split_part(module, '/', -1), c.function, line, calls, total FROM (
             SELECT process, site, sum(calls)::INTEGER AS calls, sum(bytes)::INTEGER AS total FROM call_site_stats
             WHERE function = 'clCreateBuffer' GROUP BY ALL) JOIN call_sites c USING (process, site) ORDER BY line, calls""")

@@ -25,10 +25,13 @@ def program(runtime: Path, nvcc: str) -> Path:
     return output
 
 
-@pytest.fixture(scope="session")
-def ran(driver: Path, runtime: Path, program: Path) -> Traced:
-    """That program under occa_prof."""
-    run = profiled(Traced, runtime / "run", [program], LD_LIBRARY_PATH=f"{driver}:{runtime}")
+@pytest.fixture(scope="session", params=["events", "cupti"])
+def ran(request: pytest.FixtureRequest, driver: Path, runtime: Path, program: Path, cupti: Path) -> Traced:
+    """That program under occa_prof, its device work timed in one of two ways."""
+    env = {"OCCATRACE_CUPTI": str(cupti), "LD_LIBRARY_PATH": f"{driver}:{runtime}"}
+    run = profiled(Traced, runtime / f"run-{request.param}", [program], "--device-time", request.param, **env)
+    ((platform,),) = run.sql("SELECT platform FROM devices")
+    assert ("CUPTI" in platform) == (request.param == "cupti") and "traced call launched" not in run.stderr
     # The error of a failed call is still there for the program to take, once, and not one of ours.
     assert (run.status, run.stdout) == (0, "2 2 2 0\n"), run.stderr
     return run
@@ -56,6 +59,26 @@ def test_calls_of_a_program_as_nvcc_compiles_it(ran: Traced) -> None:
     assert kernels[1][2] >= 2 * MS
     assert ran.sql("SELECT count(*), count(DISTINCT queue) FROM activities WHERE name = 'graph'") == [(1, 1)]
     assert ran.sql("SELECT count(*) FROM losses") == [(0,)]
+
+
+def test_waits_are_those_of_the_calls_of_the_runtime(ran: Traced) -> None:
+    by_cupti = "CUPTI" in ran.sql("SELECT platform FROM devices")[0][0]
+    waits = ran.sql(
+        "SELECT kind, count(*), min(c.function) FROM waits w JOIN calls c USING (thread, seq) GROUP BY 1 ORDER BY 1"
+    )
+    assert waits == ([("context", 1, "cuCtxSynchronize"), ("stream", 1, "cuStreamSynchronize")] if by_cupti else [])
+
+
+def test_calls_of_cupti_are_none_of_the_program(ran: Traced) -> None:
+    # It asks for the version with each launch.
+    assert ran.sql("SELECT function FROM call_stats WHERE function = 'cuDriverGetVersion'") == []
+    assert ran.sql("SELECT sum(calls)::INT FROM call_stats WHERE function = 'cuLaunchKernel'") == [(5,)]
+
+
+def test_a_driver_that_has_let_go_already_is_no_failure(ran: Traced) -> None:
+    # At the end of the process the runtime unloads the program's kernels from a driver that is shut down.
+    assert ran.sql("SELECT calls, failed FROM call_stats WHERE function = 'cuLibraryUnload'") == [(1, 0)]
+    assert ran.sql("SELECT function FROM failures WHERE api = 'cuda'") == [("cuMemAlloc",)]
 
 
 def test_a_static_runtime_that_refuses_the_driver_ends_as_without_us(
