@@ -231,7 +231,8 @@ FROM processes p JOIN (
 UNION ALL BY NAME
 SELECT {PROBLEMS} AS kind, process AS track, end_ns AS start_ns, end_ns, 1 AS number,
        CASE WHEN process IN (SELECT process FROM losses WHERE lost > 0) THEN 'its end is not recorded, as events were lost'
-            ELSE 'ended without notice (killed, crashed, or a program in Go)' END AS name, 'problem' AS category, process, false AS failed
+            ELSE 'ended without notice (killed, crashed, or a program in Go)' END AS name, 'problem' AS category, process,
+       false AS failed
 FROM processes WHERE exit IS NULL AND end_ns >= {origin}
 """
 
