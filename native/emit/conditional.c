@@ -161,7 +161,12 @@ const void *occatrace_conditional_lookup(const struct occatrace_conditional *c, 
     dl_iterate_phdr(counters, &next);
     *last = next;
   }
-  const int found = last->there && defines(&last->found, c->symbols[index]);
+  int found = last->there && defines(&last->found, c->symbols[index]);
   pthread_mutex_unlock(&lock);
+  if (!found && c->several) {
+    struct search other = {.anchor = c->symbols[index], .adds = ~0ull};
+    dl_iterate_phdr(look, &other);
+    found = other.there;
+  }
   return found ? c->begin + (size_t)index * OCCATRACE_TRAMPOLINE_SIZE : NULL;
 }

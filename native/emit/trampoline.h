@@ -19,6 +19,7 @@ struct occatrace_conditional {
   uint32_t count;
   const char *const *symbols;
   const char *begin, *end; /* the trampolines */
+  int several;             /* its functions are in several libraries (cuBLAS and cuBLASLt), each of which may be there alone */
 };
 __attribute__((visibility("hidden"))) void occatrace_make_conditional(const struct occatrace_conditional *c);
 /* Address of the trampoline, or NULL. */

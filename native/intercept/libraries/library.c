@@ -83,7 +83,7 @@ extern const char _end[] __attribute__((visibility("hidden")));
 extern const char library_begin[] __attribute__((visibility("hidden")));
 extern const char library_end[] __attribute__((visibility("hidden")));
 
-static const struct occatrace_conditional conditional = {LIBRARY_ANCHOR, LIBRARY_COUNT, library_names, library_begin, library_end};
+static const struct occatrace_conditional conditional = {LIBRARY_ANCHOR, LIBRARY_COUNT, library_names, library_begin, library_end, 1};
 __attribute__((visibility("hidden"), used)) const void *library_lookup(uint32_t index) {
   return occatrace_conditional_lookup(&conditional, index);
 }

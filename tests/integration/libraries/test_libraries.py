@@ -106,6 +106,34 @@ def test_a_library_of_a_module(folder: Path, tmp_path: Path) -> None:
         assert {name: tuple(values) for name, *values in run.sql(STATS).fetchall()} == EXPECTED
 
 
+LT = """
+__attribute__((visibility("default"))) int cublasLtCreate(void **handle) { return *handle = 0, 0; }
+"""
+USES_LT = """
+int cublasLtCreate(void **handle);
+int main(int argc, char **argv) {
+  void *handle;
+  return cublasLtCreate(&handle);
+}
+"""
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_functions_of_a_second_library(folder: Path, tmp_path: Path, beside: bool) -> None:
+    """cuBLASLt has a library of its own, which a module may have beside cuBLAS, or alone (as PyTorch's has)."""
+    (tmp_path / "lt.c").write_text(LT)
+    (tmp_path / "uses.c").write_text(USES_LT)
+    library = tmp_path / "libcublasLt.so.12"
+    compiled(tmp_path / "lt.c", library, "-shared", "-fPIC", "-Wl,-soname,libcublasLt.so.12")
+    needs = [str(library), *([str(folder / "libcublas.so.12"), "-Wl,--no-as-needed"][::-1] if beside else [])]
+    options = ("-shared", "-fPIC", "-Dmain=run", *needs, f"-Wl,-rpath,{tmp_path}", f"-Wl,-rpath,{folder}")
+    compiled(tmp_path / "uses.c", tmp_path / "uses.so", *options)
+    done = profile(folder, tmp_path / "run", "-m", "full", "--trace", "cublas", folder / "loader", tmp_path / "uses.so")
+    assert done.returncode == 0, done.stderr
+    with occatrace.open(tmp_path / "run") as run:
+        assert run.sql(STATS).fetchall() == [("cublasLtCreate", 1, 0)]
+
+
 def test_what_is_not_asked_for_is_not_there(folder: Path, tmp_path: Path) -> None:
     done = profile(folder, tmp_path / "run", folder / "linked")
     assert done.returncode == 0
