@@ -8,11 +8,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 from occatrace.cli.findings import NONE, NOTE, OK, Finding
-from occatrace.run import install
+from occatrace.run import install, linker
 
 # What, the names of its library, and what does not go without it.
 _RUNTIMES: Sequence[tuple[str, Sequence[str], str]] = (
@@ -62,7 +61,7 @@ def library(names: Sequence[str]) -> Path | None:
         if root := os.environ.get(variable):
             folders += [f"{root}/lib64", f"{root}/lib", f"{root}/extras/CUPTI/lib64"]
     folders += ["/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64", "/opt/rocm/lib"]
-    known = _loader_cache()
+    known = linker.known()
     for name in names:
         for folder in folders:
             if os.path.exists(os.path.join(folder, name)):
@@ -70,19 +69,6 @@ def library(names: Sequence[str]) -> Path | None:
         if name in known:
             return Path(known[name])
     return None
-
-
-@cache
-def _loader_cache() -> dict[str, str]:
-    """By name, the libraries that the dynamic linker knows."""
-    tool = shutil.which("ldconfig") or "/sbin/ldconfig"
-    try:
-        said = subprocess.run([tool, "-p"], capture_output=True, text=True, timeout=10, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    machine = {"x86_64": "x86-64"}.get(os.uname().machine, os.uname().machine)
-    found = re.findall(r"^\t(\S+) \(([^)]*)\) => (\S+)$", said, re.MULTILINE)
-    return {name: path for name, kind, path in reversed(found) if machine in kind or "64" not in kind}
 
 
 def _found(what: str, names: Sequence[str], cost: str) -> Finding:

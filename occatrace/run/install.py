@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from occatrace.run import native
+from occatrace.run import linker, native
 
 PACKAGE = Path(native.PACKAGE)
 LIB = Path(native.LIB)
@@ -91,17 +91,16 @@ def unsuitable() -> str | None:
 
 def opencl_loader() -> Path | None:
     """The OpenCL loader that a program linked with libOpenCL.so.1 gets, as far as one can tell without running it."""
-    folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
-    machine = os.uname().machine
-    folders += [
-        f"/usr/local/lib/{machine}-linux-gnu",
-        "/usr/local/lib",
-        f"/usr/lib/{machine}-linux-gnu",
+    name = "libOpenCL.so.1"
+    places = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+    # A toolkit's may come before the system's: the order is that of the linker's cache.
+    places += [
+        os.path.dirname(linker.known().get(name, "")),
+        f"/usr/lib/{os.uname().machine}-linux-gnu",
         "/usr/lib64",
         "/usr/lib",
     ]
-    for folder in folders:
-        path = Path(folder) / "libOpenCL.so.1"
+    for path in (Path(place, name) for place in places if place):
         if os.path.exists(path):  # of Path it would raise where a folder may not be entered
             return path.resolve()
     return None
