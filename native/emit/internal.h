@@ -29,6 +29,16 @@ OCCATRACE_HIDDEN void occatrace_announce_again(struct occatrace_thread *self);
 OCCATRACE_HIDDEN void occatrace_forget_modules(void);
 /* Whether an address is in a file of the process; if so its module has been announced. */
 OCCATRACE_HIDDEN int occatrace_in_module(struct occatrace_thread *self, uintptr_t address);
+/* Functions that only pass calls on, in a module that is the program's otherwise (between.c): ranges of return addresses in order. */
+struct occatrace_code {
+  uintptr_t begin, end;
+};
+struct occatrace_between {
+  size_t count;
+  struct occatrace_code of[];
+};
+/* Never NULL, and never given back. `build_id`: of the module in memory; a file with another one is left alone. */
+OCCATRACE_HIDDEN const struct occatrace_between *occatrace_find_between(const char *path, const char *build_id, uintptr_t base);
 /* What events say of an address whose module has been announced (occatrace_site_at). */
 OCCATRACE_HIDDEN uint64_t occatrace_place(uintptr_t address);
 /* Call paths. */

@@ -413,6 +413,8 @@ static inline uint64_t occatrace_site_at(struct occatrace_thread *self, uintptr_
     return address | self->module_turn;
   return occatrace_site_slow(self, address, slot);
 }
+/* From now on kernels are launched through functions that a compiler made of them, which are not the place of a call. */
+OCCATRACE_EXPORT void occatrace_kernels_have_stubs(void);
 /* A recorded call begins; 1: it is the outermost one and has to be ended. One that longjmp has left is known by the stack
  * having grown back above it. NULL: it is within another one. */
 static inline int occatrace_site_begin_at(struct occatrace_thread *self, const void *from, uintptr_t frame) {

@@ -27,6 +27,7 @@ struct module {
   uint64_t identity; /* of its path and build id */
   uint64_t turn;     /* the upper 16 bits of places in it: how many others were at its place before, and are gone */
   int passes;
+  const struct occatrace_between *between; /* NULL: not looked for yet */
 };
 #define MODULES 512
 enum { TURN_SHIFT = 48 }; /* above all addresses of programs */
@@ -95,6 +96,13 @@ static const struct module *search(uintptr_t address) {
   return NULL;
 }
 
+static int launches_by_stubs;
+
+void occatrace_kernels_have_stubs(void) {
+  /* Modules that are known are looked at again. */
+  if (!__atomic_exchange_n(&launches_by_stubs, 1, __ATOMIC_ACQ_REL)) __atomic_fetch_add(&occatrace_unloads, 1, __ATOMIC_ACQ_REL);
+}
+
 /* Announced before the first event that names a place in it. */
 static const struct module *announce(struct occatrace_thread *self, struct found *found) {
   char real[PATH_MAX];
@@ -130,9 +138,13 @@ static const struct module *announce(struct occatrace_thread *self, struct found
     again = m->begin == fresh.begin && m->end == fresh.end && m->identity == fresh.identity;
     if (again) result = m;
   }
+  const int look_between = !fresh.passes && __atomic_load_n(&launches_by_stubs, __ATOMIC_ACQUIRE);
+  if (result != NULL && look_between && result->between == NULL)
+    __atomic_store_n(&room[result - room].between, occatrace_find_between(found->path, found->build_id, found->base), __ATOMIC_RELEASE);
   if (result == NULL && room_used < MODULES) {
     for (uint32_t i = 0; i < room_used; i++) fresh.turn += room[i].begin < fresh.end && fresh.begin < room[i].end;
     fresh.turn <<= TURN_SHIFT;
+    if (look_between) fresh.between = occatrace_find_between(found->path, found->build_id, found->base);
     if (!fresh.passes || occatrace_paths_wanted()) {
       const struct occatrace_process_module r = {
           .tid = self->tid,
@@ -198,6 +210,25 @@ uint64_t occatrace_place(uintptr_t address) {
 }
 
 /* ---- out of what passes calls on ---- */
+
+/* Whether the code at an address only passes calls on; if not, from where to where in its module that is so. */
+static int passes_on(const struct module *m, uintptr_t address, struct occatrace_code *own) {
+  *own = (struct occatrace_code){m->begin, m->end};
+  const struct occatrace_between *const b = __atomic_load_n(&m->between, __ATOMIC_ACQUIRE);
+  if (m->passes || b == NULL || b->count == 0) return m->passes;
+  size_t from = 0, to = b->count; /* the first range behind the address */
+  while (from < to) {
+    const size_t middle = (from + to) / 2;
+    if (b->of[middle].begin <= address) from = middle + 1;
+    else to = middle;
+  }
+  if (from != 0) {
+    if (address < b->of[from - 1].end) return 1;
+    own->begin = b->of[from - 1].end;
+  }
+  if (from != b->count) own->end = b->of[from].begin;
+  return 0;
+}
 
 struct step {
   uintptr_t address, slot; /* the frame that is left: its return address, and where on the stack that is (0: anywhere) */
@@ -280,9 +311,10 @@ uint64_t occatrace_site_slow(struct occatrace_thread *self, uintptr_t address, u
   for (int depth = 0; depth < DEEPEST; depth++) {
     const struct module *m = module_of(self, s.address);
     if (m == NULL) break;
-    if (!m->passes) {
-      self->module_begin = m->begin;
-      self->module_size = m->end - m->begin;
+    struct occatrace_code own;
+    if (!passes_on(m, s.address, &own)) {
+      self->module_begin = own.begin;
+      self->module_size = own.end - own.begin;
       self->module_turn = m->turn;
       self->module_unloads = unloads;
       if (depth == 1 && slot != 0 && is_pair(address, s.address)) {

@@ -6,17 +6,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.core import histogram
+from occatrace.core import histogram, naming
 from occatrace.core.duck import duckdb
 from occatrace.core.model import Model
 from occatrace.core.schema import BY_NAME, NO_SEQ
 from occatrace.core.units import duration
-from occatrace.ingest import call_sites, debuginfod
+from occatrace.ingest import call_sites, debuginfod, elf
 from occatrace.ingest.gathered import Gathered, callers
 from occatrace.ingest.host import Host, Tally
 from occatrace.ingest.reading import text_of
@@ -28,6 +29,11 @@ _ALONE = (None, None, None, "", None)  # rank, size, local rank, job, first call
 _DEEPEST = 4  # calls within calls
 _ENCLOSING = 2
 _OCCA_HEADERS = re.compile(r"/occa/(array|core|defines|experimental|functional|loops|types|utils)/[^/]*[.][ht]pp$")
+# Inlined from there is what only passes a call on: also templates of CUDA's and HIP's runtime, and what nvcc makes of a kernel.
+_PASSING = re.compile(
+    _OCCA_HEADERS.pattern
+    + r"|/cuda_runtime(_api)?[.]h$|/include/crt/[^/]*$|[.]cudafe1[.]stub[.]c$|/hip/[^/]*(/[^/]*)?[.]h$"
+)
 _STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
 
 
@@ -575,7 +581,13 @@ class _File:
 
     @cached_property
     def callers(self) -> Index:
-        return self.lines.callers(_OCCA_HEADERS)
+        inlined = bool((np.diff(self.lines.starts) > 1).any())
+        kernels = (
+            {naming.function(naming.demangled(name)) for name in elf.kernels(Path(self.module.path))}
+            if inlined
+            else set()
+        )
+        return self.lines.callers(_PASSING, kernels)
 
     @cached_property
     def texts(self) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -178,11 +178,13 @@ class Lines:
             return np.full(len(offsets), -1)
         return np.where(self.offsets[np.minimum(at, len(self.offsets) - 1)] == offsets, at, -1)
 
-    def callers(self, headers: re.Pattern[str]) -> npt.NDArray[np.int64]:
-        """Of each address the frame that stands for it: of inlined code the innermost function that is outside of these headers."""
+    def callers(self, headers: re.Pattern[str], passing: Collection[str] = ()) -> npt.NDArray[np.int64]:
+        """Of each address the frame that stands for it: of inlined code the innermost function that is outside of these headers and
+        none of those that only pass a call on."""
         if not len(self.offsets):
             return self.starts[:0]
         outside = np.array([bool(text) and not headers.search(text) for text in self.texts])[self.files]
+        outside &= ~np.array([text in passing for text in self.texts])[self.functions]
         first = self.starts[:-1]
         found = np.minimum.reduceat(np.where(outside, np.arange(len(self.files)), len(self.files)), first)
         return np.where(found < self.starts[1:], found, first)

@@ -3,6 +3,7 @@ where its debug information is."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ _PROGRAM_HEADER, _NOTE, _GNU_BUILD_ID = 56, 4, 3
 _MOST = 1 << 20  # bytes of notes that are looked at
 _SECTION_HEADER, _SYMTAB, _DYNSYM, _FUNC, _GNU_IFUNC = 64, 2, 11, 2, 10
 _MOST_SYMBOLS = 1 << 23  # of a table
+_MOST_TEXTS = 1 << 28  # bytes of their names
 _MOST_LINK = 4096  # bytes of a section that names a file
 _DEBUG_FOLDER = Path("/usr/lib/debug")
 
@@ -140,6 +142,23 @@ class Functions:
             return np.zeros(len(offsets), bool)
         found: npt.NDArray[np.bool_] = (at >= 0) & (offsets < self._ends[np.maximum(at, 0)])
         return found
+
+
+def kernels(path: Path) -> set[str]:
+    """The kernels for which nvcc or hipcc has made a function that launches them (`_Z27__device_stub__Z5scalePfPf` for
+    `_Z5scalePf`), by the symbols of the file; mangled as C++ functions, those in C, too."""
+    try:
+        at, length = _sections(path).get(".strtab", (0, 0))
+        with path.open("rb") as file:
+            file.seek(at)
+            texts = file.read(min(length, _MOST_TEXTS))
+    except (OSError, OverflowError, ValueError):
+        return set()
+    found = set()
+    for stub in re.finditer(rb"(\d+)__device_stub_(\w+)", texts):
+        name = stub[2][: max(int(stub[1]) - len("__device_stub_"), 0)]
+        found.add(name.decode("ascii"))
+    return found
 
 
 def functions(path: Path) -> Functions | None:

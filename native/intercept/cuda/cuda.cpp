@@ -326,6 +326,7 @@ bool start(occatrace_backend &backend) {
   if (!load_events()) return false;
   Pairs::wanted = occatrace_mode_of("cuda") != OCCATRACE_TALLIES && occatrace_device_time() != OCCATRACE_TIME_OFF && able();
   occatrace_backend_register(&backend);
+  occatrace_kernels_have_stubs();
   return true;
 }
 

@@ -82,6 +82,7 @@ occatrace_backend backend{"cudart", nullptr, [] { kernel_names.unlock_after_fork
 extern "C" OCCATRACE_EXPORT void occatrace_bind_cudart(const occatrace_trampolines *t) {
   if (!load_events()) return;
   occatrace_backend_register(&backend);
+  occatrace_kernels_have_stubs();
   bind_slots(t, targets, [](void *, void *) {});
 }
 

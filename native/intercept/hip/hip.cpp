@@ -190,6 +190,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_bind_hip(const occatrace_trampolines 
   // The first call that initializes the runtime.
   if (d.hipRuntimeGetVersion != nullptr) d.hipRuntimeGetVersion(&version);
   occatrace_backend_register(&backend);
+  occatrace_kernels_have_stubs();
 }
 
 }  // namespace occatrace::hip

@@ -76,7 +76,11 @@ struct Kernel {
   std::string name;
   CUfunction function = nullptr;
 };
-std::map<const void *, Kernel> &kernels = *new std::map<const void *, Kernel>;
+// A program with a static runtime registers its kernels before anything here is made.
+std::map<const void *, Kernel> &kernels() {
+  static auto &all = *new std::map<const void *, Kernel>;
+  return all;
+}
 
 // The primary context of the thread's device, made when it is first needed.
 int enter() {
@@ -101,14 +105,14 @@ std::vector<CUlibrary> &libraries = *new std::vector<CUlibrary>;
 int load() {
   const std::lock_guard<std::mutex> guard(lock);
   std::string image;
-  for (auto &[function, kernel] : kernels) {
+  for (auto &[function, kernel] : kernels()) {
     if (kernel.function == nullptr) image += "kernel " + kernel.name + " 1000\n";
   }
   if (image.empty()) return 0;
   CUlibrary library;
   if (const int code = CU(cuLibraryLoadData)(&library, image.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0)) return code;
   libraries.push_back(library);
-  for (auto &[function, kernel] : kernels) {
+  for (auto &[function, kernel] : kernels()) {
     CUkernel found;
     if (kernel.function != nullptr) continue;
     if (const int code = CU(cuLibraryGetKernel)(&found, library, kernel.name.c_str())) return code;
@@ -121,8 +125,8 @@ cudaError_t launch(const void *key, dim3 g, dim3 b, void **args, size_t shared, 
   const Told called{"cudaLaunchKernel"};
   ENTER;
   if (const int code = load()) return told(code);
-  const auto found = kernels.find(key);
-  if (found == kernels.end()) return told(cudaErrorInvalidDeviceFunction);
+  const auto found = kernels().find(key);
+  if (found == kernels().end()) return told(cudaErrorInvalidDeviceFunction);
   const auto real = per_thread ? CU_PER_THREAD(cuLaunchKernel) : CU(cuLaunchKernel);
   return told(real(found->second.function, g.x, g.y, g.z, b.x, b.y, b.z, static_cast<unsigned>(shared), stream, args, nullptr));
 }
@@ -169,7 +173,7 @@ extern "C" __attribute__((visibility("default"))) void __cudaUnregisterFatBinary
 extern "C" __attribute__((visibility("default"))) char __cudaInitModule(void **) { return 0; }
 extern "C" __attribute__((visibility("default"))) void __cudaRegisterFunction(void **, const char *host, char *, const char *name, int,
                                                                              void *, void *, void *, void *, int *) {
-  kernels[host].name = name;
+  kernels()[host].name = name;
 }
 extern "C" __attribute__((visibility("default"))) unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream) {
   configurations.push_back({grid, block, shared, stream});
@@ -197,8 +201,8 @@ API cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *f, void **args)
   return launch(f, c->gridDim, c->blockDim, args, c->dynamicSmemBytes, c->stream);
 }
 API cudaFuncGetName(const char **name, const void *f) {
-  const auto found = kernels.find(f);
-  if (found == kernels.end()) return told(cudaErrorInvalidDeviceFunction);
+  const auto found = kernels().find(f);
+  if (found == kernels().end()) return told(cudaErrorInvalidDeviceFunction);
   *name = found->second.name.c_str();
   return cudaSuccess;
 }

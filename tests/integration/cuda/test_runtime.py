@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.runs import OCCA_PROF, execute, profiled
-from tests.support.suites.cuda import ROOT, Traced, in_toolkit
+from tests.support.suites.cuda import ROOT, Traced, compiled, in_toolkit
 
 MS = 1_000_000
 
@@ -118,6 +118,64 @@ def test_the_name_of_the_kernel_stands_in_the_call(ran: Traced) -> None:
     launches = [line for line in done.stdout.splitlines() if "cudaLaunchKernel(" in line]
     assert len(launches) == 5
     assert sum("spin_for" in line for line in launches) == 4
+
+
+@pytest.fixture(scope="session")
+def static_runtime(runtime: Path) -> Path:
+    """The folder of the fake runtime as NVIDIA's static one is: whatever is not its interface has a name of this kind."""
+    folder = runtime / "static"
+    folder.mkdir()
+    compiled(ROOT / "tests/fakes/cuda/runtime.cpp", folder / "runtime.o", ["-c", "-fPIC", "-ffunction-sections"])
+    said = subprocess.run(
+        ["nm", "--defined-only", folder / "runtime.o"], capture_output=True, text=True, check=True
+    ).stdout
+    inner = [
+        name
+        for _, kind, name in map(str.split, said.splitlines())
+        if kind in "tT" and not name.startswith(("cuda", "__cuda"))
+    ]
+    assert len(inner) > 10
+    names = "".join(f"{name} libcudart_static_{number:040x}\n" for number, name in enumerate(inner))
+    (folder / "names").write_text(names)
+    subprocess.run(["objcopy", f"--redefine-syms={folder / 'names'}", folder / "runtime.o"], check=True)
+    subprocess.run(["ar", "rc", folder / "libcudart_static.a", folder / "runtime.o"], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("optimized", ["-O0", "-O2"])
+@pytest.mark.parametrize("kind", ["shared", "static"])
+def test_the_place_of_a_launch_is_where_the_person_wrote_it(
+    traced: Callable[..., Traced], runtime: Path, static_runtime: Path, nvcc: str, kind: str, optimized: str
+) -> None:
+    """Not in the stub that nvcc makes of a kernel, nor in a runtime that is a part of the program."""
+    output = runtime / f"lines-{kind}{optimized}"
+    source = ROOT / "tests/programs/cuda/kernels.cu"
+    folder = static_runtime if kind == "static" else runtime
+    command = [
+        nvcc,
+        "-g",
+        "-Xcompiler",
+        optimized,
+        "-cudart",
+        kind,
+        "-cudadevrt",
+        "none",
+        str(source),
+        "-o",
+        str(output),
+    ]
+    subprocess.run([*command, f"-L{folder}"], check=True, capture_output=True, text=True)
+    run = traced(output, env={"LD_LIBRARY_PATH": f"{runtime.parent}:{runtime}"})
+    assert (run.status, run.stdout) == (0, "2 2 2 0\n"), run.stderr
+    lines = source.read_text(encoding="utf-8").splitlines()
+    work = ("<<<dim3", "<<<16", "<<<1,", "cudaMemcpy", "cudaMemsetAsync(", "cudaMalloc")
+    wanted = [number for number, line in enumerate(lines, 1) if any(word in line for word in work)]
+    found = run.sql(
+        "SELECT DISTINCT s.line, s.function, parse_filename(s.file) FROM call_places p JOIN calls c USING (thread, seq)"
+        " JOIN call_sites s ON s.process = p.process AND s.site = p.site"
+        " WHERE c.function LIKE 'cuLaunchKernel%' OR c.function LIKE 'cuMem%' ORDER BY 1"
+    )
+    assert found == [(line, "main", "kernels.cu") for line in wanted]
 
 
 CALLS = "SELECT function, sum(calls)::INT FROM call_stats WHERE api = 'cudart' GROUP BY function ORDER BY 1"
