@@ -43,13 +43,17 @@ def test_time_of_functions_threads_and_children(programs: Path, tmp_path: Path) 
     totals = dict(run.sql(TOTALS))
     # 0.3 and 0.1 s before the first traced call; in two threads, which block all signals, 0.2 and 0.6 s; in a child 0.5 s.
     expected = {"light": 0.7, "heavy": 1.3, "phase": 2.0, "worker": 1.6, "in_child": 0.5}
-    assert {name: totals[name] for name in expected} == pytest.approx(expected, rel=0.1)
+    # A sample stands for all the time since the one before, which on a busy machine is a turn of the scheduler: where one function
+    # follows another, so much may count for the wrong one, in each of three threads.
+    ((longest,),) = run.sql("SELECT max(cpu_ns) FROM stack_samples")
+    for name, seconds in expected.items():
+        assert abs(totals[name] - seconds) <= 0.05 * seconds + 3 * longest / 1e9, (name, totals[name], longest)
     threads = run.sql("""
         SELECT name, cpu_ns, sampled_ns, lost_ns FROM sampled_threads JOIN threads USING (process, thread)
         WHERE cpu_ns > 1e8""")  # the others are those of the OpenCL implementation
     assert sorted(name for name, *_ in threads) == ["cpu", "cpu", "worker", "worker"]
     for _, cpu, sampled, lost in threads:
-        assert lost == 0 and sampled == pytest.approx(cpu, rel=0.05, abs=20e6)
+        assert lost == 0 and sampled == pytest.approx(cpu, rel=0.05, abs=2 * longest)
     shown = _shown(run)
     assert (
         0.9 * totals["heavy"] < shown["heavy"]["self_ns"] / 1e9 <= shown["heavy"]["total_ns"] / 1e9 == totals["heavy"]
