@@ -123,8 +123,6 @@ const struct {
 // ---- for the tests themselves ----
 extern "C" __attribute__((visibility("default"))) long fake_cuda_live_events() { return fake::live_events; }
 extern "C" __attribute__((visibility("default"))) long fake_cuda_captured_events() { return fake::captured_events; }
-// For tests/fakes/cuda/cupti.cpp.
-extern "C" __attribute__((visibility("default"))) void fake_cuda_observe(const fake::Observer *observer) { fake::observer = observer; }
 // For tests/fakes/cuda/runtime.cpp: tools are told of the runtime's calls through the driver.
 extern "C" __attribute__((visibility("default"))) void fake_cuda_runtime_call(const char *function, bool over) {
   const fake::Observer *o = fake::observer;
@@ -141,12 +139,20 @@ static void inject() {
   if (begin != nullptr) begin();
 }
 
+// FAKE_INJECTION=late: a driver that comes to it only when CUPTI starts.
+static bool injects_late() { return getenv("FAKE_INJECTION") != nullptr; }
+// For tests/fakes/cuda/cupti.cpp.
+extern "C" __attribute__((visibility("default"))) void fake_cuda_observe(const fake::Observer *observer) {
+  fake::observer = observer;
+  if (injects_late()) inject();
+}
+
 // ---- the driver itself, devices ----
 static bool shut_down = false;
 API cuInit(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (device_count() == 0) return CUDA_ERROR_NO_DEVICE;
-  inject();
+  if (!injects_late()) inject();
   fake::device_ns();
   if (!initialized) std::atexit([] { shut_down = true; });
   initialized = true;

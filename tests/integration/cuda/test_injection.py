@@ -56,6 +56,14 @@ def test_calls_and_work_are_as_through_the_shim(by_path: Run, by_name: Path) -> 
         assert len(found[0][1]) > 5
 
 
+def test_a_driver_that_loads_tools_later_than_it_is_initialized(by_path: Run, by_name: Path) -> None:
+    """The shim has seen the program's cuInit: nobody reaches the driver past it."""
+    run = by_path(by_name, "series", "20", CASES_DRIVER="libcuda.so.1", FAKE_INJECTION="late")
+    assert run.status == 0 and "are not recorded" not in run.stderr, run.stderr
+    assert run.sql("SELECT sum(calls)::INT FROM call_stats WHERE function = 'cuInit'") == [(1,)]
+    assert run.sql("SELECT count(*) FROM activities WHERE kind = 'kernel' AND end_ns > start_ns") == [(20,)]
+
+
 def test_a_series_of_kernels_lies_end_to_end(by_path: Run, by_name: Path) -> None:
     run = by_path(by_name, "series", "300")
     assert (run.status, run.stdout) == (0, "done\n"), run.stderr
