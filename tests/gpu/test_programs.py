@@ -27,8 +27,9 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def test_a_program_with_a_static_runtime(static: Path, tmp_path: Path) -> None:
-    run = runs.profiled(runs.Run, tmp_path / "run", [str(static)])
+@pytest.mark.parametrize("how", ["cupti", "events"])
+def test_a_program_with_a_static_runtime(static: Path, tmp_path: Path, how: str) -> None:
+    run = runs.profiled(runs.Run, tmp_path / "run", [str(static)], "--device-time", how)
     assert (run.status, run.stdout) == (0, "2 2 2 0\n"), run.stderr
     assert run.sql(
         "SELECT name, count(*), min(gx), min(gy), min(lx) FROM activities"
@@ -39,6 +40,12 @@ def test_a_program_with_a_static_runtime(static: Path, tmp_path: Path) -> None:
         "SELECT start_ns, end_ns, queue FROM activities WHERE name IN ('spin_for', 'graph') ORDER BY start_ns"
     )
     assert len(rows) == 4 and len({row[2] for row in rows}) == 1
+    # Each takes time, and was launched in main, not in the runtime or in a stub of the compiler's.
+    assert all(end > start for start, end, _ in rows)
+    assert run.sql(
+        "SELECT DISTINCT s.function FROM call_places p JOIN call_sites s ON s.process = p.process AND s.site = p.site"
+        " JOIN calls c ON c.thread = p.thread AND c.seq = p.seq WHERE c.function LIKE 'cuLaunchKernel%'"
+    ) == [("main",)]
     assert all(b[0] >= a[1] for a, b in zip(rows, rows[1:], strict=False))
     assert run.sql("SELECT sum(bytes)::INT FROM activities WHERE kind LIKE '%to%'") == [(1000 + 2000 + 3000,)]
     assert run.sql("SELECT count(*) FROM losses") == [(0,)]

@@ -15,7 +15,7 @@ import pytest
 
 from occatrace import _native
 from occatrace.cli import around, choice, doctor, findings, messages
-from occatrace.run import install, native
+from occatrace.run import install, linker, native
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,7 +134,7 @@ def test_doctor_names_what_nobody_has_tried(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_doctor_names_what_is_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runtimes, sensors and tools, each with what goes without it; nothing is loaded (the files are no libraries)."""
-    monkeypatch.setattr(around, "_loader_cache", dict)
+    monkeypatch.setattr(linker, "known", dict)
     monkeypatch.setattr(install, "hip_library", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
