@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from occatrace.cli.messages import UsageError
+from occatrace.core.checked import printable
 from occatrace.errors import ChoiceError
 from occatrace.record.filters import OPTIONS, PREFIX, Choosing
 
@@ -169,7 +170,7 @@ def show(parser_names: Mapping[str, str], args: argparse.Namespace) -> str:
         value = getattr(args, dest)
         if value in (None, False, []) and source == "default":
             continue
-        lines.append((f"{parser_names[dest]} = {_toml(value)}", source))
+        lines.append((f"{parser_names[dest]} = {_toml(value)}", printable(source)))
     width = max((len(text) for text, _ in lines), default=0)
     return "".join(f"{text:{width}}  # {source}\n" for text, source in lines)
 
@@ -183,4 +184,14 @@ def _toml(value: Any) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, (set, frozenset)):
         value = ",".join(map(str, sorted(value)))
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + "".join(map(_escaped, str(value))) + '"'
+
+
+def _escaped(character: str) -> str:
+    """Within quotes of TOML: what a terminal obeys, such as an escape in the file of a stranger, stands as a code."""
+    if character in '\\"':
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

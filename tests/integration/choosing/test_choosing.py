@@ -352,6 +352,20 @@ def test_options_from_files_and_the_environment(tmp_path: Path) -> None:
     assert execute([*OCCA_PROF, "--config", again, "--show-config"], OCCATRACE_MODE=None).returncode == 0
 
 
+def test_the_effective_options_have_no_control_characters(tmp_path: Path) -> None:
+    """The file of a stranger may hold what a terminal obeys; what is shown is the same value, as TOML."""
+    folder = tmp_path / "a\x1b[2Jb"
+    folder.mkdir()
+    config, again = folder / "prof.toml", tmp_path / "again.toml"
+    config.write_text('output = "run\\u001b]0;title\\u0007\\nmode \\\\ \\" \\u009b\\U000e0001"\n')
+    shown = execute([*OCCA_PROF, "--config", config, "--show-config"])
+    assert shown.returncode == 0 and shown.stderr == ""
+    assert all(line.isprintable() for line in shown.stdout.splitlines()) and "\x1b" not in shown.stdout
+    again.write_text(shown.stdout)
+    second = execute([*OCCA_PROF, "--config", again, "--show-config"])
+    assert second.stdout.split("  # ")[0] == shown.stdout.split("  # ")[0] != ""
+
+
 # ---- sessions around several commands ----
 
 
