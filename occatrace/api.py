@@ -67,6 +67,21 @@ class Run:
     def _repr_html_(self) -> str:
         return f"<p><code>{html.escape(repr(self))}</code></p>{self.summary().html(self._pictures())}"
 
+    def plot(self, name: str) -> Picture:
+        """A plot of the run by its name, as `occa_prof report --plot` draws it.
+
+        Raises a RunError for an unknown name, and for a run that has nothing to draw there. Plots of reports: `report(NAME).plot()`.
+        """
+        from occatrace.views import plots
+        from occatrace.views.plots import charts
+
+        _check_texts(name=name)
+        self._forget()
+        found = plots.make(plots.source(self._store), name)
+        if found is None:
+            raise RunError(f"no plot {name!r}: {plots.PLOTS[name].nothing}")
+        return Picture(found.chart(charts.WIDE))
+
     def _pictures(self) -> Mapping[str, Picture]:
         """Plots that a notebook shows with the run, by their titles; none without vl-convert-python."""
         from occatrace.views import plots

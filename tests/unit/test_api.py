@@ -182,3 +182,18 @@ def test_single_calls_are_opened_after_a_query(tmp_path: Path) -> None:
         assert select(store, "SELECT count(*) FROM kernels").fetchall() == [(2,)]
         assert not (run / "tables" / "calls").exists()
         assert select(store, "SELECT count(*) FROM calls").fetchall() == [(49,)]
+
+
+def test_plots_by_name(run: Path, tmp_path: Path) -> None:
+    """Those of `occa_prof report --plot`; for what cannot be drawn one line says why."""
+    pytest.importorskip("vl_convert")
+    with occatrace.open(run) as opened:
+        picture = opened.plot("kernels")
+        assert "addVectors" in picture._repr_svg_()
+        assert picture.save(tmp_path / "kernels.svg").stat().st_size > 1000
+        for name, why in (("kernel", "no plot 'kernel'; there are: "), ("ranks", "it needs at least two ranks")):
+            with pytest.raises(occatrace.RunError, match=why) as raised:
+                opened.plot(name)
+            assert "\n" not in str(raised.value)
+        with pytest.raises(occatrace.RunError, match="name=3: give a str"):
+            opened.plot(3)  # type: ignore[arg-type]
