@@ -373,12 +373,9 @@ def _print_overview(console: _Console, report: Report, width: int | None) -> Non
     parts = by_kind.get("part", [])
     shown = [row for row in parts if max(row["share"], row["worst"] or 0.0) >= _OVERVIEW_LEAST]
     shown = shown[: max(min(_OVERVIEW_PARTS, room), 1)]
-    if rest := parts[len(shown) :]:
-        other = {
-            "name": f"{len(rest)} other part{'s' * (len(rest) > 1)}",
-            "worst": None,
-            "share": sum(r["share"] for r in rest),
-        }
+    rest = parts[len(shown) :]
+    if len(rest) > 1:  # a single one takes no more room by its name
+        other = {"name": f"{len(rest)} other parts", "worst": None, "share": sum(r["share"] for r in rest)}
         parts = [*shown, {**other, time.name: sum(row[time.name] for row in rest)}]
     ranks = any(row["worst"] is not None for row in parts)
     times = [cell(row[time.name], time) for row in parts]

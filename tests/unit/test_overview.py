@@ -316,3 +316,19 @@ def test_the_overview_of_a_summary_is_whole(tmp_path: Path, capsys: pytest.Captu
         shown.append(next(each for each in out.getvalue().split("\n\n") if each.startswith("Overview")))
     assert len(set(shown)) == 1
     assert "overview" not in capsys.readouterr().err
+
+
+def block_of(*shares: float) -> list[str]:
+    """The lines of an overview whose parts have these shares."""
+    rows: list[tuple[Any, ...]] = [(100.0, 1e9, None, None, "run", "run time", "", "")]
+    rows += [(share, 1e7 * share, None, None, "part", f"part {at}", "", "") for at, share in enumerate(shares)]
+    out = io.StringIO()
+    renderer("table")(Document({}, Losses.none(), [reports.Report(reports.definition("overview"), rows)]), out)
+    return out.getvalue().strip().splitlines()
+
+
+def test_a_single_small_part_has_its_name() -> None:
+    assert block_of(99.96, 0.04)[-1].endswith("part 1")
+    assert block_of(99.94, 0.04, 0.02)[-1].endswith("2 other parts")
+    many = block_of(20.0, 18.0, 16.0, 14.0, 12.0, 10.0, 9.0, 1.0)
+    assert not any("1 other" in line for line in many), many
