@@ -5,7 +5,7 @@
 -- column: share percent Own work
 -- column: span_ns ns Span
 -- column: compute_ns ns Compute (outside of MPI; with several threads in MPI, at least this)
--- column: ratio number Compute by mean (over that of the mean rank: 1 is balanced)
+-- column: ratio number Compute by mean (over that of the mean rank: 1 is balanced, and so is a difference below 1 µs)
 -- column: device_ns ns Device (time in which at least one piece of its work ran on a device; part of all the others)
 -- column: mpi_ns ns MPI
 -- column: waiting_ns ns In waiting calls (part of MPI: receives, waits, probes, barriers, fences and locks, which do nothing else; waits in other calls: wait_states)
@@ -35,7 +35,8 @@ rows AS (
 ),
 work AS (SELECT *, greatest(length - mpi::BIGINT, 0) AS compute FROM rows)
 SELECT share(compute, length) AS share, length AS span_ns, compute AS compute_ns,
-       CASE WHEN avg(compute) OVER () > 0 THEN compute / avg(compute) OVER () END AS ratio, coalesce(b.busy, 0) AS device_ns,
+       CASE WHEN avg(compute) OVER () > 0 THEN
+           CASE WHEN is_imbalance(abs(compute - avg(compute) OVER ())) THEN compute / avg(compute) OVER () ELSE 1.0 END END AS ratio, coalesce(b.busy, 0) AS device_ns,
        mpi AS mpi_ns, waiting AS waiting_ns, coalesce(t.sent, 0) AS sent, coalesce(t.received, 0) AS received, calls,
        coalesce('rank ' || rank, 'pid ' || pid) AS name, host
 FROM work w LEFT JOIN busy(devices_of) b ON b.key = w.process LEFT JOIN traffic t USING (process)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 TOP_KERNELS = 3
+LEAST_NS = 1000.0  # from which a rank is above the mean; as is_imbalance in occatrace/store/_macros.sql
 # Without rows in any of these nothing was recorded.
 _OF = frozenset(("call_stats", "activities", "kernel_runs", "builds", "omp_regions", "mpi_messages", "python_calls"))
 
@@ -175,10 +176,12 @@ def merged(rows: Sequence[tuple[Any, ...]], kernels: Sequence[Report]) -> list[t
         return []
     total, count, longest, *_ = found.pop(TIME)
     mean = total / count
-    parts = [
-        _Part(name, ns, None if rank is None else min(100.0 * most / mean, 100.0), rank)
-        for name, (ns, _, _, most, rank) in found.items()
-    ]
+    parts = []
+    for name, (ns, _, _, most, rank) in found.items():
+        if rank is None or most - ns / count < LEAST_NS:
+            parts.append(_Part(name, ns, None, None))
+        else:
+            parts.append(_Part(name, ns, min(100.0 * most / mean, 100.0), rank))
     top = next((_top(report) for report in kernels if report.name in _OF_KERNELS and report.rows), [])
     return _rows(_Whole(total, count, parts), longest, top)
 
@@ -291,8 +294,10 @@ def _together(found: Sequence[_Process]) -> _Whole:
     parts = []
     for name in dict.fromkeys(name for process in found for name in process.parts):
         worst = max(ranks, key=lambda p: p.parts.get(name, 0.0) / p.length) if several else None
-        most = None if worst is None else 100.0 * worst.parts.get(name, 0.0) / worst.length
         total = sum(process.parts.get(name, 0.0) for process in found)
+        if worst is not None and worst.parts.get(name, 0.0) - total / len(found) < LEAST_NS:
+            worst = None
+        most = None if worst is None else 100.0 * worst.parts.get(name, 0.0) / worst.length
         parts.append(_Part(name, total, most, None if worst is None else worst.rank))
     return _Whole(sum(process.length for process in found), len(found), parts)
 

@@ -12,7 +12,7 @@
 -- share: of the recorded time of the run
 -- column: share percent Time
 -- column: time_ns ns Total (of several processes: mean)
--- column: worst percent Worst (largest share of a rank)
+-- column: worst percent Worst (largest share of a rank, if it is at least 1 µs above the mean)
 -- column: worst_rank number Of rank (of advice: the rank that it is about)
 -- column: kind text Kind (run; part: these add up to 100 %; device: computing and copies; kernel: the three largest; advice)
 -- column: name text Name

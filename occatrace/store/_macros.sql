@@ -19,6 +19,8 @@ CREATE OR REPLACE MACRO main_line(source, weight) AS
         || CASE WHEN count(weight) > 1 THEN ' (+' || count(weight) - 1 || ')' ELSE '' END;
 CREATE OR REPLACE MACRO share(part, whole) AS
     CASE WHEN whole > 0 THEN 100.0 * part / whole ELSE 0.0 END;
+-- Whether ranks differ by so many ns that it says something of them: clocks and the recording itself vary by less.
+CREATE OR REPLACE MACRO is_imbalance(ns) AS ns >= 1000;
 -- Times and sizes within sentences: Python writes them as in tables (occatrace/reports/sentences.py).
 CREATE OR REPLACE MACRO time_text(v) AS chr(31) || 'ns ' || v::DOUBLE || chr(31);
 CREATE OR REPLACE MACRO size_text(v) AS chr(31) || 'B ' || v::DOUBLE || chr(31);

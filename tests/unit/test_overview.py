@@ -13,8 +13,10 @@ import pytest
 from occatrace import reports
 from occatrace.cli.choice import Choice
 from occatrace.cli.report import print_reports
+from occatrace.core.duck import duckdb
 from occatrace.render import Document, renderer
 from occatrace.reports import overview, spans
+from occatrace.store import macros
 from occatrace.store.losses import Losses
 from occatrace.store.tables import Store, open_store
 from occatrace.views.plots import times
@@ -118,8 +120,9 @@ def test_before_the_first_call(tmp_path: Path) -> None:
     assert found == {"before the first traced call": 500, "kernel builds": 200, "host computing": 300}
 
 
-def test_parts_of_ranks(tmp_path: Path) -> None:
+def test_parts_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean and worst: rank 1 builds for half of its time, rank 0 never."""
+    monkeypatch.setattr(overview, "LEAST_NS", 0.0)  # this run has 1 µs
     trace = FakeTrace()
     for rank in (0, 1):
         t = trace.process(100 + rank, start=1000, rank=rank, size=2)
@@ -133,8 +136,9 @@ def test_parts_of_ranks(tmp_path: Path) -> None:
         assert rows["host computing"]["share"] == 75.0 and rows["host computing"]["worst_rank"] == 0
 
 
-def test_a_launcher_has_no_part_in_means_of_ranks(tmp_path: Path) -> None:
+def test_a_launcher_has_no_part_in_means_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that started the ranks calls OpenCL as mpirun does, waits, and lasts longest; another one without a rank works."""
+    monkeypatch.setattr(overview, "LEAST_NS", 0.0)  # this run has 1 µs
     trace = overlapping()
     t = trace.process(300, start=1_000_000)
     t.call("opencl:clGetDeviceInfo", 1_000_100, 1_000_200, ret=0)
@@ -332,3 +336,42 @@ def test_a_single_small_part_has_its_name() -> None:
     assert block_of(99.94, 0.04, 0.02)[-1].endswith("2 other parts")
     many = block_of(20.0, 18.0, 16.0, 14.0, 12.0, 10.0, 9.0, 1.0)
     assert not any("1 other" in line for line in many), many
+
+
+def two_ranks(difference: int) -> overview._Whole:
+    """Ranks of 1 ms, one of which computes for so many ns more."""
+    parts = [{overview.HOST: 500_000.0 + more} for more in (0, difference)]
+    return overview._together([overview._Process(rank, 1e6, part) for rank, part in enumerate(parts)])
+
+
+def test_ranks_that_differ_by_nothing_worth_a_word() -> None:
+    """The mean of two ranks is half of their difference away."""
+    assert [(part.worst, part.worst_rank) for part in two_ranks(1_998).parts] == [(None, None)]
+    assert [(part.worst, part.worst_rank) for part in two_ranks(2_000).parts] == [(50.2, 1)]
+
+    def merged(most: float) -> list[Any]:
+        sums = [(overview.TIME, 2e6, 2, 1e6, 1e6, 0), (overview.HOST, 1e6, 2, most, most, 1)]
+        return [row[2:4] for row in overview.merged(sums, []) if row[4] == "part"]
+
+    assert merged(500_999.0) == [(None, None)]
+    assert merged(501_000.0) == [(pytest.approx(50.1), 1)]
+
+
+def test_one_limit_for_sql_and_python() -> None:
+    with duckdb.connect() as con:
+        macros.macros(con)
+        limit = overview.LEAST_NS
+        assert con.execute("SELECT is_imbalance(?), is_imbalance(?)", [limit - 1, limit]).fetchall() == [(False, True)]
+
+
+def test_the_balance_of_ranks_leaves_noise_out() -> None:
+    """Rows of which the slowest rank is 999 and 1,000 ns above the mean."""
+    with duckdb.connect() as con:
+        macros.macros(con)
+        con.execute(
+            "CREATE TABLE balance_sums AS SELECT 'Calls' AS what, name, 2 AS size, 2 AS ranks, 2e6 AS total, 1e6 - above AS low,"
+            " 0 AS low_rank, 1e6 + above AS high, 1 AS high_rank FROM (VALUES ('noise', 999), ('late', 1000)) v(name, above)"
+        )
+        # The definition has the sums in it; the file has only what is made of them.
+        text = Path(reports.__file__).with_name("rank_balance.sql").read_text(encoding="utf-8")
+        assert [row[-1] for row in con.execute(text).fetchall()] == ["late"]

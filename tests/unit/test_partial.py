@@ -90,8 +90,8 @@ def test_one_balance_of_ranks(tmp_path: Path) -> None:
         con.execute("INSERT INTO devices BY NAME SELECT 1 AS device, 'CUDA' AS api")
         con.execute(
             "INSERT INTO activities BY NAME SELECT process, 1 AS device, 1000 AS start_ns, 1000 + (rank + 1) * ns AS end_ns, 64 AS"
-            " bytes, 0 AS status, kind, name, source, target FROM processes, (VALUES ('HtoD', 100, NULL, 'pageable', 'device'),"
-            " ('DtoH', 40, NULL, 'device', 'pinned'), ('kernel', 500, 'not of OCCA', NULL, NULL)) v(kind, ns, name, source, target)"
+            " bytes, 0 AS status, kind, name, source, target FROM processes, (VALUES ('HtoD', 10000, NULL, 'pageable', 'device'),"
+            " ('DtoH', 4000, NULL, 'device', 'pinned'), ('kernel', 50000, 'not of OCCA', NULL, NULL)) v(kind, ns, name, source, target)"
         )
         macros.prepare(con)
         entry = reports.definition("rank_balance")
