@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from occatrace import __version__
 from occatrace.cli import choice, program
+from occatrace.cli.grace import FOR_NODES, Grace
 from occatrace.cli.messages import UsageError, words_of
 from occatrace.cli.recording import note_in
 from occatrace.core import files
@@ -28,7 +29,7 @@ from occatrace.errors import RunError
 from occatrace.record import job
 from occatrace.run import folder as runs
 from occatrace.run import layout
-from occatrace.run.nodes import NodeState, RankState, claim_merge, host_name, node_tables, read_nodes, remarks
+from occatrace.run.nodes import NodeState, RankState, claim_merge, host_name, node_tables, read_nodes, remarks, some
 from occatrace.run.opening import open_run
 from occatrace.run.ranks import COMMANDS, Place
 
@@ -140,6 +141,8 @@ class Node:
         self.meeting: job.Meeting | None = None
         self.answer: dict[str, Any] = {}
         self.hurried = False
+        self.grace = Grace(args.grace)
+        self.early = False  # the recording ended before the programs
         self.changed = False  # a rank has come since the others were told
         self.told_first = False
         self.heard = False  # standard error is the launcher's own
@@ -155,13 +158,20 @@ class Node:
             self.local = len(self.expected)
 
     def hurry(self, *_: object) -> None:
-        """Asked to end: wait for nobody any more."""
-        self.hurried = True
+        """Asked to end: wait for nobody any more, or no longer than a batch system does."""
+        self.grace.begin()
+        self.hurried = self.grace.seconds is None
 
     def say(self, text: str) -> None:
         """A line of the report's end."""
         if not self.args.quiet:
             self.text.write(f"occa_prof: {text}\n")
+
+    def _say_now(self, text: str) -> None:
+        """A line that may be all that there will be."""
+        if not self.args.quiet:
+            with contextlib.suppress(OSError, ValueError):
+                print(f"occa_prof: {text}", file=sys.stderr, flush=True)
 
     # ---- life ----
 
@@ -313,6 +323,8 @@ class Node:
         elif member and "program" in message:
             member.program = int(message["program"])
             member.born = _born(member.program)
+        elif message.get("heard") == signal.SIGTERM:  # this process is no child of the rank: it may have got none
+            self.grace.begin()
         elif member and "ended" in message:
             self._ended(member, int(message["ended"]))
 
@@ -384,7 +396,11 @@ class Node:
                     return
             if self.hurried:
                 return
-            self._serve(0.05 if idle_since is not None else 1.0)
+            if self.grace.over():
+                self.early = bool(self.open)
+                return
+            left = self.grace.left()
+            self._serve(min(0.05 if idle_since is not None else 1.0, 1.0 if left is None else left))
 
     def _drain(self) -> None:
         """Everybody gets the same answer; then we are done."""
@@ -408,7 +424,11 @@ class Node:
         from occatrace.cli.recording import describe, not_measured
 
         lacking = not_measured(self.args, self.sampler)
-        outcome = self.session.stop() if self.session else None
+        if self.early:
+            line = self.grace.line(some(sorted(m.state.rank for m in self.open.values())))
+            self.state.notes.append(line)
+            self._say_now(line)
+        outcome = self.session.stop(early=self.early) if self.session else None
         if outcome:
             self.state.notes += [*outcome.notes, *(f"{self.host}: {line}" for line in lacking)]
             if outcome.problem:
@@ -463,7 +483,7 @@ class Node:
                     signs[file.name] = changed
                     last_sign = time.monotonic()
             limit = self.patience if self.expected is not None else QUIET_S
-            if self.hurried or time.monotonic() - last_sign > limit:
+            if self.hurried or self.grace.over(FOR_NODES) or time.monotonic() - last_sign > limit:
                 return nodes if claim_merge(self.run.path) else None
             time.sleep(0.05)
 
@@ -537,7 +557,8 @@ class Node:
             self.say(f"the run is in {where}; again: {runs.again(where)}")
 
     def _print(self) -> None:
-        """By the last rank, which waits for it; where that was killed, or the launcher takes the job down, ourselves."""
+        """By the last rank, which waits for it; where that was killed, the launcher takes the job down, or the ranks go on,
+        ourselves."""
         text = self.text.getvalue()
         if self.args.log_file and text:
             with contextlib.suppress(OSError):
@@ -545,7 +566,9 @@ class Node:
             return
         if not text:
             return
-        bad = any(m.state.state == "lost" or m.state.signal or m.state.status for m in self.members.values())
+        bad = self.early or any(
+            m.state.state == "lost" or m.state.signal or m.state.status for m in self.members.values()
+        )
         if self.last and not bad:
             with contextlib.suppress(OSError):
                 self.last.connection.setblocking(True)

@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import stat
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,6 +170,33 @@ def spawn(path: Path, words: Sequence[str], environment: Mapping[str, str], guar
         raise kind(f"{path}: {error.strerror}", NOT_EXECUTABLE) from None
 
 
+class Waiting:
+    """A thread that waits for the program and passes signals on, while the main thread does something else."""
+
+    def __init__(self, pid: int, heard: Callable[[signal.Signals], None]) -> None:
+        self._pid = pid
+        self._heard = heard
+        self._status: int | None = None
+        self._thread = threading.Thread(target=self._wait, name="program", daemon=True)
+        self._begun = True
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads are allowed: the program ends as well without, and signals wait
+            self._begun = False
+
+    def _wait(self) -> None:
+        self._status = wait(self._pid, self._heard)
+
+    def end(self) -> int:
+        """The program's status, when it has ended."""
+        if self._begun:
+            self._thread.join()
+        else:
+            self._wait()
+        assert self._status is not None
+        return self._status
+
+
 def is_script(path: Path, error: OSError) -> bool:
     """Whether a program could not be executed because it is a script that names no interpreter."""
     return error.errno == errno.ENOEXEC and _is_text(path)
@@ -185,6 +213,13 @@ def _is_text(path: Path) -> bool:
 def wait(pid: int, heard: Callable[[signal.Signals], None] | None = None) -> int:
     """Until the program ends; returns its status as a shell gives it. Signals that somebody sent to us by kill are
     passed on; those of a terminal (si_code says: from the kernel) have reached the program already."""
+    status = wait_for(pid, heard, lambda: None)
+    assert status is not None
+    return status
+
+
+def wait_for(pid: int, heard: Callable[[signal.Signals], None] | None, left: Callable[[], float | None]) -> int | None:
+    """As `wait`, but None as soon as `left` says that 0 seconds are left; None of it: as long as it takes."""
     while True:
         try:
             done, status = os.waitpid(pid, os.WNOHANG)
@@ -193,8 +228,12 @@ def wait(pid: int, heard: Callable[[signal.Signals], None] | None = None) -> int
         if done:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
-        info = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
-        if info.si_signo == signal.SIGCHLD:
+        seconds = left()
+        if seconds == 0:
+            return None
+        numbers = {*FORWARDED, signal.SIGCHLD}
+        info = signal.sigwaitinfo(numbers) if seconds is None else signal.sigtimedwait(numbers, seconds)
+        if info is None or info.si_signo == signal.SIGCHLD:
             continue
         if info.si_code <= 0:  # SI_USER, SI_QUEUE, SI_TKILL
             with contextlib.suppress(ProcessLookupError):

@@ -59,7 +59,7 @@ def _run(args: argparse.Namespace, path: Path, place: Place, guard: program.Sign
         desk.send(ended=error.status)
         return error.status
     desk.send(program=pid)
-    status = program.wait(pid)
+    status = program.wait(pid, lambda number: desk.send(heard=int(number)))
     desk.send(ended=status)
     guard.restore()
     farewell = desk.hear(job.ANSWER_S)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from occatrace import __version__
-from occatrace.cli import bar, choice, ending, options, program
+from occatrace.cli import bar, choice, ending, grace, options, program
 from occatrace.cli.messages import UsageError, complain, words_of
 from occatrace.cli.recording import describe, not_measured, note_in, start_loading, start_sampling
 from occatrace.core import disk, files, halfway
@@ -120,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
         return rank.leave_untraced(path, args.program)
     check_reports(args.report)
     args.chosen = choice.Choice.of(args)
+    args.grace = grace.kill_wait()
     if args.python:
         os.environ["OCCATRACE_PYTHON"] = "off" if "off" in args.python else ";".join(args.python)
     choice.choose_lttng(args)
@@ -175,6 +176,7 @@ class Recording:
         self.session: Session | None = None
         self.sampler: Sampler | None = None
         self.status = 1
+        self.early = ""  # why the recording ended before the program
         self.others: float | None = None  # part of the processors' time that other programs used
 
     def go(self, path: Path, guard: program.SignalGuard) -> int:
@@ -194,8 +196,18 @@ class Recording:
             start_loading(self.args.choosing.plan, self.session.wait_started)
         load = OtherLoad()
         heard: set[signal.Signals] = set()
-        self.status = program.wait(pid, heard.add)
+        patience = grace.Grace(self.args.grace if self.session else None)
+
+        def hear(number: signal.Signals) -> None:
+            heard.add(number)
+            if number == signal.SIGTERM:
+                patience.begin()
+
+        status = program.wait_for(pid, hear, patience.left)
         self.others = load.share()
+        if status is None:
+            return self._go_on_without(path, pid, patience, guard)
+        self.status = status
         if signal.SIGTERM in heard or self.status == 128 + signal.SIGTERM:
             # Schedulers repeat it for the step, for the job and by the launcher, and send SIGKILL where time is really over.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -203,6 +215,18 @@ class Recording:
         ending.watch()
         with halfway.undoing(lambda: complain(f"interrupted; the run is kept: {runs.again(self.run.path)}")):
             self._finish(path)
+        return self.status
+
+    def _go_on_without(self, path: Path, pid: int, patience: grace.Grace, guard: program.SignalGuard) -> int:
+        """End the recording before SIGKILL ends us and the program, which goes on; signals stay for the program."""
+        waiting = program.Waiting(pid, lambda _: None)
+        self.early = patience.line("the program")
+        complain(self.early)
+        self._finish(path)
+        self.status = waiting.end()
+        guard.restore()
+        if self.run.path.is_dir():  # --keep none
+            self._note(exit_status=self.status)
         return self.status
 
     def _spawn(self, path: Path, guard: program.SignalGuard) -> int:
@@ -276,8 +300,8 @@ class Recording:
                 self._discard()
             return
         lacking = not_measured(self.args, self.sampler)
-        outcome = self.session.stop()
-        notes = [*outcome.notes, *lacking]
+        outcome = self.session.stop(early=bool(self.early))
+        notes = [*filter(None, [self.early]), *outcome.notes, *lacking]
         if outcome.problem:
             complain(f"the program ran without being traced: {outcome.problem}. `occa_prof doctor` says what to do")
             notes.append(f"not traced: {outcome.problem}")
@@ -289,7 +313,7 @@ class Recording:
             notes.append(f"nothing was recorded: {why}")
         self._note(
             ended=runs.now(),
-            exit_status=self.status,
+            exit_status=None if self.early else self.status,
             session=describe(outcome, self.others),
             captures={} if outcome.captures is None else {self.run.info.host: outcome.captures},
             processes=tuple(dict.fromkeys(p.pid for p in outcome.processes)),

@@ -281,8 +281,9 @@ class Session:
         """Until the session has started, or cannot."""
         return self._settled.wait(timeout)
 
-    def stop(self) -> Outcome:
-        """After the program has ended: everything that was emitted is in the trace when this returns."""
+    def stop(self, early: bool = False) -> Outcome:
+        """After the program has ended, or `early`, while it goes on: everything that was emitted is in the trace when this
+        returns."""
         self._closing.set()
         self._wake.send(b"x")
         answers = True
@@ -295,7 +296,8 @@ class Session:
         if self._rotation and self._created:
             self._rotation.stop()
         if self._created and answers:
-            self._note_survivors()
+            if not early:  # whoever asks for that says why
+                self._note_survivors()
             # In a thread, because a daemon that hangs would hold us for ever, and the program's status with us.
             stopping = threading.Thread(target=self._stop_session, name="stop", daemon=True)
             try:

@@ -181,7 +181,7 @@ def _some(pids: Sequence[int]) -> str:
 # What a note or a problem says where the end of a trace may be missing, whatever became of the processes.
 _CUT = re.compile(
     rf"{disk.WORDS}|occa_prof was killed|went away before the end|does not answer|still had data to write"
-    r"|truncated|damaged|is missing \(| were recorded"
+    r"|the recording ended before the program|truncated|damaged|is missing \(| were recorded"
 )
 _SURVIVORS = re.compile(r"still running when the program ended.*?: process (.*)")  # with the name of each in brackets
 

@@ -138,6 +138,71 @@ def test_an_array_over_its_time_limit(cluster: Cluster, program: Path) -> None:
     assert nothing_left(before)
 
 
+EARLY = "the recording ended before the program"
+
+
+def ignoring(step: str, words: str) -> str:
+    """A step whose program ignores SIGTERM; Slurm gives each task signals as they are by default."""
+    return f"export OCCATRACE_KILL_WAIT=6; {step}sh -c \"trap '' TERM; exec {words}\""
+
+
+@pytest.mark.parametrize("step", ["exec ", "srun "], ids=["batch", "step"])
+@pytest.mark.parametrize("how", ["cancelled", "over its time limit"])
+def test_a_program_that_goes_on_after_sigterm_has_a_report(
+    cluster: Cluster, program: Path, step: str, how: str
+) -> None:
+    before = processes()
+    words = f"{' '.join(OCCA_PROF)} -o run {program / 'marks'} 1000"
+    job = cluster.submit(ignoring(step, words), "-n1", "--time=60", "--output=out")
+    out = cluster.folder / "out"
+    cluster.wait_for("ready", out)
+    over = ("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+    done = cluster.run(*(("scancel", job) if how == "cancelled" else over))
+    assert done.returncode == 0, done.stderr
+    cluster.wait_for("the run is in run", out)
+    assert cluster.run("squeue", "-h", "-j", job).stdout.strip(), "the program goes on, and so does the job"
+    cluster.wait_until_ended(job)
+    said = out.read_text(encoding="utf-8")
+    assert said.count("(range_sum)") == 1 and said.count(f"occa_prof: {EARLY}: the program still ran 2 s after") == 1
+    run = cluster.folder / "run"
+    assert sql(run, "SELECT name, end_ns IS NULL FROM ranges") == [("work", True)]
+    with occatrace.open(run) as opened:
+        assert not any("killed" in line for line in opened.losses.lines()), opened.losses.lines()
+    assert nothing_left(before)
+
+
+def test_a_program_that_ends_late_keeps_its_status(cluster: Cluster, program: Path) -> None:
+    """The recording has ended by then; output and status of the program pass through."""
+    words = f"trap '' TERM; {' '.join(OCCA_PROF)} -o run {program / 'marks'} 8; echo status $?"
+    job = cluster.submit(f"export OCCATRACE_KILL_WAIT=3; {words}", "-n1", "--output=out")
+    out = cluster.folder / "out"
+    cluster.wait_for("ready", out)
+    assert cluster.run("scancel", "--full", "--signal=TERM", job).returncode == 0
+    cluster.wait_until_ended(job)
+    said = out.read_text(encoding="utf-8")
+    assert said.index(EARLY) < said.index("status 3"), said
+    with occatrace.open(cluster.folder / "run") as opened:
+        assert "exit status 3" in repr(opened)
+
+
+def test_ranks_that_go_on_after_sigterm_have_a_report(cluster: Cluster, program: Path) -> None:
+    before = processes()
+    words = f"{' '.join(OCCA_PROF)} -o run {program / 'ring'} 1000"
+    job = cluster.submit(ignoring("srun --mpi=pmi2 ", words), "-N2", "-n4", "--output=out")
+    cluster.wait_for("ready", cluster.folder / "out", 4)
+    assert cluster.run("scancel", job).returncode == 0
+    cluster.wait_until_ended(job)
+    run = cluster.folder / "run"
+    with occatrace.open(run) as opened:
+        assert opened.losses.events == 0
+        lines = opened.losses.lines()
+    assert sum(EARLY in line for line in lines) == len(NODES), lines
+    assert (cluster.folder / "out").read_text(encoding="utf-8").count("MPI calls (api_sum)") == 1
+    sums = "SELECT rank, sum(calls) FROM call_stats JOIN processes USING (process) WHERE function = 'MPI_Sendrecv' GROUP BY 1"
+    assert sorted(sql(run, sums)) == [(rank, 100) for rank in range(4)]
+    assert nothing_left(before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
 def test_a_warning_signal_reaches_the_program_alone(cluster: Cluster, program: Path, number: signal.Signals) -> None:
     """As #SBATCH --signal sends it before the time is over: a program that ignores it goes on, and so does its recording."""
