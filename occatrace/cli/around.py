@@ -67,7 +67,7 @@ def library(names: Sequence[str]) -> Path | None:
             if os.path.exists(os.path.join(folder, name)):
                 return Path(folder, name)
         if name in known:
-            return Path(known[name])
+            return Path(known[name][0])
     return None
 
 

@@ -6,15 +6,11 @@ found without us, nothing.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from occatrace.run import install
-
-CACHE = Path("/etc/ld.so.cache")
+from occatrace.run import install, linker
 
 
 @dataclass(frozen=True)
@@ -34,32 +30,6 @@ class Shim:
 SHIMS = (Shim("cuda", "libcuda.so.1", "libcuda_real.so.1"),)
 
 
-def vendor_library(soname: str, environment: Mapping[str, str], cache: Path | None = None) -> Path | None:
-    """The library that a program gets which asks for this soname; None where there is none."""
-    for folder in environment.get("LD_LIBRARY_PATH", "").split(":"):
-        path = Path(folder or ".") / soname
-        if os.path.exists(path):  # of Path it would raise where a folder may not be entered
-            return path.resolve()
-    try:
-        text = (cache or CACHE).read_bytes()
-    except OSError:
-        text = b""
-    for found in re.findall(rb"\0(/[^\0]*/" + re.escape(soname.encode()) + rb")\0", text):
-        path = Path(os.fsdecode(found))
-        if os.path.exists(path) and _fits(path):
-            return path.resolve()
-    return None
-
-
-def _fits(path: Path) -> bool:
-    """Whether it is a library of our word size."""
-    try:
-        with path.open("rb") as file:
-            return file.read(5) == b"\x7fELF\x02"
-    except OSError:
-        return False
-
-
 def environment(
     inherited: Mapping[str, str], folder: Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> dict[str, str]:
@@ -68,7 +38,7 @@ def environment(
     links = folder / "shims"
     made = False
     for shim in SHIMS:
-        real = vendor_library(shim.soname, inherited) if wanted(shim.name) else None
+        real = linker.find(shim.soname, inherited) if wanted(shim.name) else None
         if real is None or not shim.library.exists() or real == shim.library.resolve():
             continue
         links.mkdir(mode=0o700, exist_ok=True)

@@ -91,19 +91,7 @@ def unsuitable() -> str | None:
 
 def opencl_loader() -> Path | None:
     """The OpenCL loader that a program linked with libOpenCL.so.1 gets, as far as one can tell without running it."""
-    name = "libOpenCL.so.1"
-    places = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
-    # A toolkit's may come before the system's: the order is that of the linker's cache.
-    places += [
-        os.path.dirname(linker.known().get(name, "")),
-        f"/usr/lib/{os.uname().machine}-linux-gnu",
-        "/usr/lib64",
-        "/usr/lib",
-    ]
-    for path in (Path(place, name) for place in places if place):
-        if os.path.exists(path):  # of Path it would raise where a folder may not be entered
-            return path.resolve()
-    return None
+    return linker.find("libOpenCL.so.1", os.environ)
 
 
 def roctx_library() -> Path | None:
