@@ -88,8 +88,7 @@ uint32_t occatrace_intern_n(const char *bytes, size_t length) {
   if (bytes == NULL || occatrace_process == NULL) return 0;
   if (length > UINT32_MAX / 2) length = UINT32_MAX / 2;
   struct occatrace_thread *self = occatrace_self();
-  uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-  for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(1099511628211);
+  uint64_t hash = occatrace_hash(OCCATRACE_HASH, bytes, length);
   hash ^= hash >> 32;
   struct table *now = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
   const struct text *known = now == NULL ? NULL : *place_of(now, hash, bytes, length);

@@ -40,11 +40,7 @@ static void *part_of(int file, uint64_t at, uint64_t bytes) {
   return p;
 }
 
-static uint64_t hash_of(const char *text, size_t length) {
-  uint64_t h = UINT64_C(14695981039346656037);
-  for (size_t i = 0; i < length; i++) h = (h ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-  return h | 1; /* 0: a free place */
-}
+static uint64_t hash_of(const char *text, size_t length) { return occatrace_hash(OCCATRACE_HASH, text, length) | 1; } /* 0: a free place */
 
 /* The function by which the program launches the kernel of a stub, as a hash: `_Z5scalePf` of `_Z27__device_stub__Z5scalePfPf`, `spin`
  * of a C function's `_Z21__device_stub__Z4spinyy`. Both are looked for. */
@@ -138,57 +134,46 @@ static const struct occatrace_between *between(const struct symbols *s, uintptr_
     put(&wrappers, hashes[0]);
     put(&wrappers, hashes[1]);
   }
-  struct occatrace_between *result = NULL;
-  size_t count = 0, bytes = 0;
-  for (int pass = 0; pass < 2; pass++) {
-    if (pass == 1) {
-      bytes = sizeof *result + count * sizeof *result->of;
-      if (count == 0 || (result = memory(bytes)) == NULL) break;
-      count = 0;
-    }
-    for (size_t i = 0; i < s->count; i++) {
-      const char *name = function_name(s, i);
-      if (name == NULL) continue;
-      const int between = (is_static && is_of_runtime(name)) || is_template(name) || strstr(name, helper) != NULL ||
-                          (stubs && (strstr(name, stub) != NULL || has(&wrappers, hash_of(name, strlen(name)))));
-      if (!between) continue;
-      /* A return address is behind the call. */
-      if (pass == 1) result->of[count] = (struct occatrace_code){base + s->all[i].st_value + 1, base + s->all[i].st_value + s->all[i].st_size + 1};
-      count++;
-    }
+  /* Of few of the pages is anything written. */
+  struct occatrace_code *const all = memory(s->count * sizeof *all);
+  size_t count = 0, apart = 0;
+  for (size_t i = 0; all != NULL && i < s->count; i++) {
+    const char *name = function_name(s, i);
+    if (name == NULL) continue;
+    const int between = (is_static && is_of_runtime(name)) || is_template(name) || strstr(name, helper) != NULL ||
+                        (stubs && (strstr(name, stub) != NULL || has(&wrappers, hash_of(name, strlen(name)))));
+    /* A return address is behind the call. */
+    const uintptr_t begin = base + s->all[i].st_value + 1;
+    if (between) all[count++] = (struct occatrace_code){begin, begin + s->all[i].st_size};
   }
   munmap(wrappers.of, wrappers.size * sizeof *wrappers.of);
-  if (result == NULL) return &none;
-  sort(result->of, count);
+  sort(all, count);
   for (size_t i = 0; i < count; i++) {
-    struct occatrace_code *last = result->count != 0 ? &result->of[result->count - 1] : NULL;
+    struct occatrace_code *const last = apart != 0 ? &all[apart - 1] : NULL;
     /* Padding between two functions is nobody's. */
-    if (last != NULL && result->of[i].begin <= last->end + 16) {
-      if (result->of[i].end > last->end) last->end = result->of[i].end;
-    } else {
-      result->of[result->count++] = result->of[i];
-    }
+    if (last == NULL || all[i].begin > last->end + 16) all[apart++] = all[i];
+    else if (all[i].end > last->end) last->end = all[i].end;
   }
-  return result;
+  struct occatrace_between *const result = apart != 0 ? memory(sizeof *result + apart * sizeof *result->of) : NULL;
+  if (result != NULL) {
+    result->count = apart;
+    memcpy(result->of, all, apart * sizeof *all);
+  }
+  if (all != NULL) munmap(all, s->count * sizeof *all);
+  return result != NULL ? result : &none;
 }
 
-/* The build id of a file's notes, as in the events. */
+/* Whether a file has the build id of the module in memory. */
 static int same_build(int file, const ElfW(Shdr) * sections, size_t count, const char *build_id) {
-  for (size_t i = 0; i < count; i++) {
-    unsigned char note[16 + 32];
-    if (sections[i].sh_type != SHT_NOTE || sections[i].sh_size < 16) continue;
-    const ssize_t n = pread(file, note, sizeof note, (off_t)sections[i].sh_offset);
-    ElfW(Nhdr) head;
-    if (n < 16) continue;
-    memcpy(&head, note, sizeof head);
-    if (head.n_type != NT_GNU_BUILD_ID || head.n_namesz != 4 || head.n_descsz > 32 || (size_t)n < 16 + head.n_descsz) continue;
-    static const char digits[] = "0123456789abcdef";
-    if (strlen(build_id) != 2 * head.n_descsz) return 0;
-    for (uint32_t b = 0; b < head.n_descsz; b++)
-      if (build_id[2 * b] != digits[note[16 + b] >> 4] || build_id[2 * b + 1] != digits[note[16 + b] & 15]) return 0;
-    return 1;
+  char found[OCCATRACE_BUILD_ID] = "";
+  for (size_t i = 0; i < count && found[0] == '\0'; i++) {
+    const size_t size = sections[i].sh_size;
+    void *const notes = sections[i].sh_type == SHT_NOTE ? part_of(file, sections[i].sh_offset, size) : NULL;
+    if (notes == NULL) continue;
+    occatrace_read_build_id(found, (uintptr_t)notes, size);
+    munmap(notes, size);
   }
-  return build_id[0] == '\0';
+  return strcmp(found, build_id) == 0;
 }
 
 const struct occatrace_between *occatrace_find_between(const char *path, const char *build_id, uintptr_t base) {
@@ -200,7 +185,8 @@ const struct occatrace_between *occatrace_find_between(const char *path, const c
       head.e_ident[EI_CLASS] == ELFCLASS64 && head.e_shentsize == sizeof(ElfW(Shdr)) && head.e_shnum < MOST_SECTIONS) {
     const size_t bytes = head.e_shnum * sizeof(ElfW(Shdr));
     ElfW(Shdr) *const sections = part_of(file, head.e_shoff, bytes);
-    for (size_t i = 0; sections != NULL && i < head.e_shnum && same_build(file, sections, head.e_shnum, build_id); i++) {
+    const int same = sections != NULL && same_build(file, sections, head.e_shnum, build_id);
+    for (size_t i = 0; same && i < head.e_shnum; i++) {
       if (sections[i].sh_type != SHT_SYMTAB || sections[i].sh_link >= head.e_shnum) continue;
       const ElfW(Shdr) *const texts = &sections[sections[i].sh_link];
       struct symbols s = {part_of(file, sections[i].sh_offset, sections[i].sh_size), sections[i].sh_size / sizeof(ElfW(Sym)),

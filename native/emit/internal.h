@@ -29,6 +29,15 @@ OCCATRACE_HIDDEN void occatrace_announce_again(struct occatrace_thread *self);
 OCCATRACE_HIDDEN void occatrace_forget_modules(void);
 /* Whether an address is in a file of the process; if so its module has been announced. */
 OCCATRACE_HIDDEN int occatrace_in_module(struct occatrace_thread *self, uintptr_t address);
+/* FNV-1a, goes on from `hash`. */
+#define OCCATRACE_HASH UINT64_C(14695981039346656037)
+static inline uint64_t occatrace_hash(uint64_t hash, const char *bytes, size_t length) {
+  for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(1099511628211);
+  return hash;
+}
+/* The build id in the notes of a file or module, in hexadecimal; stays as it is where there is none. */
+#define OCCATRACE_BUILD_ID (2 * 32 + 1)
+OCCATRACE_HIDDEN void occatrace_read_build_id(char *build_id, uintptr_t note, size_t size);
 /* Functions that only pass calls on, in a module that is the program's otherwise (between.c): ranges of return addresses in order. */
 struct occatrace_code {
   uintptr_t begin, end;

@@ -43,10 +43,10 @@ static uintptr_t pages[64];
 struct found {
   uintptr_t address, begin, end, base;
   char path[PATH_MAX];
-  char build_id[2 * 32 + 1];
+  char build_id[OCCATRACE_BUILD_ID];
 };
 
-static void read_build_id(struct found *found, uintptr_t note, size_t size) {
+void occatrace_read_build_id(char *build_id, uintptr_t note, size_t size) {
   const uintptr_t end = note + size;
   while (note + sizeof(ElfW(Nhdr)) <= end) {
     const ElfW(Nhdr) *head = (const ElfW(Nhdr) *)note;
@@ -54,7 +54,7 @@ static void read_build_id(struct found *found, uintptr_t note, size_t size) {
     if (text + head->n_descsz > end) return;
     if (head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4 && memcmp((const void *)name, "GNU", 4) == 0) {
       const unsigned char *bytes = (const unsigned char *)text;
-      for (uint32_t i = 0; i < head->n_descsz && i < 32; i++) snprintf(found->build_id + 2 * i, 3, "%02x", bytes[i]);
+      for (uint32_t i = 0; i < head->n_descsz && i < 32; i++) snprintf(build_id + 2 * i, 3, "%02x", bytes[i]);
       return;
     }
     note = text + ((head->n_descsz + 3u) & ~3u);
@@ -80,7 +80,7 @@ static int look(struct dl_phdr_info *info, size_t size, void *data) {
   found->base = info->dlpi_addr;
   for (int i = 0; i < info->dlpi_phnum && found->build_id[0] == '\0'; i++) {
     const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-    if (p->p_type == PT_NOTE) read_build_id(found, info->dlpi_addr + p->p_vaddr, p->p_memsz);
+    if (p->p_type == PT_NOTE) occatrace_read_build_id(found->build_id, info->dlpi_addr + p->p_vaddr, p->p_memsz);
   }
   snprintf(found->path, sizeof found->path, "%s", info->dlpi_name != NULL ? info->dlpi_name : "");
   return 1;
@@ -120,9 +120,9 @@ static const struct module *announce(struct occatrace_thread *self, struct found
   }
   const char *name = strrchr(found->path, '/');
   name = name != NULL ? name + 1 : found->path;
-  struct module fresh = {.begin = found->begin, .end = found->end, .identity = UINT64_C(14695981039346656037)};
-  for (const char *c = found->path; *c != '\0'; c++) fresh.identity = (fresh.identity ^ (unsigned char)*c) * UINT64_C(1099511628211);
-  for (const char *c = found->build_id; *c != '\0'; c++) fresh.identity = (fresh.identity ^ (unsigned char)*c) * UINT64_C(1099511628211);
+  struct module fresh = {.begin = found->begin, .end = found->end};
+  fresh.identity = occatrace_hash(OCCATRACE_HASH, found->path, strlen(found->path));
+  fresh.identity = occatrace_hash(fresh.identity, found->build_id, strlen(found->build_id));
   for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
     if (strncmp(name, passing[i], strlen(passing[i])) == 0) fresh.passes = 1;
   occatrace_announcements_lock();
@@ -138,13 +138,9 @@ static const struct module *announce(struct occatrace_thread *self, struct found
     again = m->begin == fresh.begin && m->end == fresh.end && m->identity == fresh.identity;
     if (again) result = m;
   }
-  const int look_between = !fresh.passes && __atomic_load_n(&launches_by_stubs, __ATOMIC_ACQUIRE);
-  if (result != NULL && look_between && result->between == NULL)
-    __atomic_store_n(&room[result - room].between, occatrace_find_between(found->path, found->build_id, found->base), __ATOMIC_RELEASE);
   if (result == NULL && room_used < MODULES) {
     for (uint32_t i = 0; i < room_used; i++) fresh.turn += room[i].begin < fresh.end && fresh.begin < room[i].end;
     fresh.turn <<= TURN_SHIFT;
-    if (look_between) fresh.between = occatrace_find_between(found->path, found->build_id, found->base);
     if (!fresh.passes || occatrace_paths_wanted()) {
       const struct occatrace_process_module r = {
           .tid = self->tid,
@@ -162,6 +158,8 @@ static const struct module *announce(struct occatrace_thread *self, struct found
     result = &room[room_used++];
     again = 1;
   }
+  if (result != NULL && !result->passes && result->between == NULL && __atomic_load_n(&launches_by_stubs, __ATOMIC_ACQUIRE))
+    __atomic_store_n(&room[result - room].between, occatrace_find_between(found->path, found->build_id, found->base), __ATOMIC_RELEASE);
   if (again) {
     __atomic_store_n(&known[known_count], result, __ATOMIC_RELEASE);
     __atomic_store_n(&known_count, known_count + 1, __ATOMIC_RELEASE);
