@@ -113,9 +113,8 @@ struct Hook<OCCATRACE_CUDA_cuProfilerStop> : CaptureRange<OCCATRACE_RANGE_CUDA, 
 #ifndef OCCATRACE_INJECTED
 namespace {
 
-// How many calls of cuInit are in the shim now, and whether one was that succeeded.
-std::atomic<int> initializing{0};
-std::atomic<bool> initialized{false};
+// How many calls of cuInit are in the shim now, or have succeeded through it.
+std::atomic<int> initialized{0};
 
 }  // namespace
 
@@ -124,12 +123,11 @@ template <>
 struct Hook<OCCATRACE_CUDA_cuInit> : Always {
   template <int I>
   static void before(Call &, Args_cuInit &) {
-    ++initializing;
+    ++initialized;
   }
   template <int I>
   static void after(Call &, Args_cuInit &a) {
-    if (a.ret == 0) initialized = true;
-    --initializing;
+    if (a.ret != 0) --initialized;
     static std::atomic<bool> tried{false};
     const auto wanted = occatrace_device_time();
     if (a.ret != 0 || wanted == OCCATRACE_TIME_EVENTS || tried.exchange(true)) return;
@@ -402,7 +400,7 @@ bool enter() {
 // does not, it leaves those that still come through it to CUPTI's callbacks.
 extern "C" OCCATRACE_EXPORT int occatrace_cuda_shim_serves() {
   using namespace occatrace::cuda;
-  if (initializing != 0 || initialized) return 1;
+  if (initialized != 0) return 1;
   yielded = true;
   int traced = kTraced;
   state.compare_exchange_strong(traced, kUntraced);

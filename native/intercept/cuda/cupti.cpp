@@ -287,12 +287,9 @@ void runtime_called(const CallbackData &call) {
   }
 }
 
-void told(void *, int domain, uint32_t, const void *data) {
-  if (domain == kRuntimeDomain) runtime_called(*static_cast<const CallbackData *>(data));
-}
-
+// Null where the driver's calls are seen by the shim: then none of them is asked for.
 void (*told_of_driver)(void *, int, uint32_t, const void *) = nullptr;
-void told_of_both(void *user, int domain, uint32_t number, const void *data) {
+void told(void *user, int domain, uint32_t number, const void *data) {
   if (domain == kRuntimeDomain) return runtime_called(*static_cast<const CallbackData *>(data));
   told_of_driver(user, domain, number, data);
 }
@@ -429,7 +426,7 @@ bool tell(uint64_t ticket) {
 constexpr device::Source records_of_callbacks{"CUPTI", tell, [] {}, flush, stamp};
 
 // Opens CUPTI and subscribes.
-void *subscribe(void (*told)(void *, int, uint32_t, const void *), const char **why) {
+void *subscribe(const char **why) {
   if (is_loaded(names)) {
     *why = "the program has loaded CUPTI itself";
     return nullptr;
@@ -477,7 +474,7 @@ Place place;
 uint32_t version() { return api_version; }
 
 const device::Source *start(const char **why) {
-  void *subscriber = subscribe(told, why);
+  void *subscriber = subscribe(why);
   if (subscriber == nullptr) return nullptr;
   if (enable_runtime(subscriber) && record(true)) return &records;
   cupti.unsubscribe(subscriber);
@@ -488,7 +485,7 @@ const device::Source *start(const char **why) {
 bool start_with_calls(const Calls &calls, const device::Source **source, const char **why) {
   *source = nullptr;
   told_of_driver = calls.told;
-  void *subscriber = subscribe(told_of_both, why);
+  void *subscriber = subscribe(why);
   if (subscriber == nullptr) return false;
   if (!enable_calls(calls, subscriber)) {
     cupti.unsubscribe(subscriber);
