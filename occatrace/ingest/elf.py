@@ -152,12 +152,14 @@ def kernels(path: Path) -> set[str]:
         with path.open("rb") as file:
             file.seek(at)
             texts = file.read(min(length, _MOST_TEXTS))
-    except (OSError, OverflowError, ValueError):
+    except (OSError, OverflowError):
         return set()
     found = set()
-    for stub in re.finditer(rb"(\d+)__device_stub_(\w+)", texts):
-        name = stub[2][: max(int(stub[1]) - len("__device_stub_"), 0)]
-        found.add(name.decode("ascii"))
+    # From its text on, so that all the names of a large program are gone through fast. The number before it is its length.
+    for stub in re.finditer(rb"__device_stub_(\w+)", texts):
+        number = re.search(rb"\d+$", texts[max(stub.start() - 8, 0) : stub.start()])
+        if number and (name := stub[1][: max(int(number[0]) - len("__device_stub_"), 0)]):
+            found.add(name.decode("ascii"))
     return found
 
 
