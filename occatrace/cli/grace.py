@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from occatrace.cli.messages import UsageError
 
 VARIABLE = "OCCATRACE_KILL_WAIT"  # seconds from SIGTERM to SIGKILL
-SLURM_S = (
-    30.0  # KillWait where slurm.conf has none; asking slurmctld from each rank of a large job would be a load on it
-)
+# KillWait where slurm.conf has none. Asking slurmctld from each rank of a large job would be a load on it.
+SLURM_S = 30.0
 LONGEST_S = 7 * 86400.0
 FOR_PROGRAM = 1 / 3  # part of the grace for the program to end by itself; the rest is for the trace and the report
 FOR_NODES = 2 / 3  # from then on the node that merges a job waits for no other node

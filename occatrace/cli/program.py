@@ -178,21 +178,20 @@ class Waiting:
         self._heard = heard
         self._status: int | None = None
         self._thread = threading.Thread(target=self._wait, name="program", daemon=True)
-        self._begun = True
-        try:
+        with contextlib.suppress(
+            RuntimeError
+        ):  # no more threads are allowed: the program ends as well without, and signals wait
             self._thread.start()
-        except RuntimeError:  # no more threads are allowed: the program ends as well without, and signals wait
-            self._begun = False
 
     def _wait(self) -> None:
         self._status = wait(self._pid, self._heard)
 
     def end(self) -> int:
         """The program's status, when it has ended."""
-        if self._begun:
-            self._thread.join()
-        else:
+        if self._thread.ident is None:
             self._wait()
+        else:
+            self._thread.join()
         assert self._status is not None
         return self._status
 

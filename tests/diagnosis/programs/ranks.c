@@ -162,12 +162,17 @@ static void clean_turns(int steps) { // each rank is the last one now and then
     }
 }
 
-static void clean_overlap(int steps) {
+// Begins to send the block to the next rank, and to receive that of the one before.
+static void exchange(MPI_Request requests[2]) {
     static char other[1 << 20];
+    MPI_Irecv(other, sizeof other, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD, requests);
+    MPI_Isend(block, sizeof block, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD, requests + 1);
+}
+
+static void clean_overlap(int steps) {
     for (int i = 0; i < steps; i++) {
         MPI_Request requests[2];
-        MPI_Irecv(other, sizeof other, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD, requests);
-        MPI_Isend(block, sizeof block, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD, requests + 1);
+        exchange(requests);
         rest(50);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     }
@@ -195,11 +200,9 @@ static void late_for_tests(int steps) {
 
 // All send before they compute, so that nobody has to test for long.
 static void clean_tests(int steps) {
-    static char other[1 << 20];
     for (int i = 0; i < steps; i++) {
         MPI_Request requests[2];
-        MPI_Irecv(other, sizeof other, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD, requests);
-        MPI_Isend(block, sizeof block, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD, requests + 1);
+        exchange(requests);
         for (int k = 0, there; k < 5; k++) {
             rest(10);
             MPI_Testall(2, requests, &there, MPI_STATUSES_IGNORE);

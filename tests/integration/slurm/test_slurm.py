@@ -83,9 +83,9 @@ def test_a_cancelled_job_keeps_what_was_recorded(cluster: Cluster, program: Path
     assert nothing_left(before)
 
 
-def test_a_cancelled_job_on_two_nodes_keeps_all_ranks(cluster: Cluster, program: Path) -> None:
+def cancel_ranks(cluster: Cluster, words: str) -> list[str]:
+    """Cancel a job of the ring on two nodes once all ranks have sent. Nothing of it is lost; returns what the run says."""
     before = processes()
-    words = f"srun --mpi=pmi2 {' '.join(OCCA_PROF)} -o run {program / 'ring'} 1000"
     job = cluster.submit(words, "-N2", "-n4", "--output=out")
     cluster.wait_for("ready", cluster.folder / "out", 4)
     assert cluster.run("scancel", job).returncode == 0
@@ -93,15 +93,26 @@ def test_a_cancelled_job_on_two_nodes_keeps_all_ranks(cluster: Cluster, program:
     run = cluster.folder / "run"
     with occatrace.open(run) as opened:
         assert opened.losses.events == 0
+        lines = opened.losses.lines()
     sums = "SELECT rank, sum(calls) FROM call_stats JOIN processes USING (process) WHERE function = 'MPI_Sendrecv' GROUP BY 1"
     assert sorted(sql(run, sums)) == [(rank, 100) for rank in range(4)]
     assert nothing_left(before)
+    return lines
 
 
-def end_the_time_of(cluster: Cluster, job: str) -> None:
+def test_a_cancelled_job_on_two_nodes_keeps_all_ranks(cluster: Cluster, program: Path) -> None:
+    cancel_ranks(cluster, f"srun --mpi=pmi2 {' '.join(OCCA_PROF)} -o run {program / 'ring'} 1000")
+
+
+def let_the_time_end(cluster: Cluster, job: str) -> None:
     """Let the time limit of a running job be over: limits that are asked for are whole minutes."""
     done = cluster.run("scontrol", "update", f"JobId={job}", "EndTime=now+1")
     assert done.returncode == 0, done.stderr
+
+
+def end_the_time_of(cluster: Cluster, job: str) -> None:
+    """The same, until the job has ended."""
+    let_the_time_end(cluster, job)
     cluster.wait_until_ended(job)
 
 
@@ -156,9 +167,10 @@ def test_a_program_that_goes_on_after_sigterm_has_a_report(
     job = cluster.submit(ignoring(step, words), "-n1", "--time=60", "--output=out")
     out = cluster.folder / "out"
     cluster.wait_for("ready", out)
-    over = ("scontrol", "update", f"JobId={job}", "EndTime=now+1")
-    done = cluster.run(*(("scancel", job) if how == "cancelled" else over))
-    assert done.returncode == 0, done.stderr
+    if how == "cancelled":
+        assert cluster.run("scancel", job).returncode == 0
+    else:
+        let_the_time_end(cluster, job)
     cluster.wait_for("the run is in run", out)
     assert cluster.run("squeue", "-h", "-j", job).stdout.strip(), "the program goes on, and so does the job"
     cluster.wait_until_ended(job)
@@ -186,21 +198,10 @@ def test_a_program_that_ends_late_keeps_its_status(cluster: Cluster, program: Pa
 
 
 def test_ranks_that_go_on_after_sigterm_have_a_report(cluster: Cluster, program: Path) -> None:
-    before = processes()
     words = f"{' '.join(OCCA_PROF)} -o run {program / 'ring'} 1000"
-    job = cluster.submit(ignoring("srun --mpi=pmi2 ", words), "-N2", "-n4", "--output=out")
-    cluster.wait_for("ready", cluster.folder / "out", 4)
-    assert cluster.run("scancel", job).returncode == 0
-    cluster.wait_until_ended(job)
-    run = cluster.folder / "run"
-    with occatrace.open(run) as opened:
-        assert opened.losses.events == 0
-        lines = opened.losses.lines()
+    lines = cancel_ranks(cluster, ignoring("srun --mpi=pmi2 ", words))
     assert sum(EARLY in line for line in lines) == len(NODES), lines
     assert (cluster.folder / "out").read_text(encoding="utf-8").count("MPI calls (api_sum)") == 1
-    sums = "SELECT rank, sum(calls) FROM call_stats JOIN processes USING (process) WHERE function = 'MPI_Sendrecv' GROUP BY 1"
-    assert sorted(sql(run, sums)) == [(rank, 100) for rank in range(4)]
-    assert nothing_left(before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
