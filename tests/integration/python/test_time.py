@@ -23,7 +23,8 @@ def test_interpreter_and_extension_modules(python: str, profile: Profile, tmp_pa
     if not (Path(include) / "Python.h").exists():
         pytest.skip(f"{python} came without its headers")
     library = tmp_path / f"spinning{suffix}"
-    words = ["gcc", "-O2", "-shared", "-fPIC", f"-I{include}", PROGRAMS / "spinning.c", "-o", library]
+    folders = f"-I{include}", f"-I{Path(include).parent}"  # Debian's pyconfig.h is in a folder of the second
+    words = ["gcc", "-O2", "-shared", "-fPIC", *folders, PROGRAMS / "spinning.c", "-o", library]
     subprocess.run([str(word) for word in words], check=True)
     run = profile(python, PROGRAMS / "spends.py", python=("time",), PYTHONPATH=str(tmp_path))
     spun = {words[0]: [float(word) for word in words[1:]] for words in map(str.split, run.stdout.splitlines())}
