@@ -253,6 +253,13 @@ enum occatrace_call_effect {
 extern OCCATRACE_EXPORT void (*occatrace_on_call)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds);
 /* Sets it, besides what --call-paths wants. */
 OCCATRACE_EXPORT void occatrace_want_calls(void (*told)(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds));
+/* Kinds of calls that have their stack (--call-paths), by bits as above; 0: none. Known once events are loaded. */
+OCCATRACE_EXPORT uint32_t occatrace_path_kinds(void);
+/* From where to where the code goes, by its unwind table, that has this place in its frame on the stack of the calling thread; 0: that
+ * is not known. A function may be in several such parts. */
+OCCATRACE_EXPORT int occatrace_code_around(const void *on_stack, uintptr_t *begin, uintptr_t *end);
+/* Names code that has no symbol, for stacks; `function` is kept. Once for each part of a function. */
+OCCATRACE_EXPORT void occatrace_name_code(uintptr_t begin, uintptr_t end, const char *function);
 /* Whether stacks are sampled (--sample-stacks). */
 OCCATRACE_EXPORT int occatrace_samples_stacks(void);
 /* Frames of a language that are not those of the machine's stack, in samples of stacks. */

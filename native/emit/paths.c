@@ -204,6 +204,46 @@ static uint32_t node_of(struct occatrace_thread *self, uint32_t parent, uint32_t
   return used;
 }
 
+/* Parts of functions that have no symbol. */
+enum { CODES = 16 };
+static struct {
+  uintptr_t begin, end;
+  const char *function;
+} codes[CODES];
+static uint32_t codes_known, codes_announced;
+
+void occatrace_name_code(uintptr_t begin, uintptr_t end, const char *function) {
+  sigset_t all, signals;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &signals);
+  occatrace_announcements_lock();
+  uint32_t i = 0;
+  while (i < codes_known && codes[i].begin != begin) i++;
+  if (i == codes_known && i < CODES) {
+    codes[i].begin = begin;
+    codes[i].end = end;
+    codes[i].function = function;
+    codes_known++;
+  }
+  occatrace_announcements_unlock();
+  pthread_sigmask(SIG_SETMASK, &signals, NULL);
+}
+
+/* Under the lock. */
+static void announce_codes(struct occatrace_thread *self) {
+  for (; codes_announced < codes_known; codes_announced++) {
+    const struct occatrace_process_code r = {
+        .tid = self->tid,
+        .seq = occatrace_next_seq(self),
+        .pid = occatrace_pid,
+        .begin = codes[codes_announced].begin,
+        .size = codes[codes_announced].end - codes[codes_announced].begin,
+        .function = codes[codes_announced].function,
+    };
+    occatrace_process->code(&r);
+  }
+}
+
 /* Its large frame is for stacks that are new to the thread. */
 __attribute__((noinline)) uint32_t occatrace_path_of(struct occatrace_thread *self, const uintptr_t *at, uint32_t count, uint32_t end) {
   for (uint32_t i = 0; i < count; i++) occatrace_in_module(self, at[i]); /* announced before it is named */
@@ -217,6 +257,7 @@ __attribute__((noinline)) uint32_t occatrace_path_of(struct occatrace_thread *se
     places = mmap(NULL, 2 * NODES * sizeof *places, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (nodes == MAP_FAILED || places == MAP_FAILED) wanted = 0, no_room = 1;
   }
+  announce_codes(self);
   for (uint32_t i = count; i-- > 0 && !no_room;) {
     path = node_of(self, path, path == 0 ? end : OCCATRACE_PATH_WHOLE, occatrace_place(at[i]));
     if (path == 0) break;
@@ -249,7 +290,7 @@ void occatrace_paths_free(struct occatrace_thread *ended) {
 /* In the child of a fork the frames are announced again. */
 void occatrace_forget_paths(void) {
   generation++;
-  used = 0;
+  used = codes_announced = 0;
   if (places != NULL) madvise(places, 2 * NODES * sizeof *places, MADV_DONTNEED);
 }
 
@@ -293,6 +334,8 @@ void occatrace_want_calls(void (*told)(struct occatrace_thread *self, uint32_t c
   __atomic_store_n(&other, told, __ATOMIC_RELEASE);
   if (wanted == 0) __atomic_store_n(&occatrace_on_call, told, __ATOMIC_RELEASE);
 }
+
+uint32_t occatrace_path_kinds(void) { return wanted; }
 
 int occatrace_paths_wanted(void) { return wanted != 0 || sampled; }
 

@@ -70,6 +70,10 @@ struct row {
 struct frame_info {
   int64_t data_align;
   uint64_t code_align;
+  uint64_t bytes; /* of the function */
+  const char *augmentation;
+  const uint8_t *at, *cie_end; /* instructions of the CIE */
+  unsigned size;               /* of a pointer in the entry */
   uint8_t encoding;
 };
 enum {
@@ -216,51 +220,58 @@ static void run(struct row *row, const struct row *initial, const uint8_t *at, c
   }
 }
 
+/* What an entry says of itself and by its CIE, whose instructions begin at `at`; 0: it is of a form that is not read here. */
+static int described(const uint8_t *fde, struct frame_info *info) {
+  if (word32(fde) == UINT32_MAX) return 0;
+  const uint8_t *const cie = fde + 4 - (int32_t)word32(fde + 4), *at = cie + 8;
+  info->cie_end = cie + 4 + word32(cie);
+  const uint8_t version = *at++;
+  info->augmentation = (const char *)at;
+  at += strlen(info->augmentation) + 1;
+  info->code_align = occatrace_uleb(&at);
+  info->data_align = occatrace_sleb(&at);
+  if ((version == 1 ? *at++ : occatrace_uleb(&at)) != RETURN) return 0;
+  if (*info->augmentation == 'z') {
+    const uint64_t length = occatrace_uleb(&at);
+    const uint8_t *const instructions = at + length;
+    for (const char *c = info->augmentation + 1; *c != '\0'; c++) {
+      if (*c == 'R') info->encoding = *at++;
+      else if (*c == 'L') at++;
+      else if (*c == 'P') {
+        const unsigned size = encoded(*at++);
+        if (size == 0) return 0;
+        at += size;
+      } else return 0; /* signal frames among them */
+    }
+    at = instructions;
+  } else if (*info->augmentation != '\0') {
+    return 0;
+  }
+  info->at = at;
+  info->size = encoded(info->encoding);
+  if (info->size == 0) return 0;
+  info->bytes = 0; /* x86-64 is little endian */
+  memcpy(&info->bytes, fde + 8 + info->size, info->size);
+  return 1;
+}
+
 void occatrace_find_rule(struct occatrace_rule *rule, uintptr_t address, const uint8_t *fde, uintptr_t function) {
   *rule = (struct occatrace_rule){.address = address, .cfa = OCCATRACE_CFA_OTHER};
   if (fde == NULL) {
     rule->cfa = OCCATRACE_CFA_NONE;
     return;
   }
-  if (word32(fde) == UINT32_MAX) return;
-  const uint8_t *const fde_end = fde + 4 + word32(fde), *cie = fde + 4 - (int32_t)word32(fde + 4), *at = cie + 8;
-  const uint8_t *const cie_end = cie + 4 + word32(cie);
-  const uint8_t version = *at++;
-  const char *augmentation = (const char *)at;
-  at += strlen(augmentation) + 1;
   struct frame_info info = {.encoding = 0};
-  info.code_align = occatrace_uleb(&at);
-  info.data_align = occatrace_sleb(&at);
-  if ((version == 1 ? *at++ : occatrace_uleb(&at)) != RETURN) return;
-  if (*augmentation == 'z') {
-    const uint64_t length = occatrace_uleb(&at);
-    const uint8_t *const instructions = at + length;
-    for (const char *c = augmentation + 1; *c != '\0'; c++) {
-      if (*c == 'R') info.encoding = *at++;
-      else if (*c == 'L') at++;
-      else if (*c == 'P') {
-        const unsigned size = encoded(*at++);
-        if (size == 0) return;
-        at += size;
-      } else return; /* signal frames among them */
-    }
-    at = instructions;
-  } else if (*augmentation != '\0') {
-    return;
-  }
-  const unsigned size = encoded(info.encoding);
-  if (size == 0) return;
+  if (!described(fde, &info)) return;
   struct row row = {.cfa_register = UINT64_MAX}, initial;
-  run(&row, &row, at, cie_end, &info, 0);
+  run(&row, &row, info.at, info.cie_end, &info, 0);
   initial = row;
-  uint64_t bytes = 0; /* of the function; x86-64 is little endian */
-  memcpy(&bytes, fde + 8 + size, size);
-  if (address - 1 - function >= bytes) {
+  if (address - 1 - function >= info.bytes) {
     rule->cfa = OCCATRACE_CFA_NONE;
     return;
   }
-  at = fde + 8 + 2 * size;
-  if (*augmentation == 'z') {
+  const uint8_t *const fde_end = fde + 4 + word32(fde), *at = fde + 8 + 2 * info.size;
+  if (*info.augmentation == 'z') {
     const uint64_t length = occatrace_uleb(&at);
     at += length;
   }
@@ -293,6 +304,37 @@ void occatrace_rule_at(struct occatrace_rule *rule, uintptr_t address) {
   } bases = {NULL, NULL, NULL};
   const uint8_t *const fde = occatrace_can_unwind() ? libgcc.find_fde((void *)(address - 1), &bases) : NULL;
   occatrace_find_rule(rule, address, fde, (uintptr_t)bases.function);
+}
+
+struct around {
+  uintptr_t place, address;
+};
+static int below(void *data, uintptr_t address, uintptr_t slot) {
+  struct around *const a = data;
+  if (slot > a->place) return 1;
+  a->address = address;
+  return 0;
+}
+static struct occatrace_rule rule_of(void *data, uintptr_t address) {
+  (void)data;
+  struct occatrace_rule rule;
+  occatrace_rule_at(&rule, address);
+  return rule;
+}
+
+int occatrace_code_around(const void *on_stack, uintptr_t *begin, uintptr_t *end) {
+  struct around a = {(uintptr_t)on_stack, 0};
+  struct {
+    void *text, *data, *function;
+  } bases = {NULL, NULL, NULL};
+  struct frame_info info = {.encoding = 0};
+  if (!occatrace_can_unwind()) return 0;
+  occatrace_unwind(below, rule_of, &a);
+  const uint8_t *const fde = a.address > 1 ? libgcc.find_fde((void *)(a.address - 1), &bases) : NULL;
+  if (fde == NULL || !described(fde, &info)) return 0;
+  *begin = (uintptr_t)bases.function;
+  *end = *begin + info.bytes;
+  return a.address - 1 - *begin < info.bytes;
 }
 
 /* ---- frames ---- */
@@ -409,6 +451,11 @@ __attribute__((noinline)) int occatrace_unwind(int (*each)(void *data, uintptr_t
 #else
 void occatrace_rule_at(struct occatrace_rule *rule, uintptr_t address) {
   *rule = (struct occatrace_rule){.address = address, .cfa = OCCATRACE_CFA_NONE}; /* libgcc keeps its own */
+}
+
+int occatrace_code_around(const void *on_stack, uintptr_t *begin, uintptr_t *end) {
+  (void)on_stack, (void)begin, (void)end;
+  return 0;
 }
 
 struct walk {

@@ -492,6 +492,13 @@ class Assembly:
                 batch = {name: column[rows] for name, column in columns.items()}
                 self._fill_sites(batch, files[number] if number >= 0 else None, number == _SEVERAL, servers)
                 self._fill_path_sites(batch, files[number] if number >= 0 else None, asked["on_path"][rows])
+        for _, r in self._records("code"):
+            part = (text_of(r["function"]), self._process_of[r["slot"]], r["begin"], r["begin"] + r["size"])
+            for table in ("call_sites", "path_sites"):
+                self._con.execute(
+                    f"UPDATE {table} SET function = ? WHERE function = '' AND process = ? AND address - 1 >= ? AND address - 1 < ?",
+                    part,
+                )
 
     def _fill_sites(
         self, batch: Mapping[str, npt.NDArray[Any]], file: _File | None, several: bool, servers: debuginfod.Servers

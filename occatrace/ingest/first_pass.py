@@ -31,6 +31,7 @@ _SMALL_RECORDS = (
     "thread",
     "name",
     "module",
+    "code",
     "kernel",
     "exit",
     "device",
@@ -263,4 +264,5 @@ _TEXT_FIELDS: Mapping[str, Sequence[str]] = {
     "sampled_thread": ("name",),
     "name": ("text",),
     "module": ("path", "build_id"),
+    "code": ("function",),
 }

@@ -181,6 +181,9 @@ for _option in options.split(";"):
         # No reason to record the process: its samples are written when something else is.
         if _confirm_stack():
             native["samples"]()
+    elif _word == "paths":
+        if "lines" not in options.split(";") and _confirm_stack():
+            native["paths"]()
     elif _word and native["start"]():
         if _word == "functions":
             _functions(_value)

@@ -385,6 +385,10 @@ static PyObject *native_lines(PyObject *self, PyObject *const *args, ptrdiff_t c
   __atomic_store_n(&occatrace_on_use, python_use, __ATOMIC_RELEASE);
   return nothing();
 }
+static PyObject *native_paths(PyObject *self, PyObject *const *args, ptrdiff_t count) {
+  python_lines_at_paths = 1;
+  return native_lines(self, args, count);
+}
 static PyObject *native_time(PyObject *self, PyObject *const *args, ptrdiff_t count) {
   python_samples_start();
   return nothing();
@@ -399,7 +403,9 @@ static PyObject *native_on_import(PyObject *self, PyObject *const *args, ptrdiff
   return nothing();
 }
 static PyObject *native_confirmed(PyObject *self, PyObject *const *args, ptrdiff_t count) {
+  uintptr_t begin, end;
   python_stack_confirmed = 1;
+  if (python_loop_code(&begin, &end)) occatrace_name_code(begin, end, "_PyEval_EvalFrameDefault");
   return nothing();
 }
 static PyObject *native_samples(PyObject *self, PyObject *const *args, ptrdiff_t count) {
@@ -448,7 +454,7 @@ static struct python_method natives[] = {
     {"lines", native_lines, 0x80, NULL},   {"say", native_say, 0x80, NULL},       {"message", native_message, 0x80, NULL},
     {"time", native_time, 0x80, NULL},     {"untime", native_untime, 0x80, NULL},
     {"on_import", native_on_import, 0x80, NULL}, {"confirmed", native_confirmed, 0x80, NULL},
-    {"samples", native_samples, 0x80, NULL},
+    {"samples", native_samples, 0x80, NULL},     {"paths", native_paths, 0x80, NULL},
     {NULL, NULL, 0, NULL}};
 // clang-format on
 
@@ -542,9 +548,10 @@ void python_ready(uint64_t start) {
   ready_at = now;
   is_ready = 1;
   if (!py.embedded) name_program();
-  const char *asked = getenv("OCCATRACE_PYTHON");
+  const char *asked = getenv("OCCATRACE_PYTHON"), *paths = getenv("OCCATRACE_CALL_PATHS");
   char options[4096];
-  snprintf(options, sizeof options, "%s%s", asked != NULL ? asked : "", occatrace_samples_stacks() ? ";samples" : "");
+  snprintf(options, sizeof options, "%s%s%s", asked != NULL ? asked : "", paths != NULL && *paths != '\0' ? ";paths" : "",
+           occatrace_samples_stacks() ? ";samples" : "");
   if (*options != '\0') run_inside(options);
 }
 

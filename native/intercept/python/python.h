@@ -102,8 +102,13 @@ struct python_code {
 __attribute__((visibility("hidden"))) struct python_code *python_code(const void *code);
 /* `on_call` of the core: notes where the calling thread is in Python. */
 __attribute__((visibility("hidden"))) void python_line(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds);
+/* Only of calls that have their stack, and as many frames as a sample has: these lines are part of one path with those of C. */
+extern __attribute__((visibility("hidden"))) int python_lines_at_paths;
 /* `on_use` of the core. */
 __attribute__((visibility("hidden"))) void python_use(struct occatrace_thread *self, uint32_t call_seq, uint64_t memory);
+/* Called by code of Python: from where to where the code of the interpreter's loop goes that runs it. A compiler may have put it apart
+ * from where the loop's function begins (gcc's hot and cold parts), where a stripped file has no name for it. */
+__attribute__((visibility("hidden"))) int python_loop_code(uintptr_t *begin, uintptr_t *end);
 /* The places of the thread's own stack as "address:line ...", for the check of the layout. */
 __attribute__((visibility("hidden"))) int python_stack_text(char *text, size_t room);
 __attribute__((visibility("hidden"))) void python_stack_forked(void);

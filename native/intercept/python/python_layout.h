@@ -10,9 +10,11 @@ struct python_layout {
   int first_instruction, file, name, qualified, line; /* of a code object */
   int text; /* of an ASCII string */
   int entry; /* of a frame: that it began an evaluation; -1: the frame around it says so */
+  int base; /* of the thread state: a frame around all, which begins no evaluation; -1: there is none */
 };
 enum {
-  PYTHON_OF_C_STACK = 3,
+  PYTHON_OF_C_STACK = 3, /* owners from this one on: frames of the interpreter's own */
+  PYTHON_TAGS = 3,       /* in the lowest bits of a frame's word for its code, from 3.14 on */
   PYTHON_LENGTH = 16,
   PYTHON_STATE = 32,
   PYTHON_COMPACT = 0x20,

@@ -39,7 +39,11 @@ struct ranges {
   struct range range[];
 };
 static struct ranges *extensions;
-static uintptr_t python_begin_at, python_end_at, loop_begin, loop_end;
+static uintptr_t python_begin_at, python_end_at;
+/* The interpreter's loop: where its function begins, and another part of it, where the compiler made one. */
+static struct {
+  uintptr_t begin, end;
+} loop[2];
 static struct place in_python = {PYTHON_PART_PYTHON, 0, "Python"}, elsewhere = {PYTHON_PART_ELSEWHERE, 0, ""};
 static unsigned long long libraries_loaded;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -195,6 +199,10 @@ static uint64_t processor_time(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static int is_in_loop(uintptr_t address) {
+  return address - loop[0].begin < loop[0].end - loop[0].begin || address - loop[1].begin < loop[1].end - loop[1].begin;
+}
+
 /* Whether the instruction before this address is a call. */
 static int behind_call(uintptr_t address) {
 #if defined(__x86_64__)
@@ -217,12 +225,12 @@ static struct place *innermost(const struct python_sampled *s, const ucontext_t 
   const uintptr_t now = context->uc_mcontext.pc, stack = context->uc_mcontext.sp;
 #endif
   const struct ranges *const modules = __atomic_load_n(&extensions, __ATOMIC_ACQUIRE);
-  if (now >= loop_begin && now < loop_end) return &in_python;
+  if (is_in_loop(now)) return &in_python;
   struct place *found = find(modules, now);
   if (found != NULL) return found;
 #if defined(__aarch64__)
   const uintptr_t back = context->uc_mcontext.regs[30]; /* of a function that calls none, it is nowhere else */
-  if (back >= loop_begin && back < loop_end) return &in_python;
+  if (is_in_loop(back)) return &in_python;
   if ((found = find(modules, back)) != NULL) return found;
 #endif
   uintptr_t end = stack + DEEPEST_WORD * sizeof(uintptr_t);
@@ -230,7 +238,7 @@ static struct place *innermost(const struct python_sampled *s, const ucontext_t 
   if (end > s->stack_end) end = s->stack_end;
   for (uintptr_t at = (stack + 7) & -(uintptr_t)8; at + 8 <= end; at += 8) {
     const uintptr_t word = *(const uintptr_t *)at;
-    if (word >= loop_begin && word < loop_end) {
+    if (is_in_loop(word)) {
       if (behind_call(word)) return &in_python;
     } else if ((found = find(modules, word)) != NULL && behind_call(word)) {
       return found;
@@ -300,15 +308,16 @@ void python_sample_ends(struct python_thread *t) {
 void python_samples_start(void) {
   struct python_thread *t = python_thread();
   if (t == NULL || signal_number != 0) return;
-  void *loop = dlsym(python_home, "_PyEval_EvalFrameDefault");
+  void *function = dlsym(python_home, "_PyEval_EvalFrameDefault");
   Dl_info info;
   const ElfW(Sym) *symbol = NULL;
-  if (loop == NULL || !dladdr1(loop, &info, (void **)&symbol, RTLD_DL_SYMENT) || symbol == NULL) {
+  if (function == NULL || !dladdr1(function, &info, (void **)&symbol, RTLD_DL_SYMENT) || symbol == NULL) {
     occatrace_say("this Python does not tell where it runs its code: --python time is not followed");
     return;
   }
-  loop_begin = (uintptr_t)loop;
-  loop_end = loop_begin + symbol->st_size;
+  loop[0].begin = (uintptr_t)function;
+  loop[0].end = loop[0].begin + symbol->st_size;
+  if (!python_loop_code(&loop[1].begin, &loop[1].end)) loop[1].begin = loop[1].end = 0;
   python_samples_look();
   /* A signal that is ignored by default: one that waits while the process becomes another program must not end that. */
   struct sigaction now;

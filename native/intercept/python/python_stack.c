@@ -14,12 +14,17 @@
 #include "python.h"
 #include "python_layout.h"
 
-enum { DEEPEST = 16 };
+enum {
+  DEEPEST = 64,
+  DEEPEST_LINE = 16, /* of --python lines alone */
+};
 
 static const struct python_layout layouts[] = {
-    {11, 56, 8, 32, 48, 56, 69, 184, 112, 120, 128, 72, 48, 68},
-    {12, 56, 0, 0, 8, 56, 70, 192, 112, 120, 128, 68, 40, -1},
-    {13, 72, -1, 0, 8, 56, 70, 200, 112, 120, 128, 68, 40, -1},
+    {11, 56, 8, 32, 48, 56, 69, 184, 112, 120, 128, 72, 48, 68, -1},
+    {12, 56, 0, 0, 8, 56, 70, 192, 112, 120, 128, 68, 40, -1, -1},
+    {13, 72, -1, 0, 8, 56, 70, 200, 112, 120, 128, 68, 40, -1, -1},
+    {14, 72, -1, 0, 8, 56, 74, 208, 112, 120, 128, 68, 40, -1, -1},
+    {15, 72, -1, 0, 8, 56, 74, 208, 112, 120, 128, 68, 40, -1, 80},
 };
 
 const struct python_layout *python_layout(void) {
@@ -192,12 +197,14 @@ static int walk(struct place *places, int room) {
   const void *state = l != NULL && py.PyGILState_GetThisThreadState != NULL ? py.PyGILState_GetThisThreadState() : NULL;
   if (state == NULL) return 0;
   const void *frame = word(state, l->state_frame);
+  const void *const base = l->base >= 0 ? word(state, l->base) : NULL;
   if (l->cframe_frame >= 0 && frame != NULL) frame = word(frame, l->cframe_frame);
   int n = 0;
-  for (; frame != NULL && n < room; frame = word(frame, l->previous)) {
-    const void *code = word(frame, l->code);
-    if (n > 0 && ((const char *)frame)[l->owner] == PYTHON_OF_C_STACK) places[n - 1].entered++;
-    if (((const char *)frame)[l->owner] == PYTHON_OF_C_STACK || code == NULL || word(code, 8) != py.code_type) continue;
+  for (; frame != base && frame != NULL && n < room; frame = word(frame, l->previous)) {
+    const void *code = (const void *)((uintptr_t)word(frame, l->code) & ~(uintptr_t)PYTHON_TAGS);
+    const int of_c = ((const char *)frame)[l->owner] >= PYTHON_OF_C_STACK;
+    if (n > 0 && of_c) places[n - 1].entered++;
+    if (of_c || code == NULL || word(code, 8) != py.code_type) continue;
     const long offset = (const char *)word(frame, l->instruction) - ((const char *)code + l->first_instruction);
     if (offset < 0) continue; /* not begun */
     places[n].code = code;
@@ -208,8 +215,8 @@ static int walk(struct place *places, int room) {
 }
 
 int python_stack_text(char *text, size_t room) {
-  struct place places[DEEPEST];
-  const int count = walk(places, DEEPEST);
+  struct place places[DEEPEST_LINE];
+  const int count = walk(places, DEEPEST_LINE);
   size_t n = 0;
   text[0] = '\0';
   for (int i = 0; i < count && n + 64 < room; i++)
@@ -276,11 +283,23 @@ uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t f
   return id;
 }
 
+int python_loop_code(uintptr_t *begin, uintptr_t *end) {
+  const struct python_layout *const l = python_layout();
+  const void *const state = l != NULL && py.PyGILState_GetThisThreadState != NULL ? py.PyGILState_GetThisThreadState() : NULL;
+  if (state == NULL) return 0;
+  const void *frame = word(state, l->state_frame);
+  if (l->cframe_frame < 0) /* else it is the C frame */
+    while (frame != NULL && ((const char *)frame)[l->owner] < PYTHON_OF_C_STACK) frame = word(frame, l->previous);
+  return frame != NULL && occatrace_code_around(frame, begin, end);
+}
+
 int python_stack_confirmed;
 
-uint32_t python_here(struct occatrace_thread *self) {
+int python_lines_at_paths;
+
+static uint32_t place_of(struct occatrace_thread *self, int deepest) {
   struct place places[DEEPEST];
-  const int count = python_stack_confirmed ? walk(places, DEEPEST) : 0;
+  const int count = python_stack_confirmed ? walk(places, deepest) : 0;
   if (count == 0 || !python_start_events()) return 0;
   const struct python_code *code[DEEPEST];
   for (int i = 0; i < count; i++)
@@ -297,8 +316,12 @@ uint32_t python_here(struct occatrace_thread *self) {
   return id;
 }
 
+uint32_t python_here(struct occatrace_thread *self) { return place_of(self, DEEPEST_LINE); }
+
 void python_line(struct occatrace_thread *self, uint32_t call_seq, uint32_t kinds) {
-  const uint32_t id = python_here(self);
+  const uint32_t with_path = kinds & occatrace_path_kinds();
+  if (python_lines_at_paths && !with_path) return;
+  const uint32_t id = place_of(self, with_path ? DEEPEST : DEEPEST_LINE);
   if (id == 0) return;
   const struct occatrace_python_line r = {self->tid, occatrace_next_seq(self), call_seq, id};
   python_events->line(&r);

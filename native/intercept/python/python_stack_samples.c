@@ -46,11 +46,13 @@ static int read_word(struct reading *r, const void *object, int offset, uintptr_
   return 1;
 }
 
-/* Whether an object is there, of this type; what was freed has a pointer where its references were counted. */
+/* Whether an object is there, of this type; what was freed has a pointer where its references were counted. From 3.14 on flags are
+ * in the upper 16 bits of that word, which are zero in a pointer; the 16 below them are not. */
 static int is_object(struct reading *r, const void *object, const void *type) {
   uintptr_t references, of_type;
-  return read_word(r, object, 0, &references) && read_word(r, object, 8, &of_type) && of_type == (uintptr_t)type && references != 0 &&
-         references < (UINT64_C(1) << 33);
+  if (!read_word(r, object, 0, &references) || !read_word(r, object, 8, &of_type) || of_type != (uintptr_t)type) return 0;
+  if (py.minor >= 14) references &= (UINT64_C(1) << 48) - 1;
+  return references != 0 && references < (UINT64_C(1) << 33);
 }
 
 /* The characters of a string, as many as there is room for, in place or, where they are not ASCII, in `room_for`. */
@@ -108,17 +110,19 @@ static uint32_t read_frames(uint64_t *words, uint32_t room) {
   const struct python_layout *const l = python_layout();
   const void *const state = py.PyGILState_GetThisThreadState();
   struct reading r = {0}, of_code = {0};
-  uintptr_t frame = 0, code, owner, instruction, units;
+  uintptr_t frame = 0, base = 0, code, owner, instruction, units;
   if (state == NULL || !read_word(&r, state, l->state_frame, &frame)) return 0;
+  if (l->base >= 0 && !read_word(&r, state, l->base, &base)) return 0;
   if (l->cframe_frame >= 0 && !read_word(&r, (const void *)frame, l->cframe_frame, &frame)) return 0;
   uint32_t count = 0;
-  for (uint32_t seen = 0; frame != 0 && seen < 4 * room; seen++) {
+  for (uint32_t seen = 0; frame != 0 && frame != base && seen < 4 * room; seen++) {
     const void *const f = (const void *)frame;
     const int owner_word = l->owner & ~7;
     if (!read_word(&r, f, l->code, &code) || !read_word(&r, f, owner_word, &owner) || !read_word(&r, f, l->instruction, &instruction) ||
         !read_word(&r, f, l->previous, &frame))
       break;
-    const int of_c = (owner >> 8 * (l->owner & 7) & 0xff) == PYTHON_OF_C_STACK;
+    code &= ~(uintptr_t)PYTHON_TAGS;
+    const int of_c = (owner >> 8 * (l->owner & 7) & 0xff) >= PYTHON_OF_C_STACK;
     const uint64_t entered = l->entry >= 0 ? (owner >> 8 * (l->entry & 7) & 0xff) != 0 : of_c;
     if (count == room && l->entry >= 0) break;
     if (of_c && count > 0) words[count - 1] += entered << ENTERED;
