@@ -245,13 +245,6 @@ static int unwound(void *data, uintptr_t address, uintptr_t slot) {
   return ++s->frames > 64;
 }
 
-static struct occatrace_rule rule_of(void *data, uintptr_t address) {
-  (void)data;
-  struct occatrace_rule rule;
-  occatrace_rule_at(&rule, address);
-  return rule;
-}
-
 /* How far the caller's return address is from that of a place, in bytes: mostly always the same. A word each, the address in the
  * upper 47 bits and an eighth of the distance in the lower 17, so that they are read and written at once. */
 #define STEPS 1024
@@ -281,7 +274,7 @@ static int leave(struct step *s) {
     if (is_pair(s->address, s->caller)) return 1;
   }
   s->state = s->frames = 0;
-  occatrace_unwind(unwound, rule_of, s);
+  occatrace_unwind(unwound, NULL, s);
   if (s->state != 2) return 0;
   if (s->slot == 0) return 1;
   const uintptr_t true_distance = s->caller_slot - s->slot;

@@ -315,12 +315,6 @@ static int below(void *data, uintptr_t address, uintptr_t slot) {
   a->address = address;
   return 0;
 }
-static struct occatrace_rule rule_of(void *data, uintptr_t address) {
-  (void)data;
-  struct occatrace_rule rule;
-  occatrace_rule_at(&rule, address);
-  return rule;
-}
 
 int occatrace_code_around(const void *on_stack, uintptr_t *begin, uintptr_t *end) {
   struct around a = {(uintptr_t)on_stack, 0};
@@ -329,7 +323,7 @@ int occatrace_code_around(const void *on_stack, uintptr_t *begin, uintptr_t *end
   } bases = {NULL, NULL, NULL};
   struct frame_info info = {.encoding = 0};
   if (!occatrace_can_unwind()) return 0;
-  occatrace_unwind(below, rule_of, &a);
+  occatrace_unwind(below, NULL, &a);
   const uint8_t *const fde = a.address > 1 ? libgcc.find_fde((void *)(a.address - 1), &bases) : NULL;
   if (fde == NULL || !described(fde, &info)) return 0;
   *begin = (uintptr_t)bases.function;
@@ -441,7 +435,9 @@ __attribute__((noinline)) int occatrace_unwind(int (*each)(void *data, uintptr_t
     } else if (each(data, address, frame.r[RSP] - sizeof(void *))) {
       ended = OCCATRACE_PATH_WHOLE;
     } else {
-      const struct occatrace_rule rule = rule_of(data, address);
+      struct occatrace_rule rule;
+      if (rule_of != NULL) rule = rule_of(data, address);
+      else occatrace_rule_at(&rule, address);
       ended = occatrace_leave_frame(&frame, &rule);
     }
   }

@@ -67,7 +67,8 @@ void occatrace_interrupted_frame(struct occatrace_frame *frame, const void *cont
 int occatrace_leave_frame(struct occatrace_frame *frame, const struct occatrace_rule *rule);
 
 /* The frames of the calling thread, from a function of ours outward: `each` gets the address by which a frame is known, and the place
- * on the stack of the address itself, and returns not 0 to end there. `rule_of` may keep rules. Returns a path_end; WHOLE, too, where
+ * on the stack of the address itself, and returns not 0 to end there. `rule_of` may keep rules; NULL: they are read
+ * from the table. Returns a path_end; WHOLE, too, where
  * `each` ended it. */
 int occatrace_unwind(int (*each)(void *data, uintptr_t address, uintptr_t slot), struct occatrace_rule (*rule_of)(void *data, uintptr_t address), void *data);
 /* Whether libgcc is there, opened at the first call of this. */
