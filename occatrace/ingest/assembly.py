@@ -492,13 +492,26 @@ class Assembly:
                 batch = {name: column[rows] for name, column in columns.items()}
                 self._fill_sites(batch, files[number] if number >= 0 else None, number == _SEVERAL, servers)
                 self._fill_path_sites(batch, files[number] if number >= 0 else None, asked["on_path"][rows])
-        for _, r in self._records("code"):
-            part = (text_of(r["function"]), self._process_of[r["slot"]], r["begin"], r["begin"] + r["size"])
-            for table in ("call_sites", "path_sites"):
-                self._con.execute(
-                    f"UPDATE {table} SET function = ? WHERE function = '' AND process = ? AND address - 1 >= ? AND address - 1 < ?",
-                    part,
-                )
+        self._name_code()
+
+    def _name_code(self) -> None:
+        """The functions of places of which the file has no name, but the process had."""
+        parts = [
+            (self._process_of[r["slot"]], r["begin"], r["begin"] + r["size"], text_of(r["function"]))
+            for _, r in self._records("code")
+        ]
+        if not parts:
+            return
+        names = ("process", "first", "past", "function")
+        types = (np.uint32, np.uint64, np.uint64, object)
+        columns = zip(names, zip(*parts, strict=True), types, strict=True)
+        self._con.register("batch", {name: np.array(column, kind) for name, column, kind in columns})
+        for table in ("call_sites", "path_sites"):
+            self._con.execute(
+                f"UPDATE {table} AS t SET function = b.function FROM batch b"
+                " WHERE t.function = '' AND t.process = b.process AND t.address - 1 >= b.first AND t.address - 1 < b.past"
+            )
+        self._con.unregister("batch")
 
     def _fill_sites(
         self, batch: Mapping[str, npt.NDArray[Any]], file: _File | None, several: bool, servers: debuginfod.Servers
