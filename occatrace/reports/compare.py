@@ -4,8 +4,9 @@ A single run does not know how much the next one would differ, and on a shared m
 within it: whole runs of the same program differ by half. So noise has two parts. Within a run, durations in time order
 are cut into blocks whose medians are bootstrapped, so that slow drifts count. Between runs it is what the repetitions of
 a variant differ by, where there are some; else what the other names of the two runs differ by, most of which nobody
-changed. A difference is told only where the median and the fast calls (the tenth percentile, which load on the machine
-moves least) both show it.
+changed. Calls that all lie in one moment of a run see one state of the machine, and such states last: runs that follow
+one another share them, so repetitions do not show how much they matter. A difference is told only where the median and
+the fast calls (the tenth percentile, which load on the machine moves least) both show it.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _LITTLE = 0.1  # unless the median changed the same way, by more than this,
 _COUNTS = 0.01  # if it differs by this part of the longest run
 _REMARKS = 3  # remarks of this kind
 _MODES = float(np.log(1.5))  # what whole runs of one program were seen to differ by; see between_runs
+_MOMENT = 20_000_000  # ns, a few time slices: calls of a run that begin within it see one state of the machine
 _TOO_NOISY = float(np.log(10))
 
 
@@ -66,19 +68,20 @@ class Series:
     first_ns: int
     median_ns: float  # of all but the first
     fast_ns: float  # their tenth percentile
+    span_ns: int  # from the start of the first call to that of the last
     noise: float  # relative half-width of what the median may as well be
 
 
-def series_of(values: npt.NDArray[np.int64]) -> Series:
+def series_of(values: npt.NDArray[np.int64], span_ns: int = 10 * _MOMENT) -> Series:
     """From durations in time order."""
     exact = (len(values), int(values.sum()), int(values.min()), float(values.mean()), int(values.max()), int(values[0]))
-    return _series(exact, values)
+    return _series(exact, span_ns, values)
 
 
-def _series(exact: tuple[int, int, int, float, int, int], values: npt.NDArray[np.int64]) -> Series:
+def _series(exact: tuple[int, int, int, float, int, int], span_ns: int, values: npt.NDArray[np.int64]) -> Series:
     steady = values[1:] if len(values) > 1 else values
     median, fast = np.percentile(steady, [50, 10])
-    return Series(*exact, float(median), float(fast), _noise(steady))
+    return Series(*exact, float(median), float(fast), span_ns, _noise(steady))
 
 
 def _noise(values: npt.NDArray[np.int64]) -> float:
@@ -172,7 +175,8 @@ def collect(store: Store, kinds: Sequence[str] = KINDS, *, occa: bool | None = N
             store.functions()
         with scoped.connection(tables, tables) as con:
             exact = con.execute(
-                "SELECT name, mode, count(v), sum(v)::BIGINT, min(v), avg(v), max(v), arg_min(v, start_ns)"
+                "SELECT name, mode, count(v), sum(v)::BIGINT, min(v), avg(v), max(v), arg_min(v, start_ns),"
+                " max(start_ns) - min(start_ns)"
                 f" FROM ({query}) WHERE v IS NOT NULL AND name IS NOT NULL GROUP BY ALL ORDER BY name, mode"
             ).fetchall()
             if not exact:
@@ -190,8 +194,8 @@ def collect(store: Store, kinds: Sequence[str] = KINDS, *, occa: bool | None = N
             con.unregister("groups")
         ids, values = np.asarray(found["id"]), np.asarray(found["v"]).astype(np.int64)
         parts = np.split(values, np.searchsorted(ids, np.arange(1, len(exact))))
-        for (name, mode, *numbers), part in zip(exact, parts, strict=True):
-            out[kind, name, mode] = _series(tuple(numbers), part)
+        for (name, mode, *numbers, span), part in zip(exact, parts, strict=True):
+            out[kind, name, mode] = _series(tuple(numbers), int(span), part)
     elapsed, recorded = store.con.execute("SELECT run_length(), recorded_ns(run_length())").fetchall()[0]
     return Run(out, max(int(recorded), 0), elapsed != recorded)
 
@@ -227,7 +231,9 @@ def difference(a: Sequence[Series], b: Sequence[Series], between: float = 0.0) -
     own = float(
         np.hypot(*(np.median([np.log1p(s.noise) for s in variant]) / np.sqrt(len(variant)) for variant in (a, b)))
     )
-    bound = max(float(np.log1p(FLOOR)), float(np.hypot(own, between)))
+    # A state of the machine adds to what repetitions differ by, as it may be that of all those of a variant.
+    state = _MODES if all(s.span_ns < _MOMENT for s in (*a, *b)) else 0.0
+    bound = max(float(np.log1p(FLOOR)), state + float(np.hypot(own, between)))
     noise = float(np.expm1(bound))
     if min(s.calls for s in (*a, *b)) < (ENOUGH if min(len(a), len(b)) > 1 else ALONE):
         return Difference(ratio, noise, "too few calls to tell")

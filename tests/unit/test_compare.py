@@ -187,6 +187,23 @@ def test_very_short_calls_are_not_told() -> None:
     assert difference([a], [b]).verdict == "3.5× slower"
 
 
+def test_calls_of_one_moment_see_one_state_of_the_machine() -> None:
+    """Five builds within two milliseconds of a start, in runs of which five followed five others: seen of one program."""
+    rng = np.random.default_rng(3)
+
+    def five(ns: float, span_ns: int) -> list[Series]:
+        return [series_of((ns * rng.lognormal(0, 0.1) * np.ones(6)).astype(np.int64), span_ns) for _ in range(5)]
+
+    for span_ns, factor, verdict in (
+        (2_000_000, 1.73, NOISE),
+        (2_000_000, 4.0, "slower"),
+        (300_000_000, 1.73, "slower"),
+    ):
+        a, b = five(120_900, span_ns), five(120_900 * factor, span_ns)
+        found = difference(a, b, between_runs({"k": a}, {"k": b})["k"])
+        assert found.verdict.endswith(verdict), (span_ns, factor, found)
+
+
 def test_noise_of_repetitions_against_numpy() -> None:
     """The deviation between runs, computed by hand for one name with many repetitions."""
     rng = np.random.default_rng(5)
