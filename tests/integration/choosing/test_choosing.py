@@ -54,7 +54,7 @@ def excluded(run: Run) -> dict[str, int]:
 
 
 def chosen(occa: Occa, mode: str, folder: Path, *options: str, more: tuple[str, ...] = ()) -> Run:
-    command = [occa.programs / "choosing", mode, ROUNDS, *more]
+    command = [occa.program("choosing"), mode, ROUNDS, *more]
     run = profiled(Run, folder, command, *options, **occa.environment(mode))
     assert run.status == 0, run.stderr
     assert lost(run) == 0
@@ -151,7 +151,7 @@ TAGGED = {
 def test_tags_in_other_languages(gcc_occa: Occa, language: str, mode: str, tmp_path: Path) -> None:
     """Memory with its copies, its slices and the kernels that take it; kernels; a device with all that is made on it."""
     environment: dict[str, str | None] = {**gcc_occa.environment(mode)}
-    command: list[object] = [gcc_occa.programs / "tags"]
+    command: list[object] = [gcc_occa.program("tags")]
     if language == "Python":
         command = [sys.executable, ROOT / "tests/programs/occa/tags.py"]
         environment["OCCA_DIR"] = None  # the package insists on its own
@@ -373,7 +373,7 @@ def test_a_session_of_a_shell_chooses_and_gives_everything_back(gcc_occa: Occa, 
     """`start` takes the same options; after `stop` the shell's environment is what it was."""
     name = f"choosing-{os.getpid()}"
     prof = " ".join(OCCA_PROF)
-    program = f"{gcc_occa.programs / 'choosing'} Serial {ROUNDS}"
+    program = f"{gcc_occa.program('choosing')} Serial {ROUNDS}"
     script = f"""
         env | sort > before
         eval "$({prof} start --kernels scale --kernel-iterations 2-4 -o run {name})"

@@ -13,7 +13,7 @@ BUILDS = pytest.mark.parametrize("occa", ["gcc", "clang", "symbolic", "other"], 
 
 def uncaught(profile: ProfileOcca, occa: Occa, what: str) -> OccaRun:
     """The program does as without us, and its stack is still there when it ends."""
-    plain = execute([occa.programs / "dies", "Serial", what], **occa.environment("Serial"))
+    plain = execute([occa.program("dies"), "Serial", what], **occa.environment("Serial"))
     run = profile(occa, "dies", "Serial", what)
     assert run.status == (128 - plain.returncode if plain.returncode < 0 else plain.returncode), run.stderr
     if what != "noexcept":  # of which the runtime has unwound a part by then

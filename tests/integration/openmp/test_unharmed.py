@@ -163,7 +163,7 @@ def test_regions_of_an_occa_kernel_belong_to_it(profile: Profile, tmp_path: Path
             "OCCA_CACHE_DIR": str(KEPT / "cache-clang"),
         }
     run = profile(
-        [occa.programs / "demo", "-m", "OpenMP", "--truth", tmp_path / "truth"], OMP_NUM_THREADS="2", **environment
+        [occa.program("demo"), "-m", "OpenMP", "--truth", tmp_path / "truth"], OMP_NUM_THREADS="2", **environment
     )
     assert run.status == 0, run.stderr
     assert run.lost == 0

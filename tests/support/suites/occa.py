@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -43,18 +44,33 @@ class Occa:
     name: str
     folder: Path
     built: Path | None = None  # its programs, where they are not kept
+    options: tuple[str, ...] = ()  # for make
 
     @property
     def library(self) -> Path:
         return next(f for f in (self.folder / "lib/libocca.so", self.folder / "lib64/libocca.so") if f.exists())
 
-    @property
-    def programs(self) -> Path:
-        return self.built or KEPT / self.name / "programs"
+    def program(self, name: str) -> Path:
+        """One of its programs, built when it is first asked for: no build of OCCA needs all of them."""
+        return self.built / name if self.built else built_program(self, name)
 
     def environment(self, mode: str) -> dict[str, str]:
-        # OCCA 1.0 gives the Serial and the OpenMP build of a kernel one name in its cache.
-        return {"OCCA_DIR": str(self.folder), "OCCA_CACHE_DIR": str(KEPT / self.name / f"cache-{mode}")}
+        # OCCA 1.0 gives the Serial and the OpenMP build of a kernel one name in its cache. Its builds share kernels, which they
+        # tell apart by compiler: building those of a few programs takes ten seconds and more.
+        shared = KEPT if self.name in ("gcc", "clang", "symbolic") else KEPT / self.name
+        return {"OCCA_DIR": str(self.folder), "OCCA_CACHE_DIR": str(shared / f"cache-{mode}")}
+
+
+@cache
+def built_program(occa: Occa, name: str) -> Path:
+    programs = KEPT / occa.name / "programs"
+    programs.mkdir(parents=True, exist_ok=True)
+    command = ["make", "-s", "-C", str(PROGRAMS), f"OCCA_DIR={occa.folder}", f"OUT={programs}", *occa.options]
+    with (programs / "lock").open("w") as lock:  # other workers build here, too
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run([*command, str(programs / name)], text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return programs / name
 
 
 def get_occa(*options: str) -> Path:
@@ -83,18 +99,17 @@ def make_symbolic(library: Path) -> None:
 def occa_build(name: str) -> Occa:
     """gcc: the library as everybody builds it. clang: calls within the library are inlined. symbolic: they cannot be
     preloaded either. other: any OCCA, given by OCCATRACE_TEST_OCCA_DIR."""
-    options: list[str] = []
+    KEPT.mkdir(parents=True, exist_ok=True)
     if name == "other":
         folder = os.environ.get("OCCATRACE_TEST_OCCA_DIR")
         if not folder:
             pytest.skip("OCCATRACE_TEST_OCCA_DIR names no other OCCA")
-        occa = Occa(name, Path(folder).resolve())
-    elif name == "clang":
+        return Occa(name, Path(folder).resolve())
+    if name == "clang":
         if not shutil.which("clang++-19"):
             pytest.skip("needs clang++-19")
-        options = ["CXX=clang++-19", "CC=clang-19"]
-        occa = Occa(name, get_occa("--clang"))
-    elif name == "symbolic":
+        return Occa(name, get_occa("--clang"), options=("CXX=clang++-19", "CC=clang-19"))
+    if name == "symbolic":
         original = get_occa()
         folder_of_ours = KEPT / "symbolic-occa"
         (folder_of_ours / "lib").mkdir(parents=True, exist_ok=True)
@@ -107,14 +122,8 @@ def occa_build(name: str) -> Occa:
             shutil.copy(original / "lib/libocca.so", library)
             make_symbolic(library)
         # Variables of such a library must not be copied into the program.
-        options = ["CFLAGS=-fPIC", "CXXFLAGS=-fPIC"]
-        occa = Occa(name, folder_of_ours)
-    else:
-        occa = Occa(name, get_occa())
-    command = ["make", "-s", "-j2", "-C", str(PROGRAMS), f"OCCA_DIR={occa.folder}", f"OUT={occa.programs}", *options]
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return occa
+        return Occa(name, folder_of_ours, options=("CFLAGS=-fPIC", "CXXFLAGS=-fPIC"))
+    return Occa(name, get_occa())
 
 
 @dataclass(frozen=True)
@@ -187,7 +196,7 @@ def profile(tmp_path: Path) -> ProfileOcca:
     ) -> OccaRun:
         number = len(list(tmp_path.iterdir()))
         folder, truth = tmp_path / f"run{number}", tmp_path / f"truth{number}.json"
-        words: list[str] = [str(occa.programs / program)]
+        words: list[str] = [] if program == "pyapi" else [str(occa.program(program))]
         if program == "demo":
             words += ["-m", mode, "--truth", str(truth), *map(str, arguments)]
         elif program == "pyapi":

@@ -86,12 +86,16 @@ class Run(runs.Run):
 
     @property
     def lost(self) -> int:
-        """Event numbers that are missing below the highest of each thread."""
-        numbers: dict[int, set[int]] = {}
-        for rows in self.events.values():
+        """Event numbers that are missing below the highest of each thread; which, a failed test shows."""
+        written: dict[int, dict[int, str]] = {}
+        for name, rows in self.events.items():
             for row in rows:
-                numbers.setdefault(row["tid"], set()).add(row["seq"])
-        return sum(max(seen) + 1 - len(seen) for seen in numbers.values())
+                written.setdefault(row["tid"], {})[row["seq"]] = f"{name} at {row['ts']}"
+        missing = [(tid, seq) for tid, seen in written.items() for seq in range(max(seen) + 1) if seq not in seen]
+        for tid, seq in missing:
+            around = {near: written[tid].get(near, "missing") for near in range(max(seq - 2, 0), seq + 3)}
+            print(f"thread {tid}: event {seq} is missing: {around}; occa_prof: {self.stderr}")
+        return len(missing)
 
     def check_times(self) -> None:
         """Every piece of work lies after the begin of the call that enqueued it, and in order."""
