@@ -6,7 +6,6 @@ from tests.support.suites.html import (
     mode,
     nested,
     occa_dir,
-    programs,
     run,
 )
 
@@ -16,6 +15,5 @@ __all__ = [
     "mode",
     "nested",
     "occa_dir",
-    "programs",
     "run",
 ]

@@ -1,15 +1,15 @@
 """The fixtures of this folder: tests/support/suites/reports.py."""
 
 from tests.support.suites.reports import (
+    built,
     mode,
     occa_dir,
     profile,
-    programs,
 )
 
 __all__ = [
+    "built",
     "mode",
     "occa_dir",
     "profile",
-    "programs",
 ]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from occatrace.cli.dispatch import main
-from tests.support.suites.reports import occa_prof
+from tests.support.suites.reports import Built, occa_prof
 
 pytestmark = pytest.mark.measures
 IDENTICAL, CHANGED, CALLS = 10, 5, 200
@@ -34,11 +34,11 @@ def load() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def runs(occa_dir: Path, programs: Path, tmp_path_factory: pytest.TempPathFactory, load: None) -> dict[str, list[Path]]:
+def runs(occa_dir: Path, built: Built, tmp_path_factory: pytest.TempPathFactory, load: None) -> dict[str, list[Path]]:
     """Ten runs of one program, and between them five of which work3 calculates twice as long."""
     folder = tmp_path_factory.mktemp("variants")
     env = {"OCCA_DIR": str(occa_dir), "OCCA_CACHE_DIR": str(folder / "cache")}
-    program = programs / "variants"
+    program = built("variants")
     subprocess.run([program, "Serial", "1"], env={**os.environ, **env}, check=True)  # builds the kernels
     out: dict[str, list[Path]] = {"same": [], "slower": []}
     for number in range(IDENTICAL + CHANGED):

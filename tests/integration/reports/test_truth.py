@@ -13,9 +13,10 @@ import pytest
 
 from occatrace.store.tables import open_store
 from tests.support.gaps import gaps
-from tests.support.suites.reports import PROGRAMS, Profile, Profiled, occa_prof
+from tests.support.suites.reports import PROGRAMS, Built, Profile, Profiled, occa_prof
 
 HOST = ("Serial", "OpenMP")
+SHORT = ("-n", 64, "-s", 3)  # of the demo
 
 
 def check(run: Profiled, truth: dict[str, Any], mode: str) -> None:
@@ -48,14 +49,14 @@ def check(run: Profiled, truth: dict[str, Any], mode: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["demo", "capi", "failing"])
-def test_programs(profile: Profile, programs: Path, tmp_path: Path, mode: str, program: str) -> None:
+def test_programs(profile: Profile, built: Built, tmp_path: Path, mode: str, program: str) -> None:
     file = tmp_path / "truth.json"
     words = {
         "demo": ["-m", mode, "--truth", file],
         "capi": [mode, 7, file],
         "failing": [mode, file],
     }[program]
-    run = profile(programs / program, *words)
+    run = profile(built(program), *words)
     check(run, json.loads(file.read_text(encoding="utf-8")), mode)
 
 
@@ -67,8 +68,8 @@ def test_python(profile: Profile, tmp_path: Path, mode: str) -> None:
     check(run, json.loads(file.read_text(encoding="utf-8")), mode)
 
 
-def test_failures_have_names(profile: Profile, programs: Path, tmp_path: Path, mode: str) -> None:
-    run = profile(programs / "failing", mode, tmp_path / "truth.json")
+def test_failures_have_names(profile: Profile, built: Built, tmp_path: Path, mode: str) -> None:
+    run = profile(built("failing"), mode, tmp_path / "truth.json")
     told = occa_prof("trace", run.folder).stdout.splitlines()
     failed = [line for line in told if "occa::memory::copyFrom(" in line and "FAILED" in line]
     assert len(failed) == 1 and failed[0].rstrip()[-1:] != "D", "the error's text is there"
@@ -78,8 +79,8 @@ def test_failures_have_names(profile: Profile, programs: Path, tmp_path: Path, m
 
 
 @pytest.mark.measures
-def test_time_of_a_spinning_kernel(profile: Profile, programs: Path, mode: str) -> None:
-    run = profile(programs / "spin", mode, 5, 100)
+def test_time_of_a_spinning_kernel(profile: Profile, built: Built, mode: str) -> None:
+    run = profile(built("spin"), mode, 5, 100)
     said = json.loads(run.stdout)
     row = run.kernels()["spin"]
     assert row["calls"] == said["calls"] + said["calibrations"]
@@ -95,11 +96,11 @@ def test_time_of_a_spinning_kernel(profile: Profile, programs: Path, mode: str) 
 
 
 @pytest.mark.parametrize("level", ["minimal", "full", "tally"])
-def test_counts_at_every_level(profile: Profile, programs: Path, tmp_path: Path, mode: str, level: str) -> None:
+def test_counts_at_every_level(profile: Profile, built: Built, tmp_path: Path, mode: str, level: str) -> None:
     """The summary of the calls is exact at every recording level. (At minimal there is nothing of OpenMP's host side.)"""
     file = tmp_path / "truth.json"
-    usual = profile(programs / "demo", "-m", mode, "--truth", file)
-    other = profile(programs / "demo", "-m", mode, level=level)
+    usual = profile(built("demo"), "-m", mode, *SHORT, "--truth", file)
+    other = profile(built("demo"), "-m", mode, *SHORT, level=level)
     counts = [
         {
             (r["api"], r["name"]): (r["calls"], r["failed"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,10 @@ from typing import Any
 import pytest
 
 from tests.support.browser import Browser, chromium
-from tests.support.suites.reports import PROGRAMS, ROOT, occa_dir, occa_prof
+from tests.support.suites.occa import Occa, occa_in
+from tests.support.suites.reports import occa_dir, occa_prof
 
 __all__ = ["occa_dir"]
-# Builds are kept between runs of the tests.
-KEPT = ROOT / "build" / "tests" / "html"
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,8 @@ class Run:
     truth: dict[str, Any]
 
 
-def profiled(program: Path, mode: str, folder: Path, occa: Path, cache: Path, *words: object) -> Run:
-    env = {"OCCA_DIR": str(occa), "OCCA_CACHE_DIR": str(cache)}
-    ran = occa_prof("-o", folder, program, *words, env=env)
+def profiled(occa: Occa, program: str, mode: str, folder: Path, *words: object) -> Run:
+    ran = occa_prof("-o", folder, occa.program(program), *words, env=occa.environment(mode))
     assert ran.returncode == 0, ran.stderr
     lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
     return Run(folder, mode, json.loads(lines[0]) if lines else {})
@@ -47,30 +44,16 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def programs(occa_dir: Path) -> Path:
-    """The folder of the two programs."""
-    targets = [KEPT / "demo", KEPT / "nested"]
-    subprocess.run(
-        ["make", "-j2", "-C", PROGRAMS, f"OCCA_DIR={occa_dir}", f"OUT={KEPT}", *targets],
-        check=True,
-        capture_output=True,
-    )
-    return KEPT
-
-
-@pytest.fixture(scope="session")
-def run(mode: str, programs: Path, occa_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(mode: str, occa_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The demo."""
-    cache = tmp_path_factory.getbasetemp() / f"occa-{mode}"
     folder = tmp_path_factory.mktemp("html") / mode
-    return profiled(programs / "demo", mode, folder, occa_dir, cache, "-m", mode, "-n", 64, "-s", 2)
+    return profiled(occa_in(occa_dir), "demo", mode, folder, "-m", mode, "-n", 64, "-s", 2)
 
 
 @pytest.fixture(scope="session")
-def nested(mode: str, programs: Path, occa_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def nested(mode: str, occa_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Ranges within ranges."""
-    cache = tmp_path_factory.getbasetemp() / f"occa-{mode}"
-    return profiled(programs / "nested", mode, tmp_path_factory.mktemp("nested") / mode, occa_dir, cache, mode)
+    return profiled(occa_in(occa_dir), "nested", mode, tmp_path_factory.mktemp("nested") / mode, mode)
 
 
 @pytest.fixture(scope="session")

@@ -58,7 +58,9 @@ class Occa:
         # OCCA 1.0 gives the Serial and the OpenMP build of a kernel one name in its cache. Its builds share kernels, which they
         # tell apart by compiler: building those of a few programs takes ten seconds and more.
         shared = KEPT if self.name in ("gcc", "clang", "symbolic") else KEPT / self.name
-        return {"OCCA_DIR": str(self.folder), "OCCA_CACHE_DIR": str(shared / f"cache-{mode}")}
+        # Threads that wait sleep: others run beside them.
+        passive = {"OMP_WAIT_POLICY": "passive"} if mode == "OpenMP" else {}
+        return {"OCCA_DIR": str(self.folder), "OCCA_CACHE_DIR": str(shared / f"cache-{mode}"), **passive}
 
 
 @cache
@@ -124,6 +126,11 @@ def occa_build(name: str) -> Occa:
         # Variables of such a library must not be copied into the program.
         return Occa(name, folder_of_ours, options=("CFLAGS=-fPIC", "CXXFLAGS=-fPIC"))
     return Occa(name, get_occa())
+
+
+def occa_in(folder: Path) -> Occa:
+    """The OCCA of a folder; the usual one's programs are those of all tests."""
+    return Occa("gcc" if folder.resolve() == get_occa().resolve() else "other", folder)
 
 
 @dataclass(frozen=True)

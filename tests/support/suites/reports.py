@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.runs import OCCA_PROF, ROOT, Row, execute
+from tests.support.suites.occa import occa_in
 
 __all__ = ["OCCA_PROF", "ROOT"]
 PROGRAMS = ROOT / "tests" / "programs" / "occa"
@@ -51,14 +52,13 @@ def occa_dir() -> Path:
     return Path(found.stdout.strip())
 
 
+Built = Callable[[str], Path]
+
+
 @pytest.fixture(scope="session")
-def programs(occa_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the built programs."""
-    out = tmp_path_factory.mktemp("programs")
-    subprocess.run(
-        ["make", "-j2", "-C", PROGRAMS, f"OCCA_DIR={occa_dir}", f"OUT={out}"], check=True, capture_output=True
-    )
-    return out
+def built(occa_dir: Path) -> Built:
+    """A program of OCCA's tests by its name."""
+    return occa_in(occa_dir).program
 
 
 @pytest.fixture(scope="session", params=["Serial", "OpenMP", "OpenCL"])
@@ -73,14 +73,14 @@ Profile = Callable[..., Profiled]
 
 
 @pytest.fixture
-def profile(mode: str, occa_dir: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Profile:
-    """Runs a program; a cache of compiled kernels per mode, for OCCA's Serial and OpenMP share one hash."""
-    cache = tmp_path_factory.getbasetemp() / f"occa-{mode}"
+def profile(mode: str, occa_dir: Path, tmp_path: Path) -> Profile:
+    """Runs a program."""
 
     def run(*command: object, level: str = "default", status: int = 0) -> Profiled:
         folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        # The Python package insists on an OCCA of its own.
-        env = {"OCCA_DIR": None if command[0] == sys.executable else str(occa_dir), "OCCA_CACHE_DIR": str(cache)}
+        env: dict[str, str | None] = {**occa_in(occa_dir).environment(mode)}
+        if command[0] == sys.executable:
+            env["OCCA_DIR"] = None  # the Python package insists on an OCCA of its own
         ran = occa_prof("-m", level, "-o", folder, *command, env=env)
         assert ran.returncode == status, ran.stderr
         wanted = [word for name in REPORTS for word in ("--report", name)]
