@@ -21,9 +21,26 @@ for _number, _default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signa
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _default)
 # Folders of integration/ that stay together, because programs, or a cache of compiled kernels, are made for all of a folder.
-TOGETHER = {"html": "html", "timeline": "timeline", "occa": "occa", "memory": "occa", "openmp": "occa"}
-# These take longest, so they are begun first.
-LONG = ("occa", "session/test_command.py", "ranks/test_jobs.py", "timeline", "unit/test_timeline_tables.py")
+TOGETHER = {
+    "html": "html",
+    "timeline": "timeline",
+    "occa": "occa",
+    "memory": "occa",
+    "openmp": "occa",
+    "cuda": "cuda",
+    "hip": "hip",
+}
+# These take longest, so they are begun first; Slurm's tests wait most of the time, and others run meanwhile.
+LONG = (
+    "occa",
+    "slurm/test_slurm.py",
+    "cuda",
+    "hip",
+    "session/test_command.py",
+    "ranks/test_jobs.py",
+    "timeline",
+    "unit/test_timeline_tables.py",
+)
 
 STARTED_BY_NO_QUICK_TEST = (
     "cc",
