@@ -23,7 +23,7 @@ launches AS MATERIALIZED (
     SELECT coalesce(k.name || ' (' || a.name || ')', a.name) AS name, any_value(coalesce(k.name, a.name)) AS known, any_value(CASE WHEN k.name IS NOT NULL THEN 'occa::kernel::run' ELSE c.function END) AS function,
            count(*) AS n, avg(span(c.start_ns, c.end_ns)) AS api,
            avg(span(a.start_ns, a.end_ns)) AS run, sum(span(c.start_ns, c.end_ns)) AS total
-    FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq LEFT JOIN kernels k ON k.kernel = a.kernel
+    FROM activities a JOIN enqueuing_calls() c ON c.thread = a.thread AND c.seq = a.seq LEFT JOIN kernels k ON k.kernel = a.kernel
     WHERE a.kind = 'kernel' GROUP BY 1
 ),
 launching AS (SELECT function, sum(total) AS total FROM launches GROUP BY function),
@@ -41,8 +41,10 @@ ordered AS (
     SELECT key, s, thread, seq, process, queued_ns, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM work
 ),
 gaps AS (SELECT key, process, thread, seq, until, queued_ns, s - until - unrecorded_ns(process, until, s) AS ns FROM ordered WHERE s > until),
-holes AS (SELECT * FROM gaps WHERE ns > 0),
-enqueuing AS (SELECT DISTINCT thread, seq FROM activities WHERE kind NOT IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'map')),
+holes AS MATERIALIZED (
+    SELECT key, process, thread, seq, until, queued_ns, ns FROM gaps WHERE ns > 0
+),
+enqueuing AS (SELECT thread, seq FROM activities WHERE kind NOT IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'map')),
 waiting AS (
     -- What takes less than a microsecond makes no device wait, and is most of many million calls.
     SELECT thread, seq, start_ns, end_ns, function, caller FROM calls ANTI JOIN enqueuing USING (thread, seq)
@@ -147,7 +149,7 @@ tiny AS MATERIALIZED (
     SELECT a.kind, count(*) AS n, avg(a.bytes) AS each, sum(span(a.start_ns, a.end_ns)) AS device_ns,
            list(DISTINCT CASE WHEN o.end_ns >= c.end_ns THEN o.function ELSE c.function END) AS functions, sum(least(span(c.start_ns, c.end_ns), span(least(a.start_ns, c.end_ns), c.end_ns)
                + CASE WHEN a.start_ns >= c.end_ns THEN span(c.start_ns, c.end_ns) ELSE 0 END)) AS ns
-    FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq
+    FROM activities a JOIN enqueuing_calls() c ON c.thread = a.thread AND c.seq = a.seq
     ASOF LEFT JOIN (SELECT thread, start_ns, end_ns, function FROM calls WHERE api = 'occa') o ON o.thread = c.thread AND o.start_ns <= c.start_ns
     WHERE a.kind IN ('HtoD', 'DtoH', 'DtoD') AND a.bytes BETWEEN 1 AND 4096 GROUP BY a.kind
 ),

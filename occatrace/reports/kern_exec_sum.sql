@@ -15,7 +15,7 @@
 -- column: name text Name
 WITH launches AS (
     SELECT a.name, c.function, span(c.start_ns, c.end_ns) AS api, span(a.queued_ns, a.start_ns) AS queue, span(a.start_ns, a.end_ns) AS run
-    FROM activities a JOIN calls c ON c.thread = a.thread AND c.seq = a.seq WHERE a.kind = 'kernel'
+    FROM activities a JOIN enqueuing_calls() c ON c.thread = a.thread AND c.seq = a.seq WHERE a.kind = 'kernel'
 ),
 sums AS (
     SELECT name, function, count(*) AS calls, sum(api) AS api, sum(queue) AS queue, sum(run) AS run FROM launches GROUP BY name, function
