@@ -15,13 +15,22 @@
 -- column: name text Device
 WITH work AS (SELECT device AS key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, process, name FROM activities WHERE device IS NOT NULL),
 ordered AS (
-    SELECT key, s, thread, process, name, max(e) OVER w AS until, arg_max(name, e) OVER w AS after
-    FROM work WINDOW w AS (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    SELECT key, s, thread, process, name, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until
+    FROM work
 ),
 -- What was not recorded is no gap.
 gaps AS (SELECT *, s - until - unrecorded_ns(process, until, s) AS gap FROM ordered WHERE s > until),
-numbered AS (SELECT *, row_number() OVER (PARTITION BY key ORDER BY gap DESC, s) AS place FROM gaps WHERE gap > 0),
-holes AS (SELECT * FROM numbered WHERE place <= 20),
+-- Which are the longest is known without sorting all.
+least AS (SELECT key, list_min(max(gap, 20)) AS gap FROM gaps WHERE gap > 0 GROUP BY key),
+numbered AS (
+    SELECT g.*, row_number() OVER (PARTITION BY key ORDER BY g.gap DESC, s) AS place FROM gaps g JOIN least l USING (key) WHERE g.gap >= l.gap
+),
+longest AS (SELECT * FROM numbered WHERE place <= 20),
+holes AS (
+    SELECT l.*, a.after FROM longest l LEFT JOIN (
+        SELECT key, place, arg_min(w.name, w.s) AS after FROM longest l JOIN work w USING (key) WHERE w.e = l.until AND w.s < l.s GROUP BY key, place
+    ) a USING (key, place)
+),
 within AS (
     SELECT h.key, h.place, c.function, min(c.start_ns) AS first, sum(least(c.end_ns, h.s) - greatest(c.start_ns, h.until)) AS ns
     FROM holes h JOIN calls c ON c.thread = h.thread AND c.start_ns < h.s AND c.end_ns > h.until GROUP BY h.key, h.place, c.function
