@@ -326,7 +326,7 @@ def _make(store: Store, entry: Definition, scoped: Scoped | None, rows: int | No
                 return Report(entry, [])
             parts = any(column.unit == "parent" for column in entry.columns)
             # Under a LIMIT DuckDB computes what a query uses twice twice: that of a sum took four times the memory.
-            sums = entry.name in built_in() and not is_endless(entry.name)
+            sums = entry.name in names() and not is_endless(entry.name)
             found = _rows(store.con, entry, None if parts or sums else rows)
             return Report(entry if found else _freed(store, entry), found, _frees_left_out(store, entry))
         report = _scoped(entry, scoped)
