@@ -335,11 +335,6 @@ class Model:
         """Names of an enumeration by value."""
         return {value: text for text, value in self.enums[api][enum].values.items()}
 
-    def activity(self, name: str) -> str | None:
-        """The device work that a call of "api:function" makes; None: none, or the function is not known."""
-        function = self._recorded(name)[2]
-        return function.activity if function else None
-
     def lost(self, name: str) -> str | None:
         """What did not come about when a call of "api:function" failed: device work, memory, a build; or none of these."""
         function = self._recorded(name)[2]

@@ -232,7 +232,7 @@ class Store:
                 ]
             common = ", ".join(c.name for c in CALLS.columns)
             differ = _clocks_differ(self.con)
-            parts, enqueuing = [], []
+            parts, enqueuing, imported = [], [], _is_imported(self.run)
             for name in self._calls:
                 api, _, function = name.partition(".")
                 files = sql_text(str(folder / name / "*.parquet"))
@@ -242,7 +242,7 @@ class Store:
                 parts.append(
                     f"SELECT {sql_text(api)} AS api, {sql_text(shown)} AS function, {common} FROM {sql_name(name)}"
                 )
-                if self._enqueues(api, f"{api}:{function}"):
+                if imported or self._enqueues(api, function):
                     enqueuing.append(parts[-1])
             empty = f"SELECT NULL::VARCHAR AS api, NULL::VARCHAR AS function, {_nulls(CALLS.columns)} WHERE false"
             self.con.execute(f"CREATE OR REPLACE VIEW calls AS {' UNION ALL '.join(parts or [empty])}")
@@ -255,11 +255,12 @@ class Store:
         return self._calls
 
     def _enqueues(self, api: str, name: str) -> bool:
-        """Whether calls of "api:function" may have device work: only those of which the model says so, where our hooks alone
-        make it. Records of CUPTI and its like, and recordings of others, may name any function."""
-        if api != "opencl" or _is_imported(self.run):
+        """Whether calls of a function may have device work: only those of which the model says so, where our hooks alone make
+        it. Records of CUPTI and its like, and recordings of others, may name any function."""
+        if api != "opencl":
             return True
-        return self.model.activity(name) is not None
+        known = self.model.function(api, name)
+        return known is not None and known.activity is not None
 
     def sum_lines(self, query: str) -> None:
         """Open the single calls if a query is about sums by call site that are of lines of Python: those are made of them."""
