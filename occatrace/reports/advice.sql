@@ -42,7 +42,7 @@ ordered AS (
 ),
 gaps AS (SELECT key, process, thread, seq, until, queued_ns, s - until - unrecorded_ns(process, until, s) AS ns FROM ordered WHERE s > until),
 holes AS MATERIALIZED (
-    SELECT key, process, thread, seq, until, queued_ns, ns FROM gaps WHERE ns > 0
+    SELECT * FROM gaps WHERE ns > 0
 ),
 enqueuing AS (SELECT thread, seq FROM activities WHERE kind NOT IN ('HtoD', 'DtoH', 'DtoD', 'HtoH', 'map')),
 waiting AS (

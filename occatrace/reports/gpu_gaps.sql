@@ -21,9 +21,9 @@ ordered AS (
 -- What was not recorded is no gap.
 gaps AS (SELECT *, s - until - unrecorded_ns(process, until, s) AS gap FROM ordered WHERE s > until),
 -- Which are the longest is known without sorting all.
-least AS (SELECT key, list_min(max(gap, 20)) AS gap FROM gaps WHERE gap > 0 GROUP BY key),
+shortest AS (SELECT key, list_min(max(gap, 20)) AS gap FROM gaps WHERE gap > 0 GROUP BY key),
 numbered AS (
-    SELECT g.*, row_number() OVER (PARTITION BY key ORDER BY g.gap DESC, s) AS place FROM gaps g JOIN least l USING (key) WHERE g.gap >= l.gap
+    SELECT g.*, row_number() OVER (PARTITION BY key ORDER BY g.gap DESC, s) AS place FROM gaps g JOIN shortest l USING (key) WHERE g.gap >= l.gap
 ),
 longest AS (SELECT * FROM numbered WHERE place <= 20),
 holes AS (
