@@ -75,6 +75,7 @@ def built_program(occa: Occa, name: str) -> Path:
     return programs / name
 
 
+@cache
 def get_occa(*options: str) -> Path:
     done = subprocess.run([ROOT / "tools/get_occa", *options], text=True, stdout=subprocess.PIPE, check=True)
     return Path(done.stdout.strip())

@@ -87,14 +87,19 @@ class Run(runs.Run):
     @property
     def lost(self) -> int:
         """Event numbers that are missing below the highest of each thread; which, a failed test shows."""
-        written: dict[int, dict[int, str]] = {}
-        for name, rows in self.events.items():
+        numbers: dict[int, set[int]] = {}
+        for rows in self.events.values():
             for row in rows:
-                written.setdefault(row["tid"], {})[row["seq"]] = f"{name} at {row['ts']}"
-        missing = [(tid, seq) for tid, seen in written.items() for seq in range(max(seen) + 1) if seq not in seen]
+                numbers.setdefault(row["tid"], set()).add(row["seq"])
+        missing = [(tid, seq) for tid, seen in numbers.items() for seq in sorted({*range(max(seen) + 1)} - seen)]
         for tid, seq in missing:
-            around = {near: written[tid].get(near, "missing") for near in range(max(seq - 2, 0), seq + 3)}
-            print(f"thread {tid}: event {seq} is missing: {around}; occa_prof: {self.stderr}")
+            around = [
+                (row["seq"], name, row["ts"])
+                for name, rows in self.events.items()
+                for row in rows
+                if row["tid"] == tid and abs(row["seq"] - seq) <= 2
+            ]
+            print(f"thread {tid}: event {seq} is missing; next to it: {sorted(around)}; occa_prof: {self.stderr}")
         return len(missing)
 
     def check_times(self) -> None:
