@@ -39,6 +39,32 @@ void *find(const char *name, const void *caller) {
   return found;
 }
 
+// Whether the library of a function reads the variable that names layers: then the loader has ours already. (A program may
+// bring its own loader, as pyopencl's wheels do, where the system's has no layers.)
+bool has_layers(const void *function) {
+  struct Asked {
+    uintptr_t address;
+    bool found;
+  } asked{reinterpret_cast<uintptr_t>(function), false};
+  dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *data) {
+        auto &wanted = *static_cast<Asked *>(data);
+        bool here = false, read = false;
+        static constexpr char variable[] = "OPENCL_LAYERS";
+        for (int at = 0; at < info->dlpi_phnum; ++at) {
+          const ElfW(Phdr) &part = info->dlpi_phdr[at];
+          if (part.p_type != PT_LOAD || (part.p_flags & PF_R) == 0) continue;
+          const uintptr_t begin = info->dlpi_addr + part.p_vaddr;
+          here = here || wanted.address - begin < part.p_memsz;
+          read = read || memmem(reinterpret_cast<const void *>(begin), part.p_filesz, variable, sizeof variable) != nullptr;
+        }
+        wanted.found = here && read;
+        return here ? 1 : 0;
+      },
+      &asked);
+  return asked.found;
+}
+
 using InitLayer = decltype(&clInitLayer);
 
 const cl_icd_dispatch *layered() {
@@ -64,7 +90,8 @@ const cl_icd_dispatch *bind(const void *caller) {
   real_table.name = reinterpret_cast<decltype(real_table.name)>(find(#name, caller));
     OCCATRACE_OPENCL_FUNCTIONS(OCCATRACE_BIND)
 #undef OCCATRACE_BIND
-    __atomic_store_n(&table, layered(), __ATOMIC_RELEASE);
+    const bool alone = has_layers(reinterpret_cast<const void *>(real_table.clGetPlatformIDs));
+    __atomic_store_n(&table, alone ? &real_table : layered(), __ATOMIC_RELEASE);
   }
   pthread_mutex_unlock(&lock);
   return table;
