@@ -92,9 +92,10 @@ _FREES = {
     "cuMipmappedArrayDestroy": "hMipmappedArray",
     "cuMemRelease": "handle",
 }
-# Codes that are answers: not yet (CUDA_ERROR_NOT_READY), no such function (CUDA_ERROR_NOT_FOUND), and of functions that let go of
-# something that the driver has done so already (CUDA_ERROR_DEINITIALIZED): the runtime calls them at the end of each program.
-_ANSWERS = {"cuStreamQuery": 600, "cuEventQuery": 600, "cuGetProcAddress": 500}
+# Codes that are answers: not yet (CUDA_ERROR_NOT_READY), no such function (CUDA_ERROR_NOT_FOUND), no context is current
+# (CUDA_ERROR_INVALID_CONTEXT: the runtime asks in each new thread), and of functions that release something that the driver has
+# released already (CUDA_ERROR_DEINITIALIZED): the runtime calls them at the end of each program.
+_ANSWERS = {"cuStreamQuery": 600, "cuEventQuery": 600, "cuGetProcAddress": 500, "cuCtxGetDevice": 201}
 _LETS_GO = re.compile(r"Release|Unload|Destroy|Free|Unregister|Detach")
 _DEINITIALIZED = 4
 # Fields of a number that the call is not given: a C++ expression over its arguments.
