@@ -180,6 +180,18 @@ lost_lines AS (
     ) GROUP BY ALL
 ),
 broken AS (SELECT name, count(*) AS n, min(status) AS status, sum(span(start_ns, end_ns)) AS ns FROM activities WHERE status < 0 GROUP BY name),
+-- What the program imports itself, not what the interpreter imports as it starts; an import within another is part of that. Of the
+-- process that imports longest.
+ready AS (SELECT process, max(end_ns) AS ready_ns FROM python_calls WHERE kind = 'start' GROUP BY process),
+imported AS (
+    SELECT c.process, c.name, span(c.start_ns, c.end_ns) AS ns, row_number() OVER (PARTITION BY c.process ORDER BY c.end_ns - c.start_ns DESC) AS place
+    FROM python_calls c LEFT JOIN ready USING (process) LEFT JOIN python_calls p ON p.process = c.process AND p.number = c.parent AND c.kind = 'import'
+    WHERE c.kind = 'import' AND p.kind IS DISTINCT FROM 'import' AND (ready_ns IS NULL OR c.start_ns >= ready_ns)
+),
+imports AS (
+    SELECT sum(ns) AS ns, string_agg(format('{} {}', name, time_text(ns)), ', ' ORDER BY ns DESC) FILTER (WHERE place <= 3) AS longest
+    FROM imported GROUP BY process ORDER BY 1 DESC LIMIT 1
+),
 
 signs AS (
     SELECT launches.total AS ns, 'short kernels' AS name,
@@ -237,11 +249,17 @@ signs AS (
            CASE WHEN function IS NULL THEN [] ELSE [format('call:{}*{}', function, 1 - (first - others) / total)] END FROM penalties, run
     WHERE first > 10 * others AND first - others > 1_000_000 AND first - others > 0.05 * run.length_ns
     UNION ALL
+    SELECT ns, 'imports',
+           format('Python imported for {} ({:.0f} % of the run): {}', time_text(ns), share(ns, run.length_ns), longest),
+           'import what is not always used in the functions that use it; python -X importtime has the time of each module', NULL, []
+    FROM imports, run WHERE ns > 2_000_000_000 AND ns > 0.25 * run.length_ns
+    UNION ALL
     SELECT 0, 'lost to a failed call',
            format('{:,} call{} of {} failed ({}): {}', n, CASE WHEN n = 1 THEN '' ELSE 's' END, function, coalesce(errors, 'no reason given'),
                   CASE lost WHEN 'kernel' THEN 'no kernel ran' WHEN 'memory' THEN 'nothing was allocated' WHEN 'build' THEN 'nothing was built'
                             WHEN 'copy' THEN 'nothing was copied' ELSE 'their work (' || lost || ') was never done' END),
-           'check the result of this call; what follows may compute with old data', caller, [] FROM lost LEFT JOIN lost_lines USING (function, lost)
+           CASE lost WHEN 'memory' THEN 'check the result of this call; without that the program goes on with memory that it does not have'
+                     ELSE 'check the result of this call; what follows may compute with old data' END, caller, [] FROM lost LEFT JOIN lost_lines USING (function, lost)
     UNION ALL
     SELECT ns, 'work that failed', format('{} ended with the error {} on the device, {:,} time{}', name, status, n, CASE WHEN n = 1 THEN '' ELSE 's' END), 'its results are not to be used; see gpu_trace', NULL, []
     FROM broken

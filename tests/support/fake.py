@@ -54,6 +54,7 @@ MODEL_JSON: Mapping[str, Any] = {
     "apis": {
         "process": _REAL["process"],
         "device": _REAL["device"],
+        "python": _REAL["python"] | {"functions": {}},
         "mpi": _REAL["mpi"] | {"functions": {name: _REAL["mpi"]["functions"][name] for name in _MPI_FUNCTIONS}},
         "occa": {
             "title": "OCCA",
@@ -230,6 +231,10 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_opencl:clFinish_begin": {"call_seq": "u32"},
     "occatrace_python:frame": {
         "pid": "u32", "id": "u32", "parent": "u32", "function": "u32", "source": "u32", "line": "u32", "entered": "u16",
+    },
+    "occatrace_python:call": {
+        "owner": "u32", "number": "u32", "parent": "u32", "kind": "u8", "failed": "u8", "depth": "u16", "name": "u32", "source": "u32",
+        "line": "u32", "start": "u64", "end": "u64", "inner": "u64",
     },
     "occatrace_python:line": {"call_seq": "u32", "frame": "u32"},
     "occatrace_opencl:clCreateBuffer": {"start": "u64", "flags": "u64", "size": "u64", "buffer": "u64", "ret": "i32"},

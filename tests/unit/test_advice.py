@@ -169,6 +169,19 @@ def failing(p: Program, function: str) -> None:
         p.idle(MS)
 
 
+def imports(p: Program, ns: int) -> None:
+    """Two by the program, of which one imports a third; and one by the interpreter as it starts."""
+    t, begin = p.thread, p.now
+    calls = [(0, 1, "CPython", 0, ns), (1, 2, "site", 0, ns), (0, 2, "torch", ns, ns), (3, 2, "torch.nn", ns, ns // 2)]
+    for number, (parent, kind, name, at, length) in enumerate([*calls, (0, 2, "numpy", 2 * ns, ns // 4)], 1):
+        t.event(
+            "occatrace_python:call", begin + at + length, owner=t.tid, number=number, parent=parent, kind=kind, failed=0, depth=0,
+            name=t.name(name), source=0, line=0, start=begin + at, end=begin + at + length, inner=0,
+        )  # fmt: skip
+    p.idle(3 * ns)
+    p.call("opencl:clFinish", MS, command_queue=1, ret=0)
+
+
 @pytest.mark.parametrize(
     ("sign", "evidence", "program", "yes", "no"),
     [
@@ -185,6 +198,7 @@ def failing(p: Program, function: str) -> None:
         ("small copies", "150 HtoD copies of 8 bytes on average took the host 1.500 ms", small_copies, 8, 1 << 16),
         ("slow first call", "the first call of clFinish took 20.00 ms, the 29 others 10.00 µs on average", slow_first,
          20 * MS, 90 * US),
+        ("imports", "Python imported for 3.750 s (42 % of the run): torch 3.000 s, numpy 750.0 ms", imports, 3000 * MS, 1000 * MS),
         ("lost to a failed call", "3 calls of clEnqueueNDRangeKernel failed (CL_INVALID_COMMAND_QUEUE): no kernel ran",
          failing, "opencl:clEnqueueNDRangeKernel", "opencl:clGetDeviceInfo"),
     ],
