@@ -34,7 +34,7 @@ def test_a_program_with_a_static_runtime(static: Path, tmp_path: Path, how: str)
     assert run.sql(
         "SELECT name, count(*), min(gx), min(gy), min(lx) FROM activities"
         " WHERE kind = 'kernel' AND name != 'graph' GROUP BY name ORDER BY name"
-    ) == [("_Z5scaleIfEvT_PS0_", 1, 16, 1, 32), ("spin_for", 3, 4, 2, 64)]
+    ) == [("_Z5scaleIfEvT_PS0_", 1, 16 * 32, 1, 32), ("spin_for", 3, 4 * 64, 2, 64)]
     # In the stream that the program made: three kernels one after another, and the graph that it launched.
     rows = run.sql(
         "SELECT start_ns, end_ns, queue FROM activities WHERE name IN ('spin_for', 'graph') ORDER BY start_ns"
