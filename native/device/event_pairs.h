@@ -74,6 +74,9 @@ class EventPairs {
     bool entered_;
   };
 
+  // Pairs and the tickets of a source of records (tickets.h) may be in one queue: a pair is an odd handle.
+  static bool is_pair(uint64_t handle) { return (handle & kIsPair) != 0; }
+
   // Off in the mode that only tallies: no event of ours is then recorded into the program's streams.
   static inline bool wanted = false;
 
@@ -151,20 +154,21 @@ class EventPairs {
       release(pair);
       return;
     }
-    call.own = reinterpret_cast<uint64_t>(pair);
+    call.own = reinterpret_cast<uint64_t>(pair) | kIsPair;
   }
 
   // After it: the second. `waits`: the call itself waited for the command; `describe` fills in what it was.
   template <class Call, class Describe>
   static void end(const Call &call, Stream stream, bool succeeded, bool waits, Describe describe) {
-    auto *pair = reinterpret_cast<Pair *>(call.own);
-    if (pair == nullptr) return;
+    if (call.own == 0) return;
+    auto *handle = reinterpret_cast<void *>(call.own);
+    Pair *pair = pair_of(handle);
     if (!succeeded || Api::record(pair->end, stream) != 0) {
       release(pair);
       return;
     }
     Queue *queue = queue_of(*pair->context, stream, call.self);
-    Work work = work_of(call, pair);
+    Work work = work_of(call, handle);
     describe(work);
     queue->push(work);
     if (waits) queue->harvest(true);
@@ -270,6 +274,7 @@ class EventPairs {
   }
 
  private:
+  static constexpr uint64_t kIsPair = 1;
   static constexpr uint64_t kOrigin = uint64_t{1} << 61;
   static constexpr int kFirstCalibrations = 4;
   static constexpr uint64_t kCalibrateEvery = 100'000'000;
@@ -374,8 +379,11 @@ class EventPairs {
     return pair;
   }
 
-  static void release(void *handle) {
-    auto *pair = static_cast<Pair *>(handle);
+  static Pair *pair_of(void *handle) { return reinterpret_cast<Pair *>(reinterpret_cast<uint64_t>(handle) & ~kIsPair); }
+
+  static void give_back(void *handle) { release(pair_of(handle)); }
+
+  static void release(Pair *pair) {
     Context &context = *pair->context;
     if (!context.alive) {
       delete pair;
@@ -386,7 +394,7 @@ class EventPairs {
   }
 
   static int32_t poll(void *handle, Times *times) {
-    const Pair &pair = *static_cast<Pair *>(handle);
+    const Pair &pair = *pair_of(handle);
     Context &context = *pair.context;
     *times = {};
     if (!context.alive) return -1;
@@ -409,11 +417,13 @@ class EventPairs {
     return 0;
   }
 
-  static constexpr Vendor vendor_{poll, release};
+  static constexpr Vendor vendor_{poll, give_back};
 
  public:
-  // Whom queues ask for times: pairs of events, or somebody else from before the first queue on.
+  // Whom queues ask for times: pairs of events, or somebody else from before the first queue on, who then asks `of_pairs`
+  // for pairs.
   static inline const Vendor *vendor = &vendor_;
+  static constexpr const Vendor &of_pairs = vendor_;
 
  private:
   static inline std::mutex mutex_;

@@ -16,6 +16,9 @@ namespace occatrace::device::tickets {
 namespace {
 
 std::atomic<const Source *> used{nullptr};
+std::atomic<bool> stopped{false};
+// No record is waited for any more, and no time of a record placed.
+std::atomic<bool> forgotten{false};
 
 // The commands of a queue, by number: one that later ones have overtaken for long gets no record any more.
 struct Lane {
@@ -48,6 +51,49 @@ std::mutex tickets_mutex;
 std::vector<Ticket *> &free_tickets() {
   static std::atomic<std::vector<Ticket *> *> all;
   return made_once(all);
+}
+
+// The call that a ticket went with.
+struct Told {
+  uint64_t external, correlation;
+};
+
+// What a launching thread has of its own, so that it waits neither for those who bring records nor for those who take them:
+// free tickets, and a ring of the numbers of its calls, which whoever brings records empties.
+struct Own {
+  static constexpr uint32_t kRing = 1024;
+  static constexpr size_t kFree = 64;
+  std::atomic<uint32_t> written{0}, read{0};
+  Told ring[kRing];
+  Ticket *free[kFree];
+  size_t count = 0;
+  std::atomic<bool> used{true};
+  Own *next = nullptr;
+};
+std::atomic<Own *> all_own{nullptr};
+
+// Null where the thread is about to end.
+Own *own() {
+  static thread_local struct Holder {
+    Own *own = nullptr;
+    bool over = false;
+    ~Holder() {
+      over = true;
+      if (own != nullptr) own->used.store(false, std::memory_order_release);
+    }
+  } holder;
+  if (holder.own != nullptr && !holder.over) return holder.own;
+  if (holder.over) return nullptr;
+  // One of a thread that has ended: its tickets, and what it wrote, are as good as new.
+  for (Own *at = all_own.load(std::memory_order_acquire); at != nullptr; at = at->next) {
+    bool unused = false;
+    if (at->used.compare_exchange_strong(unused, true, std::memory_order_acq_rel)) return holder.own = at;
+  }
+  holder.own = new Own;
+  holder.own->next = all_own.load(std::memory_order_relaxed);
+  while (!all_own.compare_exchange_weak(holder.own->next, holder.own, std::memory_order_acq_rel)) {
+  }
+  return holder.own;
 }
 
 // A ticket and its use as one number, an external correlation id.
@@ -105,6 +151,18 @@ void expect(uint64_t correlation, Ticket *ticket) {
   }
 }
 
+void expect_or_settle(const Told &call);
+
+// Takes what launching threads wrote. Under the lock of the records.
+void empty_rings() {
+  for (Own *at = all_own.load(std::memory_order_acquire); at != nullptr; at = at->next) {
+    const uint32_t written = at->written.load(std::memory_order_acquire);
+    uint32_t read = at->read.load(std::memory_order_relaxed);
+    for (; read != written; ++read) expect_or_settle(at->ring[read % Own::kRing]);
+    at->read.store(read, std::memory_order_release);
+  }
+}
+
 // Whether all the records of one with several are there: a later command of its queue had one, or nothing came for long, or
 // nothing will come any more.
 std::atomic<bool> all_told{false};
@@ -114,9 +172,24 @@ bool is_whole(const Ticket &ticket) {
   return occatrace_now() - ticket.told >= kGone;
 }
 
+void expect_or_settle(const Told &call) {
+  Ticket *ticket = of_id(call.external);
+  // The call failed, and its ticket went to another.
+  if (ticket == nullptr || ticket->use.load(std::memory_order_relaxed) != call.external >> kUseAt) return;
+  const auto waiting = orphans().find(call.correlation);
+  if (waiting == orphans().end() || ticket->pieces) expect(call.correlation, ticket);
+  if (waiting == orphans().end()) return;
+  settle(ticket, waiting->second);
+  orphans().erase(waiting);
+}
+
 int32_t poll(void *handle, Times *times) {
   auto *ticket = static_cast<Ticket *>(handle);
   *times = {};
+  if (forgotten.load(std::memory_order_acquire)) {
+    ++missing;
+    return 0;  // complete, without stamps
+  }
   if (ticket->done.load(std::memory_order_acquire)) {
     std::unique_lock<std::mutex> guard(records_mutex, std::defer_lock);
     if (ticket->pieces) {
@@ -149,10 +222,11 @@ void release(void *handle) {
 void flush(bool all) {
   const Source *from = source();
   if (from == nullptr) return;
-  from->flush(all);
+  if (!stopped.load(std::memory_order_acquire)) from->flush(all);
   if (!all) return;
   all_told.store(true, std::memory_order_relaxed);
   std::lock_guard<std::mutex> guard(records_mutex);
+  empty_rings();
   const uint64_t others = unmatched.exchange(0) + orphans().size();
   // While calls were only counted there was work of theirs.
   if (others != 0 && !occatrace_was_full())
@@ -172,6 +246,12 @@ void use(const Source &source) { used.store(&source, std::memory_order_release);
 
 const Source *source() { return used.load(std::memory_order_acquire); }
 
+bool on() { return source() != nullptr && !stopped.load(std::memory_order_acquire); }
+
+void stop() { stopped.store(true, std::memory_order_release); }
+
+void forget() { forgotten.store(true, std::memory_order_release); }
+
 void *take(const Queue *queue, bool pieces) {
   auto *lane = reinterpret_cast<Lane *>(lanes().get(queue));
   if (lane == nullptr) {
@@ -180,14 +260,13 @@ void *take(const Queue *queue, bool pieces) {
     if (lane == nullptr) lanes().set(queue, reinterpret_cast<uint64_t>(lane = new Lane));
   }
   Ticket *ticket = nullptr;
-  {
+  Own *mine = own();
+  if (mine != nullptr && mine->count == 0) {
     std::lock_guard<std::mutex> guard(tickets_mutex);
-    if (!free_tickets().empty()) {
-      ticket = free_tickets().back();
-      free_tickets().pop_back();
-    }
+    auto &free = free_tickets();
+    for (; mine->count < Own::kFree && !free.empty(); free.pop_back()) mine->free[mine->count++] = free.back();
   }
-  if (ticket == nullptr) ticket = new Ticket;
+  ticket = mine != nullptr && mine->count != 0 ? mine->free[--mine->count] : new Ticket;
   ticket->done.store(false, std::memory_order_relaxed);
   ticket->lane = lane;
   ticket->number = ++lane->next;
@@ -207,20 +286,29 @@ void drop(void *ticket) {
 }
 
 void told_call(uint64_t external, uint64_t correlation) {
-  Ticket *ticket = of_id(external);
-  if (ticket == nullptr) return;
+  const Told call{external, correlation};
+  Own *mine = own();
+  if (mine != nullptr) {
+    const uint32_t written = mine->written.load(std::memory_order_relaxed);
+    if (written - mine->read.load(std::memory_order_acquire) < Own::kRing) {
+      mine->ring[written % Own::kRing] = call;
+      mine->written.store(written + 1, std::memory_order_release);
+      return;
+    }
+  }
   std::lock_guard<std::mutex> guard(records_mutex);
-  const auto waiting = orphans().find(correlation);
-  if (waiting == orphans().end() || ticket->pieces) expect(correlation, ticket);
-  if (waiting == orphans().end()) return;
-  settle(ticket, waiting->second);
-  orphans().erase(waiting);
+  empty_rings();
+  expect_or_settle(call);
 }
 
 void told_work(uint64_t correlation, uint64_t start, uint64_t end) {
   const Span span{start, end};
   std::lock_guard<std::mutex> guard(records_mutex);
-  const auto found = expected().find(correlation);
+  auto found = expected().find(correlation);
+  if (found == expected().end()) {
+    empty_rings();
+    found = expected().find(correlation);
+  }
   if (found != expected().end()) {
     Ticket *ticket = found->second;
     if (!ticket->pieces) expected().erase(found);
@@ -253,8 +341,11 @@ void told(uint64_t external, uint64_t start, uint64_t end) {
 
 void after_fork_child() {
   used.store(nullptr);
+  stopped.store(false);
+  forgotten.store(false);
   new (&tickets_mutex) std::mutex;
   new (&records_mutex) std::mutex;
+  for (Own *at = all_own.load(); at != nullptr; at = at->next) at->read.store(at->written.load());
   lanes().unlock_after_fork();
 }
 

@@ -1,7 +1,10 @@
 // Device time from a vendor's library of activity records: a second way beside pairs of events, for the same engine. A command's
-// ticket goes to that library as an external correlation id around the call; the records bring it back with the times.
+// ticket goes to the source of records around the call; the records bring it back with the times.
 // The library is a small table of functions (Source); this room knows nothing else of it.
 #pragma once
+
+#include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -13,7 +16,7 @@ namespace occatrace::device {
 
 struct Source {
   const char *name;
-  // An external correlation id for what this thread calls, and its end.
+  // The id of what this thread is about to call, and its end.
   bool (*push)(uint64_t id);
   void (*pop)();
   // Has the records of what has finished brought; `all`: what is held back too.
@@ -26,11 +29,15 @@ struct Source {
 
 namespace tickets {
 
-// Commands are timed by `source` from now on: before the first queue, and never taken back.
+// Commands are timed by `source` from now on: before the first queue.
 void use(const Source &source);
 // The source, once there is one.
 const Source *source();
-inline bool on() { return source() != nullptr; }
+// Whether commands get tickets.
+bool on();
+// They get none any more: the source goes. Records of those that have one may still come, until `forget`.
+void stop();
+void forget();
 inline bool in_pieces() { return on() && source()->in_pieces; }
 
 // What the engine polls.
@@ -63,6 +70,7 @@ struct Timing {
   // Around a command, as those of EventPairs. `pieces`: it may be told of in several records.
   template <class Call>
   static void begin(Call &call, Stream stream, bool pieces) {
+    while (changing.load(std::memory_order_acquire)) sched_yield();
     if (!tickets::on()) {
       Pairs::begin(call, stream);
       return;
@@ -76,7 +84,7 @@ struct Timing {
   }
   template <class Call, class Describe>
   static void end(const Call &call, Stream stream, bool succeeded, bool waits, Describe describe) {
-    if (!tickets::on()) {
+    if (Pairs::is_pair(call.own)) {
       Pairs::end(call, stream, succeeded, waits, describe);
       return;
     }
@@ -110,8 +118,29 @@ struct Timing {
   }
   static void use(const Source &source) {
     Pairs::wanted = false;
-    Pairs::vendor = &tickets::vendor;
+    Pairs::vendor = &both;
     tickets::use(source);
+  }
+
+  // The source is about to go: what it still has is fetched, for a moment that no program notices, and commands are timed by
+  // pairs of events from now on.
+  static void stop() {
+    if (!tickets::on()) return;
+    Engine &engine = Engine::instance();
+    const uint64_t until = occatrace_now() + kLastRecords;
+    do {
+      tickets::source()->flush(false);
+      engine.harvest_all();
+      if (engine.busy()) usleep(1000);
+    } while (engine.busy() && occatrace_now() < until);
+    // Times of both kinds are on different clocks: none of the one is placed once the other is read.
+    changing.store(true, std::memory_order_release);
+    tickets::stop();
+    tickets::source()->flush(true);
+    engine.harvest_all();
+    tickets::forget();
+    Pairs::wanted = true;
+    changing.store(false, std::memory_order_release);
   }
 
   static void harvest(int final) {
@@ -126,6 +155,20 @@ struct Timing {
   }
 
  private:
+  static constexpr uint64_t kLastRecords = 300'000'000;
+  // Between tickets and pairs: no command is begun.
+  static inline std::atomic<bool> changing{false};
+
+  static int32_t poll(void *handle, Times *times) {
+    const bool pair = Pairs::is_pair(reinterpret_cast<uint64_t>(handle));
+    return (pair ? Pairs::of_pairs : tickets::vendor).poll(handle, times);
+  }
+  static void release(void *handle) {
+    const bool pair = Pairs::is_pair(reinterpret_cast<uint64_t>(handle));
+    (pair ? Pairs::of_pairs : tickets::vendor).release(handle);
+  }
+  static constexpr Vendor both{poll, release, [](bool last) { tickets::vendor.collect(last); }};
+
   static void calibrate(Context &context) {
     const uint64_t now = occatrace_now();
     const uint64_t stamp = tickets::source()->stamp();

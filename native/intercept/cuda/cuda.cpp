@@ -113,6 +113,12 @@ struct Hook<OCCATRACE_CUDA_cuProfilerStop> : CaptureRange<OCCATRACE_RANGE_CUDA, 
 #ifndef OCCATRACE_INJECTED
 namespace {
 
+// The program takes CUPTI.
+void stop_timing() {
+  occatrace_say("the program uses CUPTI itself now: from here on its device work is timed by events");
+  Timing::stop();
+}
+
 // How many calls of cuInit are in the shim now, or have succeeded through it.
 std::atomic<int> initialized{0};
 
@@ -131,7 +137,7 @@ struct Hook<OCCATRACE_CUDA_cuInit> : Always {
     static std::atomic<bool> tried{false};
     const auto wanted = occatrace_device_time();
     if (a.ret != 0 || wanted == OCCATRACE_TIME_EVENTS || tried.exchange(true)) return;
-    Timing::start(wanted == OCCATRACE_TIME_CUPTI, cupti::start);
+    Timing::start(wanted == OCCATRACE_TIME_CUPTI, [](const char **why) { return cupti::start(stop_timing, why); });
     record_more();
   }
 };

@@ -102,6 +102,14 @@ occatrace_backend backend{"cuda",
                           },
                           after_fork_child, nullptr};
 
+// The program takes CUPTI.
+void stop_recording() {
+  occatrace_say("the program uses CUPTI itself now: from here on its calls of CUDA's driver are not recorded");
+  const Ours ours;
+  Timing::stop();
+  Pairs::wanted = false;
+}
+
 }  // namespace
 
 }  // namespace occatrace::cuda
@@ -117,7 +125,7 @@ extern "C" OCCATRACE_EXPORT void occatrace_cuda_injected(void *driver) {
   if (!start(backend)) return;
   const occatrace::device::Source *source = nullptr;
   const char *why = nullptr;
-  if (!occatrace::cupti::start_with_calls({wants, told, Pairs::wanted}, &source, &why)) {
+  if (!occatrace::cupti::start_with_calls({wants, told, Pairs::wanted, stop_recording}, &source, &why)) {
     Pairs::wanted = false;
     occatrace_say("calls of CUDA's driver are not recorded: the program reaches it past our libcuda.so.1, and %s", why);
     return;

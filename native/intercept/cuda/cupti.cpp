@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,9 +13,11 @@
 #include <new>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "../libraries/libraries.h"
+#include "cupti_watch.h"
 #include "made_once.h"
 #include "occatrace_core.h"
 #include "tickets.h"
@@ -29,7 +32,6 @@ namespace tickets = device::tickets;
 
 using Result = int;
 constexpr Result kTaken = 39;  // CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
-constexpr int kCustom = 3;     // CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0
 constexpr uint32_t kForced = 1;
 constexpr int kDriverDomain = 1, kRuntimeDomain = 2;  // CUPTI_CB_DOMAIN_DRIVER_API, …_RUNTIME_API
 // Numbers of functions: where so many in a row have no name, no more come.
@@ -38,12 +40,10 @@ constexpr uint32_t kUnnamed = 256;
 enum Kind : uint32_t {
   kMemcpy = 1,
   kMemset = 2,
-  kDriver = 4,
   kConcurrentKernel = 10,
   kMemcpyPeer = 22,
   kManaged = 25,
   kSynchronization = 38,
-  kExternal = 39,
   kGraph = 51,
 };
 
@@ -63,10 +63,8 @@ constexpr Layout layouts[] = {
 constexpr uint16_t kManagedKind = 4, kManagedValue = 8, kManagedStart = 16, kManagedEnd = 24, kManagedAddress = 32, kManagedFrom = 40,
                    kManagedTo = 44;
 constexpr uint16_t kWaitKind = 4, kWaitStart = 8, kWaitEnd = 16, kWaitCorrelation = 24;
-constexpr uint16_t kExternalKind = 4, kExternalId = 8, kExternalCorrelation = 16;
 
-// The driver's functions that give commands, both variants: only of their calls a record is wanted, because CUPTI tells the
-// external id before such a record. (CUPTI_DRIVER_TRACE_CBID_…)
+// The driver's functions that give commands, both variants. (CUPTI_DRIVER_TRACE_CBID_…)
 constexpr uint16_t commands[] = {53, 54, 55, 66, 67, 115, 116, 117, 776, 777, 778, 779, 784, 785, 791, 792,
                                  796, 797, 798, 799,
                                  216, 218, 220, 222, 224, 226, 249, 250, 251, 252, 253, 254, 276, 277, 278, 279,
@@ -99,13 +97,10 @@ struct Functions {
   Result (*next_record)(uint8_t *, size_t, void **);
   Result (*dropped)(void *, uint32_t, size_t *);
   Result (*flush_all)(uint32_t);
-  Result (*push)(int, uint64_t);
-  Result (*pop)(int, uint64_t *);
   Result (*callback_name)(int, uint32_t, const char **);
   Result (*enable_callback)(uint32_t, void *, int, uint32_t);
   // Not in every version.
   Result (*register_clock)(uint64_t (*)());
-  Result (*enable_driver_api)(uint32_t, uint8_t);
   Result (*timestamp)(uint64_t *);
   Result (*configure_managed)(ManagedConfig *, uint32_t);
 };
@@ -119,6 +114,11 @@ bool own_clock = false;  // CUPTI stamps by our clock
 constexpr size_t kBuffer = 256 << 10;
 
 std::mutex buffers_mutex;
+// All that were ever given to CUPTI, and those that it gave back.
+std::vector<uint8_t *> &made_buffers() {
+  static std::atomic<std::vector<uint8_t *> *> all;
+  return device::made_once(all);
+}
 std::vector<uint8_t *> &free_buffers() {
   static std::atomic<std::vector<uint8_t *> *> all;
   return device::made_once(all);
@@ -133,8 +133,6 @@ T field(const void *record, size_t at) {
 
 // ---- waits ----
 
-// Ids of waits are odd, those of tickets are not.
-constexpr uint64_t kIsWait = 1;
 constexpr size_t kMostWaits = 1 << 16;
 
 std::atomic<bool> waits_recorded{false};
@@ -218,19 +216,6 @@ void take_managed(const void *record) {
   ::occatrace_write_managed(&m);
 }
 
-void take_external(const void *record) {
-  if (field<uint32_t>(record, kExternalKind) != kCustom) return;
-  const auto id = field<uint64_t>(record, kExternalId);
-  const auto correlation = field<uint32_t>(record, kExternalCorrelation);
-  if ((id & kIsWait) == 0) {
-    tickets::told_call(id, correlation);
-    return;
-  }
-  const auto *wait = reinterpret_cast<occatrace_wait *>(id & ~kIsWait);
-  told_wait_call(correlation, *wait);
-  delete wait;
-}
-
 void take_work(const void *record, const Layout &layout) {
   tickets::told_work(field<uint32_t>(record, layout.correlation), field<uint64_t>(record, layout.start),
                      field<uint64_t>(record, layout.end));
@@ -248,14 +233,18 @@ void buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
     }
   }
   *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBuffer));
-  if (*buffer == nullptr) *size = 0;
+  if (*buffer == nullptr) {
+    *size = 0;
+    return;
+  }
+  std::lock_guard<std::mutex> guard(buffers_mutex);
+  made_buffers().push_back(*buffer);
 }
 
 void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t, size_t valid) {
   void *record = nullptr;
   while (valid != 0 && cupti.next_record(buffer, valid, &record) == 0) {
     const auto kind = field<uint32_t>(record, 0);
-    if (kind == kExternal) take_external(record);
     if (kind == kSynchronization) take_wait(record);
     if (kind == kManaged) take_managed(record);
     for (const Layout &layout : layouts) {
@@ -271,13 +260,35 @@ void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t, size_t
     occatrace_say("CUPTI had no room for %zu records: as many pieces of device work have no times", dropped);
 }
 
-uint64_t our_clock() { return occatrace_now(); }
+// The program has CUPTI now: nothing of ours is asked of it.
+std::atomic<bool> yielded{false};
 
-// ---- calls of the runtime ----
+// CUPTI keeps the clock that it was given, and cannot be given its own again: CLOCK_REALTIME.
+uint64_t our_clock() {
+  if (!yielded.load(std::memory_order_relaxed)) return occatrace_now();
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
 
-// The work of a call of the runtime has that call's number, and CUPTI knows no external ids of the driver's calls within it. So
-// the numbers of the runtime's calls are asked for; the outermost counts.
+// ---- the numbers of calls ----
+
+// Work has the number of the call that launched it, which CUPTI's callbacks say. External correlation ids would cost a record
+// for each call, and another for each id.
+
+// The work of a call of the runtime has that call's number, not that of the driver's calls within it; the outermost counts.
 thread_local uint32_t within_runtime = 0;
+
+// What the driver's call that this thread is about to make gives to the device, or waits for.
+thread_local uint64_t pending_ticket = 0;
+thread_local occatrace_wait pending_wait;
+thread_local bool is_wait_pending = false;
+
+void driver_called(const CallbackData &call) {
+  if (call.site != 0) return;
+  if (const uint64_t ticket = std::exchange(pending_ticket, 0)) tickets::told_call(ticket, call.correlation);
+  if (std::exchange(is_wait_pending, false)) told_wait_call(call.correlation, pending_wait);
+}
 
 void runtime_called(const CallbackData &call) {
   if (call.site == 0) {
@@ -287,11 +298,18 @@ void runtime_called(const CallbackData &call) {
   }
 }
 
-// Null where the driver's calls are seen by the shim: then none of them is asked for.
+// Null where the shim sees the driver's calls.
 void (*told_of_driver)(void *, int, uint32_t, const void *) = nullptr;
 void told(void *user, int domain, uint32_t number, const void *data) {
   if (domain == kRuntimeDomain) return runtime_called(*static_cast<const CallbackData *>(data));
+  if (told_of_driver == nullptr) return driver_called(*static_cast<const CallbackData *>(data));
   told_of_driver(user, domain, number, data);
+}
+
+bool enable_driver(void *subscriber) {
+  bool some = false;
+  for (const uint16_t command : commands) some |= cupti.enable_callback(1, subscriber, kDriverDomain, command) == 0;
+  return some;
 }
 
 // The functions of a domain that have names.
@@ -320,13 +338,14 @@ bool enable_runtime(void *subscriber) {
 
 // ---- start ----
 
-// The program's own, where it has one: then it is its tool's.
 const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so"};
 
-// Where CUPTI may be: as the loader finds it, or in a toolkit.
+// Where CUPTI may be: where the program has it (the driver takes no other after ours), as the loader finds it, or in a toolkit.
 std::vector<std::string> candidates() {
   if (const char *given = setting("OCCATRACE_CUPTI")) return {given};
   std::vector<std::string> all(std::begin(names), std::end(names));
+  std::stable_partition(all.begin(), all.end(),
+                        [](const std::string &name) { return dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr; });
   for (const char *variable : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const char *folder = setting(variable)) all.push_back(std::string(folder) + "/extras/CUPTI/lib64/libcupti.so");
   }
@@ -360,7 +379,6 @@ void note_place(const void *function) {
 
 bool bind_all(void *library) {
   bind(library, "cuptiActivityRegisterTimestampCallback", &cupti.register_clock);
-  bind(library, "cuptiActivityEnableDriverApi", &cupti.enable_driver_api);
   bind(library, "cuptiActivityConfigureUnifiedMemoryCounter", &cupti.configure_managed);
   return bind(library, "cuptiGetCallbackName", &cupti.callback_name) && bind(library, "cuptiEnableCallback", &cupti.enable_callback) &&
          bind(library, "cuptiGetVersion", &cupti.version) && bind(library, "cuptiSubscribe", &cupti.subscribe) &&
@@ -369,9 +387,7 @@ bool bind_all(void *library) {
          bind(library, "cuptiActivityRegisterCallbacks", &cupti.register_callbacks) &&
          bind(library, "cuptiActivityGetNextRecord", &cupti.next_record) &&
          bind(library, "cuptiActivityGetNumDroppedRecords", &cupti.dropped) &&
-         bind(library, "cuptiActivityFlushAll", &cupti.flush_all) && bind(library, "cuptiGetTimestamp", &cupti.timestamp) &&
-         bind(library, "cuptiActivityPushExternalCorrelationId", &cupti.push) &&
-         bind(library, "cuptiActivityPopExternalCorrelationId", &cupti.pop);
+         bind(library, "cuptiActivityFlushAll", &cupti.flush_all) && bind(library, "cuptiGetTimestamp", &cupti.timestamp);
 }
 
 bool enable_work() {
@@ -384,31 +400,22 @@ bool enable_work() {
   return true;
 }
 
-// The numbers of calls, by the ids that we gave them.
-bool enable_external() {
-  if (cupti.enable(kExternal) != 0) return false;
-  bool some = cupti.enable_driver_api != nullptr;
-  if (some) {
-    some = false;
-    for (const uint16_t command : commands) some |= cupti.enable_driver_api(command, 1) == 0;
-  }
-  return some || cupti.enable(kDriver) == 0;
-}
-
 void disable_all() {
-  for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kExternal, kMemcpyPeer, kGraph, kDriver, kManaged, kSynchronization}) cupti.disable(kind);
+  for (const uint32_t kind : {kConcurrentKernel, kMemcpy, kMemset, kMemcpyPeer, kGraph, kManaged, kSynchronization}) cupti.disable(kind);
 }
 
 bool push(uint64_t ticket) {
-  if (within_runtime == 0) return cupti.push(kCustom, ticket) == 0;
-  tickets::told_call(ticket, within_runtime);
+  if (within_runtime != 0) {
+    tickets::told_call(ticket, within_runtime);
+  } else {
+    pending_ticket = ticket;
+  }
   return true;
 }
-void pop() {
-  uint64_t last = 0;
-  if (within_runtime == 0) cupti.pop(kCustom, &last);
+void pop() { pending_ticket = 0; }
+void flush(bool all) {
+  if (!yielded.load(std::memory_order_relaxed)) cupti.flush_all(all ? kForced : 0);
 }
-void flush(bool all) { cupti.flush_all(all ? kForced : 0); }
 uint64_t stamp() {
   uint64_t now = 0;
   return own_clock || cupti.timestamp(&now) != 0 ? occatrace_now() : now;
@@ -425,10 +432,57 @@ bool tell(uint64_t ticket) {
 }
 constexpr device::Source records_of_callbacks{"CUPTI", tell, [] {}, flush, stamp};
 
+// ---- who has CUPTI ----
+
+void *subscription = nullptr;
+void (*release)() = nullptr;
+std::mutex holding;
+// In our own calls of CUPTI, which may call functions of its own that are preloaded.
+thread_local bool ours_now = false;
+struct Ours {
+  const bool before = std::exchange(ours_now, true);
+  Ours() = default;
+  ~Ours() { ours_now = before; }
+  Ours(const Ours &) = delete;
+  Ours &operator=(const Ours &) = delete;
+};
+
+void wanted_by_program() {
+  if (ours_now) return;
+  std::lock_guard<std::mutex> guard(holding);
+  if (subscription == nullptr) return;
+  const Ours ours;
+  release();
+  yielded.store(true);
+  waits_recorded = false;
+  disable_all();
+  cupti.unsubscribe(std::exchange(subscription, nullptr));
+}
+
+int is_our_buffer(uint8_t *buffer) {
+  std::lock_guard<std::mutex> guard(buffers_mutex);
+  const auto &all = made_buffers();
+  return std::find(all.begin(), all.end(), buffer) != all.end();
+}
+
+std::atomic<void *> serving{nullptr};
+
+const occatrace_cupti_watch watching{wanted_by_program, is_our_buffer, [] { return serving.load(); }, &watching};
+
+// Whether the program may have CUPTI when it wants it; `taken`: it has it.
+bool is_watched(bool *taken) {
+  auto *watch = reinterpret_cast<decltype(&occatrace_watch_cupti)>(dlsym(RTLD_DEFAULT, "occatrace_watch_cupti"));
+  if (watch == nullptr) return false;
+  *taken = watch(&watching) != 0;
+  return true;
+}
+
 // Opens CUPTI and subscribes.
 void *subscribe(const char **why) {
-  if (is_loaded(names)) {
-    *why = "the program has loaded CUPTI itself";
+  bool taken = false;
+  if (!is_watched(&taken)) taken = is_loaded(names);
+  if (taken) {
+    *why = "the program uses CUPTI itself";
     return nullptr;
   }
   *why = "libcupti was not found";
@@ -440,7 +494,10 @@ void *subscribe(const char **why) {
     note_place(reinterpret_cast<const void *>(cupti.subscribe));
     void *subscriber = nullptr;
     const Result taken = cupti.subscribe(&subscriber, told, nullptr);
-    if (taken == 0) return subscriber;
+    if (taken == 0) {
+      serving.store(library);
+      return subscriber;
+    }
     // One of another version than the driver's refuses; there may be one that fits.
     *why = taken == kTaken ? "another tool has CUPTI" : "CUPTI refuses (is it of the driver's version?)";
     if (taken == kTaken) break;
@@ -448,12 +505,18 @@ void *subscribe(const char **why) {
   return nullptr;
 }
 
-bool record(bool external) {
+bool record() {
   own_clock = cupti.register_clock != nullptr && cupti.register_clock(our_clock) == 0;
   cupti.version(&api_version);
-  if (cupti.register_callbacks(buffer_wanted, buffer_full) == 0 && enable_work() && (!external || enable_external())) return true;
+  if (cupti.register_callbacks(buffer_wanted, buffer_full) == 0 && enable_work()) return true;
   disable_all();
   return false;
+}
+
+void hold(void *subscriber, void (*before_release)()) {
+  std::lock_guard<std::mutex> guard(holding);
+  release = before_release;
+  subscription = subscriber;
 }
 
 bool enable_calls(const Calls &calls, void *subscriber) {
@@ -473,16 +536,21 @@ Place place;
 
 uint32_t version() { return api_version; }
 
-const device::Source *start(const char **why) {
+const device::Source *start(void (*before_release)(), const char **why) {
+  const Ours ours;
   void *subscriber = subscribe(why);
   if (subscriber == nullptr) return nullptr;
-  if (enable_runtime(subscriber) && record(true)) return &records;
+  if (enable_runtime(subscriber) && enable_driver(subscriber) && record()) {
+    hold(subscriber, before_release);
+    return &records;
+  }
   cupti.unsubscribe(subscriber);
   *why = "CUPTI refuses to record";
   return nullptr;
 }
 
 bool start_with_calls(const Calls &calls, const device::Source **source, const char **why) {
+  const Ours ours;
   *source = nullptr;
   told_of_driver = calls.told;
   void *subscriber = subscribe(why);
@@ -494,7 +562,8 @@ bool start_with_calls(const Calls &calls, const device::Source **source, const c
   }
   by_callbacks = true;
   if (calls.work) enable_runtime(subscriber);
-  if (calls.work && record(false)) *source = &records_of_callbacks;
+  if (calls.work && record()) *source = &records_of_callbacks;
+  hold(subscriber, calls.before_release);
   return true;
 }
 
@@ -502,7 +571,8 @@ void calling(uint32_t correlation) { calling_now = correlation; }
 
 void record_managed(int devices, uint32_t (*device_of)(uint32_t), bool faults) {
   static std::atomic<bool> done{false};
-  if (!own_clock || cupti.configure_managed == nullptr || devices < 1 || done.exchange(true)) return;
+  if (!own_clock || yielded || cupti.configure_managed == nullptr || devices < 1 || done.exchange(true)) return;
+  const Ours ours;
   device_of_number = device_of;
   const auto configure = [devices](uint32_t from, uint32_t to) {
     std::vector<ManagedConfig> all;
@@ -517,25 +587,29 @@ void record_managed(int devices, uint32_t (*device_of)(uint32_t), bool faults) {
 }
 
 void record_waits() {
-  if (own_clock && cupti.enable(kSynchronization) == 0) waits_recorded = true;
-  if (by_callbacks || !waits_recorded || cupti.enable_driver_api == nullptr) return;
-  for (const uint16_t call : waiting) cupti.enable_driver_api(call, 1);
+  const Ours ours;
+  std::lock_guard<std::mutex> guard(holding);
+  if (subscription == nullptr || !own_clock || cupti.enable(kSynchronization) != 0) return;
+  waits_recorded = true;
+  if (by_callbacks) return;
+  for (const uint16_t call : waiting) cupti.enable_callback(1, subscription, kDriverDomain, call);
 }
 bool waits() { return waits_recorded.load(std::memory_order_relaxed); }
 void wait_begins(const occatrace_wait &wait) {
   if (by_callbacks || within_runtime != 0) {
     told_wait_call(number_of_call(), wait);
   } else {
-    cupti.push(kCustom, reinterpret_cast<uint64_t>(new occatrace_wait(wait)) | kIsWait);
+    pending_wait = wait;
+    is_wait_pending = true;
   }
 }
-void wait_ends() {
-  if (!by_callbacks) pop();
-}
+void wait_ends() { is_wait_pending = false; }
 
 void after_fork_child() {
   new (&buffers_mutex) std::mutex;
   new (&waits_mutex) std::mutex;
+  new (&holding) std::mutex;
+  subscription = nullptr;
   waits_recorded = false;
 }
 

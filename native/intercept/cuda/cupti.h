@@ -9,8 +9,9 @@
 
 namespace occatrace::cupti {
 
-// At the end of the program's first cuInit. Null: CUPTI is missing, taken, or refuses; `why` says so.
-const device::Source *start(const char **why);
+// At the end of the program's first cuInit. Null: CUPTI is missing, taken, or refuses; `why` says so. It is held until the end, or
+// until the program wants it (cupti_watch.h): `before_release` is called then.
+const device::Source *start(void (*before_release)(), const char **why);
 
 // CUpti_CallbackData, as far as it is read.
 struct CallbackData {
@@ -31,8 +32,9 @@ struct Calls {
   bool (*wants)(uint32_t number, const char *name);
   void (*told)(void *, int domain, uint32_t number, const void *data);
   bool work;  // device work is wanted too
+  void (*before_release)();
 };
-// Subscribes, for as long as the process lives; `source` is null without device work. False: as above.
+// Subscribes; `source` is null without device work. False: as above.
 bool start_with_calls(const Calls &calls, const device::Source **source, const char **why);
 
 // In a callback: the number by which the records of what this call launches are known.

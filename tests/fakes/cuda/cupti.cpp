@@ -1,7 +1,7 @@
-// A stand-in for CUPTI's activity records on the fake driver: buffers asked for and given back full, external correlation,
-// flushing; callbacks for the driver's calls, one subscriber at a time. FAKE_CUPTI=taken: another tool has it; =old: without a
-// clock of the caller's and without single driver functions; =losing: every tenth kernel gets no record. The places of the
-// fields are those of CUPTI 12; structures of CUPTI's headers are used where these are there.
+// A stand-in for CUPTI's activity records on the fake driver: buffers asked for and given back full, flushing; callbacks for
+// the driver's calls, one subscriber at a time. FAKE_CUPTI=taken: another tool has it; =old: without a clock of the caller's;
+// =losing: every tenth kernel gets no record. The places of the fields are those of CUPTI 12; structures of CUPTI's headers are
+// used where these are there.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "../core.h"
@@ -33,11 +34,9 @@ Wanted wanted = nullptr;
 Full full = nullptr;
 uint64_t (*clock_of_caller)() = nullptr;
 std::set<uint32_t> &enabled = *new std::set<uint32_t>;
-std::set<uint32_t> &functions = *new std::set<uint32_t>;
 uint8_t *buffer = nullptr;
 size_t size = 0, used = 0;
 std::atomic<uint32_t> last_number{0};
-thread_local std::vector<uint64_t> external;
 
 bool is(const char *what) {
   const char *text = getenv("FAKE_CUPTI");
@@ -46,8 +45,7 @@ bool is(const char *what) {
 // CUPTI's own clock is another than ours.
 uint64_t own(uint64_t monotonic) { return clock_of_caller != nullptr ? monotonic : monotonic + 5'000'000'000'000; }
 
-constexpr uint32_t kDriverCalls = 4;  // CUPTI_ACTIVITY_KIND_DRIVER
-size_t bytes_of(uint32_t kind) { return kind == 39 ? 24 : kind == 10 ? 208 : kind == 51 ? 48 : kind == 25 ? 104 : 96; }
+size_t bytes_of(uint32_t kind) { return kind == 10 ? 208 : kind == 51 ? 48 : kind == 25 ? 104 : 96; }
 
 template <class T>
 void put(uint8_t *record, size_t at, T value) {
@@ -81,18 +79,8 @@ void add(uint32_t kind, Fill fill) {
   if (done != nullptr) full(nullptr, 0, done, done_size, done_used);
 }
 
-// Of the driver's calls that a call of the runtime makes nothing is told but its work, by the number of the runtime's call (seen
-// with CUPTI 13.0).
+// The work of the driver's calls that a call of the runtime makes has the number of the runtime's call (seen with CUPTI 13.0).
 thread_local uint32_t number_of_runtime = 0;
-
-void tell_external(uint32_t number) {
-  if (external.empty() || number_of_runtime != 0) return;
-  add(39, [&](uint8_t *record) {
-    put<uint32_t>(record, 4, 3);
-    put<uint64_t>(record, 8, external.back());
-    put<uint32_t>(record, 16, number);
-  });
-}
 
 // The call that this thread is in.
 thread_local uint32_t number_of_call = 0;
@@ -109,14 +97,7 @@ void ask() {
 
 uint32_t given(int) {
   ask();
-  const uint32_t number = number_of_runtime != 0 ? number_of_runtime : number_of_call != 0 ? number_of_call : ++last_number;
-  bool told = false;
-  {
-    std::lock_guard<std::mutex> guard(mutex);
-    told = enabled.count(kDriverCalls) != 0 || !functions.empty();
-  }
-  if (told) tell_external(number);
-  return number;
+  return number_of_runtime != 0 ? number_of_runtime : number_of_call != 0 ? number_of_call : ++last_number;
 }
 
 void ran(uint32_t number, int kind, uint64_t start, uint64_t end) {
@@ -192,12 +173,6 @@ void waited(const fake::DriverCall &call) {
     wait_began = fake::monotonic_ns();
     return;
   }
-  bool asked = false;
-  {
-    std::lock_guard<std::mutex> guard(mutex);
-    asked = enabled.count(kDriverCalls) != 0 || functions.count(static_cast<uint32_t>(call.id)) != 0;
-  }
-  if (asked) tell_external(call.number);
   const uint64_t end = fake::monotonic_ns();
   const uint32_t number = number_of_runtime != 0 ? number_of_runtime : call.number;
   add(38, [&](uint8_t *record) { wait_record(record, call.name, own(wait_began), own(end), number); });
@@ -250,6 +225,11 @@ CUPTI cuptiGetVersion(uint32_t *version) {
 }
 CUPTI cuptiSubscribe(void **handle, Told told, void *with) {
   if (is("taken") || subscriber.load() != nullptr) return 39;
+  // Where one libcupti has served a process, the driver refuses another for good (seen with 13.0 and 12.8).
+  const std::string me = std::to_string(reinterpret_cast<uintptr_t>(&mutex));
+  const char *served = getenv("FAKE_CUPTI_SERVED");
+  if (served != nullptr && me != served) return 39;
+  setenv("FAKE_CUPTI_SERVED", me.c_str(), 1);
   subscribed_with = with;
   subscriber = told;
   *handle = &mutex;
@@ -302,12 +282,6 @@ CUPTI cuptiActivityRegisterTimestampCallback(uint64_t (*clock)()) {
   clock_of_caller = clock;
   return 0;
 }
-CUPTI cuptiActivityEnableDriverApi(uint32_t function, uint8_t) {
-  if (is("old")) return 14;
-  std::lock_guard<std::mutex> guard(mutex);
-  functions.insert(function);
-  return 0;
-}
 CUPTI cuptiActivityRegisterCallbacks(Wanted buffer_wanted, Full buffer_full) {
   wanted = buffer_wanted;
   full = buffer_full;
@@ -358,15 +332,5 @@ CUPTI cuptiActivityFlushAll(uint32_t) {
     done_used = used;
   }
   if (done != nullptr) full(nullptr, 0, done, size, done_used);
-  return 0;
-}
-CUPTI cuptiActivityPushExternalCorrelationId(int, uint64_t id) {
-  external.push_back(id);
-  return 0;
-}
-CUPTI cuptiActivityPopExternalCorrelationId(int, uint64_t *last) {
-  if (external.empty()) return 12;
-  *last = external.back();
-  external.pop_back();
   return 0;
 }

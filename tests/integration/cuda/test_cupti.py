@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,6 +113,45 @@ def test_a_program_with_its_own_cupti_keeps_it(traced: Run, linked: Path, cupti:
     assert (run.status, run.stdout) == (0, "done\nkernels: 20\n"), run.stderr
     assert run.sql(PLATFORM) == [("CUDA",)]
     assert run.sql("SELECT count(*) FROM activities WHERE name = 'tick' AND end_ns - start_ns >= 1000000") == [(20,)]
+
+
+@pytest.mark.parametrize("how", ["linked", "by handle", "loaded", "another"])
+def test_a_program_may_take_cupti_when_it_wants(
+    traced: Run, driver: Path, cupti: Path, tmp_path: Path, how: str
+) -> None:
+    program = tmp_path / "cases"
+    options = [f"-L{driver}", "-lcuda", "-lpthread", "-ldl"]
+    command: list[str | Path] = [program, "profiles", "50"]
+    own = cupti
+    if how == "another":
+        own = Path(shutil.copy(cupti, tmp_path / "libcupti.so.11"))
+    elif how != "by handle":
+        options += ["-DLINKED_CUPTI", str(cupti), f"-Wl,-rpath,{cupti.parent}"]
+    if how == "loaded":
+        # As PyTorch's library by Python: what it brings is no other library's to see.
+        options += ["-shared", "-fPIC"]
+        lines = (
+            "import ctypes, sys",
+            "words = [word.encode() for word in sys.argv[1:]]",
+            "sys.exit(ctypes.CDLL(sys.argv[1]).main(len(words), (ctypes.c_char_p * len(words))(*words)))",
+        )
+        (tmp_path / "load.py").write_text("\n".join(lines))
+        command = [sys.executable, tmp_path / "load.py", *command]
+    compiled(ROOT / "tests/programs/cuda/cases.cpp", program, options)
+    env = {"OWN_CUPTI": str(own), "OCCATRACE_CUPTI": str(cupti), "OCCATRACE_DEVICE_TIME": ""}
+    run = traced(*command, env=env)
+    assert run.status == 0, run.stderr
+    failed, records, others = map(int, run.stdout.splitlines()[0].split())
+    # Its calls of CUPTI succeed, and it gets its own records and no other.
+    assert failed == 0 and records >= 50 and run.stdout.endswith("done\n"), run.stdout
+    assert "the program uses CUPTI itself now: from here on its device work is timed by events" in run.stderr
+    # Nothing is missing in ours, before, beside and after, and each kernel lasts as long as it does.
+    assert run.sql(PLATFORM) == [("CUDA, device times by CUPTI 28",)]
+    assert run.sql("SELECT name, count(*) FROM activities GROUP BY 1 ORDER BY 1") == [("empty", others), ("tick", 150)]
+    rows = run.sql("SELECT start_ns, end_ns FROM activities WHERE name = 'tick' ORDER BY start_ns")
+    assert all(end - start >= MS for start, end in rows)
+    assert all(later[0] >= earlier[1] for earlier, later in zip(rows[:50], rows[1:50], strict=False))
+    assert run.sql("SELECT count(*) FROM losses") == [(0,)]
 
 
 def test_off(timed: Run, linked: Path) -> None:

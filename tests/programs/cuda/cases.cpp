@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -382,6 +383,72 @@ static void batches() {
   OK(CU(cuCtxSynchronize)());
 }
 
+// A profiler within the program, as PyTorch's: kernels before it, beside it and after it, with another thread's all the time.
+// It says how many records it got of those beside it.
+#ifdef LINKED_CUPTI
+extern "C" {
+int cuptiSubscribe(void **, void (*)(void *, int, uint32_t, const void *), void *);
+int cuptiUnsubscribe(void *);
+int cuptiActivityRegisterCallbacks(void (*)(uint8_t **, size_t *, size_t *), void (*)(void *, uint32_t, uint8_t *, size_t, size_t));
+int cuptiActivityEnable(uint32_t);
+int cuptiActivityDisable(uint32_t);
+int cuptiActivityFlushAll(uint32_t);
+int cuptiActivityGetNextRecord(uint8_t *, size_t, void **);
+}
+#define CUPTI(name) ::name
+#else
+template <class... Args>
+static int cupti(const char *name, Args... args) {
+  static void *const library = dlopen(getenv("OWN_CUPTI"), RTLD_NOW);
+  return reinterpret_cast<int (*)(Args...)>(dlsym(library, name))(args...);
+}
+#define CUPTI(name) [](auto... args) { return cupti(#name, args...); }
+#endif
+static int own_records;
+static std::vector<uint8_t *> own_buffers;
+static void own_wanted(uint8_t **buffer, size_t *size, size_t *most) {
+  *size = 1 << 16;
+  *most = 0;
+  own_buffers.push_back(*buffer = static_cast<uint8_t *>(aligned_alloc(8, *size)));
+}
+static void own_full(void *, uint32_t, uint8_t *buffer, size_t, size_t used) {
+  size_t at = 0;
+  while (at < own_buffers.size() && own_buffers[at] != buffer) ++at;
+  if (at == own_buffers.size()) puts("a buffer of somebody else's");
+  void *record = nullptr;
+  while (CUPTI(cuptiActivityGetNextRecord)(buffer, used, &record) == 0) ++own_records;
+}
+static void own_told(void *, int, uint32_t, const void *) {}
+
+static void profiles(int count) {
+  const CUcontext context = begin();
+  const CUstream s = stream(), t = stream();
+  std::atomic<bool> over{false};
+  int others = 0;
+  std::thread other([&] {
+    OK(CU(cuCtxSetCurrent)(context));
+    for (; !over; ++others) {
+      launch(empty, t);
+      usleep(300);
+    }
+    OK(CU(cuStreamSynchronize)(t));
+  });
+  for (int i = 0; i < count; ++i) launch(tick, s);
+  OK(CU(cuStreamSynchronize)(s));
+  void *subscriber = nullptr;
+  uint32_t kernel = 10, all = 1;
+  int failed = CUPTI(cuptiSubscribe)(&subscriber, own_told, static_cast<void *>(nullptr));
+  failed += CUPTI(cuptiActivityRegisterCallbacks)(own_wanted, own_full) + CUPTI(cuptiActivityEnable)(kernel);
+  for (int i = 0; i < count; ++i) launch(tick, s);
+  OK(CU(cuStreamSynchronize)(s));
+  failed += CUPTI(cuptiActivityDisable)(kernel) + CUPTI(cuptiActivityFlushAll)(all) + CUPTI(cuptiUnsubscribe)(subscriber);
+  for (int i = 0; i < count; ++i) launch(tick, s);
+  OK(CU(cuStreamSynchronize)(s));
+  over = true;
+  other.join();
+  printf("%d %d %d\n", failed, own_records, others);
+}
+
 static void crash() {
   begin();
   const CUstream s = stream();
@@ -408,6 +475,7 @@ int main(int argc, char **argv) {
   else if (name == "contexts") contexts();
   else if (name == "managed") managed();
   else if (name == "batches") batches();
+  else if (name == "profiles") profiles(count);
   else if (name == "crash") crash();
   else return 2;
   puts("done");
