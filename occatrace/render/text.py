@@ -8,7 +8,7 @@ import math
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import wrap
@@ -472,7 +472,12 @@ def _may_be_cut(column: Column) -> bool:
 
 
 def _shortened(value: str, width: int, column: Column) -> str:
-    """Of a path the end is kept, of a long name both ends: there it often says which of several it is."""
+    """Of a path the end is kept, of a long name both ends: there it often says which of several it is. A C++ function goes without
+    its return type and its parameters."""
+    if value.startswith("void "):
+        value = _without_parameters(value.removeprefix("void "))
+        if cell_len(value) <= width:
+            return value
     wide = width >= _NAME_WIDTH // 2
     tail = width - 1 if column.unit == "source" else width // 3 if wide else 0
     end = ""
@@ -480,6 +485,16 @@ def _shortened(value: str, width: int, column: Column) -> str:
         end = value[len(value) - len(end) - 1 :]
     end = end[1:] if cell_len(end) > max(tail, 0) else end
     return set_cell_size(value, max(width - 1 - cell_len(end), 0)) + "…" + end
+
+
+def _without_parameters(function: str) -> str:
+    """A demangled function without the list in its last parentheses."""
+    depth = 0
+    for at in range(len(function) - 1, 0, -1):
+        depth += (function[at] == ")") - (function[at] == "(")
+        if depth <= 0:
+            return function[:at] if function.endswith(")") else function
+    return function
 
 
 def _fit(
@@ -495,8 +510,13 @@ def _fit(
 
     def needed() -> int:
         """Width with long texts shortened."""
-        widths = (min(full[c.name], _NAME_WIDTH) if _may_be_cut(c) else full[c.name] for c in kept)
-        return sum(widths) + _GAP * (len(kept) - 1)
+        return taken(lambda c: (2 if c.name == "name" else 1) * _NAME_WIDTH if _may_be_cut(c) else full[c.name])
+
+    def taken(most: Callable[[Column], int]) -> int:
+        return sum(min(full[c.name], most(c)) for c in kept) + _GAP * (len(kept) - 1)
+
+    def cuts() -> bool:
+        return taken(lambda c: full[c.name]) > width
 
     alike: list[Column] = []
     empty: list[Column] = []
@@ -506,7 +526,8 @@ def _fit(
         repeats = [c for c in columns if _REPEATS.get(c.name) in names and cells[c.name] == cells[_REPEATS[c.name]]]
         alike = [c for c in columns if c.unit not in _MEASURED and len({*cells[c.name]}) == 1 < len(cells[c.name])]
         for column in dict.fromkeys((*empty, *repeats, *alike)):
-            if needed() > width and column.name != "name":
+            # They also make room for long names.
+            if cuts() and column.name != "name":
                 kept.remove(column)
                 left_out.append(column)
     for word in _DISPENSABLE:
@@ -518,7 +539,7 @@ def _fit(
     # What was left out before a wider column was: perhaps there is room for it now.
     for column in [c for c in reversed(left_out) if c not in empty]:
         kept.append(column)
-        if needed() > width:
+        if needed() > width or (column in alike and cuts()):
             kept.pop()
     kept.sort(key=list(columns).index)
     # Of tables of many columns the first ones and the name.

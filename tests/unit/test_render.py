@@ -231,6 +231,24 @@ def test_a_narrow_terminal_drops_first_what_says_least() -> None:
     assert widths[narrow] == (["total_ns", "calls", "name"], ["api", "busy_ns", "failed"], ["mode"])
 
 
+def test_long_names_of_kernels_are_told_apart() -> None:
+    """A value that is the same in all rows makes room for them, and then numbers do; C++ functions go without what all have."""
+    at = "at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(int&)::{lambda(float)#"
+    names = [f"void {at}{n}}}, std::array<char*, 2ul> >(int, std::array<char*, {n}ul>)" for n in (1, 2)]
+    columns = parse("calls", CALLS.replace("-- column: source source Source", "-- column: device text Device")).columns
+    cells = {"api": ["CUDA"] * 2, "total_ns": ["1.000 ms"] * 2, "busy_ns": ["1.000 ms"] * 2, "calls": ["1", "2"], "failed": ["0"] * 2,
+             "name": names, "device": ["NVIDIA H100 80GB HBM3"] * 2}  # fmt: skip
+    kept, _, alike = text_renderer._fit(columns, cells, 100, whole=True)
+    assert "device" not in [c.name for c in kept] and "device" in [c.name for c in alike]
+    name = next(c for c in columns if c.name == "name")
+    assert [text_renderer._shortened(n, 200, name) for n in names] == [
+        f"{at}{n}}}, std::array<char*, 2ul> >" for n in (1, 2)
+    ]
+    short = text_renderer._shortened("void (anonymous namespace)::softmax<float>(float*, int) const", 30, name)
+    assert short.startswith("(anonymous namespac") and len(short) == 30
+    assert text_renderer._shortened("void f(int (*)(char), long)", 5, name) == "f"
+
+
 def test_advice_of_an_overview_goes_on_in_the_next_line() -> None:
     line = "  kernel builds: keep OCCA_CACHE_DIR between runs, or build before the timed part"
     assert text_renderer._wrapped(line, None) == text_renderer._wrapped(line, 90) == [line]
