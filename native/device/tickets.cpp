@@ -72,16 +72,18 @@ struct Own {
 };
 std::atomic<Own *> all_own{nullptr};
 
+struct Holder {
+  Own *own = nullptr;
+  bool over = false;
+  ~Holder() {
+    over = true;
+    if (own != nullptr) own->used.store(false, std::memory_order_release);
+  }
+};
+thread_local Holder holder;
+
 // Null where the thread is about to end.
 Own *own() {
-  static thread_local struct Holder {
-    Own *own = nullptr;
-    bool over = false;
-    ~Holder() {
-      over = true;
-      if (own != nullptr) own->used.store(false, std::memory_order_release);
-    }
-  } holder;
   if (holder.own != nullptr && !holder.over) return holder.own;
   if (holder.over) return nullptr;
   // One of a thread that has ended: its tickets, and what it wrote, are as good as new.
