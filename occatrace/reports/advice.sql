@@ -180,13 +180,10 @@ lost_lines AS (
     ) GROUP BY ALL
 ),
 broken AS (SELECT name, count(*) AS n, min(status) AS status, sum(span(start_ns, end_ns)) AS ns FROM activities WHERE status < 0 GROUP BY name),
--- What the program imports itself, not what the interpreter imports as it starts; an import within another is part of that. Of the
--- process that imports longest.
-ready AS (SELECT process, max(end_ns) AS ready_ns FROM python_calls WHERE kind = 'start' GROUP BY process),
+-- What the program imports itself; of the process that imports longest.
 imported AS (
-    SELECT c.process, c.name, span(c.start_ns, c.end_ns) AS ns, row_number() OVER (PARTITION BY c.process ORDER BY c.end_ns - c.start_ns DESC) AS place
-    FROM python_calls c LEFT JOIN ready USING (process) LEFT JOIN python_calls p ON p.process = c.process AND p.number = c.parent AND c.kind = 'import'
-    WHERE c.kind = 'import' AND p.kind IS DISTINCT FROM 'import' AND (ready_ns IS NULL OR c.start_ns >= ready_ns)
+    SELECT process, name, span(start_ns, end_ns) AS ns, row_number() OVER (PARTITION BY process ORDER BY end_ns - start_ns DESC) AS place
+    FROM python_imports WHERE within IS NULL AND NOT starting
 ),
 imports AS (
     SELECT sum(ns) AS ns, string_agg(format('{} {}', name, time_text(ns)), ', ' ORDER BY ns DESC) FILTER (WHERE place <= 3) AS longest
@@ -251,7 +248,7 @@ signs AS (
     UNION ALL
     SELECT ns, 'imports',
            format('Python imported for {} ({:.0f} % of the run): {}', time_text(ns), share(ns, run.length_ns), longest),
-           'import what is not always used in the functions that use it; python -X importtime has the time of each module', NULL, []
+           'import what is not always used in the functions that use it; see python_import_sum for each module', NULL, []
     FROM imports, run WHERE ns > 2_000_000_000 AND ns > 0.25 * run.length_ns
     UNION ALL
     SELECT 0, 'lost to a failed call',

@@ -130,9 +130,7 @@ _QUERIES: Mapping[str, tuple[frozenset[str], str]] = {
             FROM python_calls WHERE kind IN ('start', 'border', 'function')
         ),
         outermost AS (
-            SELECT c.start_ns, span(c.start_ns, c.end_ns) AS v FROM python_calls c
-            LEFT JOIN python_calls p ON p.process = c.process AND p.number = c.parent
-            WHERE c.kind = 'import' AND p.kind IS DISTINCT FROM 'import'
+            SELECT start_ns, span(start_ns, end_ns) AS v FROM python_imports WHERE within IS NULL
         )
         SELECT name, '' AS mode, start_ns, v FROM own
         UNION ALL

@@ -9,20 +9,16 @@
 -- column: depth count Depth
 -- column: name text Module
 -- column: tree text Tree
-WITH RECURSIVE ready AS (SELECT process, max(end_ns) AS ready_ns FROM python_calls WHERE kind = 'start' GROUP BY process),
-modules AS (
-    SELECT c.process, c.number, c.name, c.failed, span(c.start_ns, c.end_ns) AS v, c.inner_ns,
-           CASE WHEN c.start_ns < ready_ns THEN 'start' ELSE 'program' END AS part,
-           CASE WHEN p.kind = 'import' THEN c.parent END AS parent
-    FROM python_calls c LEFT JOIN ready USING (process)
-    LEFT JOIN python_calls p ON p.process = c.process AND p.number = c.parent
-    WHERE c.kind = 'import'
+WITH RECURSIVE modules AS (
+    SELECT process, number, name, failed, span(start_ns, end_ns) AS v, inner_ns,
+           CASE WHEN starting THEN 'start' ELSE 'program' END AS part, within
+    FROM python_imports
 ),
 walked AS (
-    SELECT process, number, [part, name] AS path, name, failed, v, inner_ns FROM modules WHERE parent IS NULL
+    SELECT process, number, [part, name] AS path, name, failed, v, inner_ns FROM modules WHERE within IS NULL
     UNION ALL
     SELECT m.process, m.number, list_append(w.path, m.name), m.name, m.failed, m.v, m.inner_ns
-    FROM modules m JOIN walked w ON w.process = m.process AND w.number = m.parent
+    FROM modules m JOIN walked w ON w.process = m.process AND w.number = m.within
 ),
 sums AS (
     SELECT path, any_value(name) AS name, count(*) AS calls, count(*) FILTER (failed) AS failed, sum(v) AS total,

@@ -17,17 +17,19 @@
 -- column: part text Part
 -- column: name text Name
 -- column: source source Source
-WITH ready AS (SELECT process, max(end_ns) AS ready_ns FROM python_calls WHERE kind = 'start' GROUP BY process),
+WITH outer_calls AS (
+    SELECT *, false AS starting FROM python_calls WHERE kind != 'import'
+    UNION ALL
+    SELECT * EXCLUDE (within) FROM python_imports WHERE within IS NULL
+),
 own AS (
     SELECT c.start_ns, span(c.start_ns, c.end_ns) AS v, c.inner_ns, c.failed, c.kind != 'resumption' AS begins,
            CASE c.kind WHEN 'border' THEN 3 WHEN 'function' THEN 4 WHEN 'resumption' THEN 4 WHEN 'run' THEN 2 ELSE 1 END AS place,
            CASE c.kind WHEN 'start' THEN 'start of ' || c.name
-               WHEN 'import' THEN CASE WHEN c.start_ns < ready_ns THEN 'imports while it starts' ELSE 'imports by the program' END
+               WHEN 'import' THEN CASE WHEN c.starting THEN 'imports while it starts' ELSE 'imports by the program' END
                ELSE c.name END AS name,
            CASE WHEN c.source != '' THEN c.source || CASE WHEN c.line > 0 THEN ':' || c.line ELSE '' END ELSE '' END AS source
-    FROM python_calls c LEFT JOIN ready USING (process)
-    LEFT JOIN python_calls p ON p.process = c.process AND p.number = c.parent AND c.kind = 'import'
-    WHERE c.kind != 'import' OR p.kind IS DISTINCT FROM 'import'
+    FROM outer_calls c
 ),
 groups AS (
     SELECT place, name, source, row_number() OVER (ORDER BY place, name, source) AS key

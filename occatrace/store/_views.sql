@@ -16,6 +16,14 @@ CREATE OR REPLACE TEMP VIEW call_lines AS
     SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source
     FROM call_places p JOIN call_sites s USING (process, site);
 
+-- The imports of Python: whether the interpreter made them as it started, and the number of the import around them, if any.
+CREATE OR REPLACE TEMP VIEW python_imports AS
+    SELECT c.*, coalesce(c.start_ns < r.ready_ns, false) AS starting, p.number AS within
+    FROM python_calls c
+    LEFT JOIN (SELECT process, max(end_ns) AS ready_ns FROM python_calls WHERE kind = 'start' GROUP BY process) r USING (process)
+    LEFT JOIN (SELECT process, number FROM python_calls WHERE kind = 'import') p ON p.process = c.process AND p.number = c.parent
+    WHERE c.kind = 'import';
+
 -- The frames of call paths as people know them: from main on, or where a thread has left the C library.
 CREATE OR REPLACE TEMP VIEW path_frames AS
     WITH known AS (
