@@ -118,13 +118,24 @@ def function(name: str) -> str:
     where these make it long; of gfortran's modules `module::function`."""
     if fortran := re.fullmatch(r"__(\w+?)_MOD_(\w+)", name):
         return f"{fortran[1]}::{fortran[2]}"
+    return _without_parameters(name, _LONG)
+
+
+@lru_cache(maxsize=4096)
+def with_templates(name: str) -> str:
+    """A demangled function without return type and parameters, with all its template arguments."""
+    return _without_parameters(name, _LONGEST)
+
+
+def _without_parameters(name: str, most: int) -> str:
+    """Template arguments stay up to so many characters in all. Whatever is no C++ function stays as it is."""
     if not ("(" in name or "<" in name) or len(name) > _LONGEST or not re.search(_CPLUSPLUS, name):
         return name
     text = re.sub(_CLONE, "", name)
     if re.match(r"[\w:*& ]+ \([*&]", text):
         return text  # what it returns is around it
     full = _stripped(text, templates=True)
-    return (full if len(full) <= _LONG else _stripped(text)) or name
+    return (full if len(full) <= most else _stripped(text)) or name
 
 
 def _beginning(mangled: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
+from occatrace.core import naming
 from occatrace.core.apis import api_titles
 from occatrace.core.checked import printable
 from occatrace.core.units import SIZES, TIMES, duration, fixed, size
@@ -475,7 +476,7 @@ def _shortened(value: str, width: int, column: Column) -> str:
     """Of a path the end is kept, of a long name both ends: there it often says which of several it is. A C++ function goes without
     its return type and its parameters."""
     if value.startswith("void "):
-        value = _without_parameters(value.removeprefix("void "))
+        value = naming.with_templates(value)
         if cell_len(value) <= width:
             return value
     wide = width >= _NAME_WIDTH // 2
@@ -485,16 +486,6 @@ def _shortened(value: str, width: int, column: Column) -> str:
         end = value[len(value) - len(end) - 1 :]
     end = end[1:] if cell_len(end) > max(tail, 0) else end
     return set_cell_size(value, max(width - 1 - cell_len(end), 0)) + "…" + end
-
-
-def _without_parameters(function: str) -> str:
-    """A demangled function without the list in its last parentheses."""
-    depth = 0
-    for at in range(len(function) - 1, 0, -1):
-        depth += (function[at] == ")") - (function[at] == "(")
-        if depth <= 0:
-            return function[:at] if function.endswith(")") else function
-    return function
 
 
 def _fit(
