@@ -1,13 +1,15 @@
 /* Programs that open HIP's library, the CUDA runtime or Level Zero's loader themselves (ctypes, Triton, TensorFlow, Julia) ask it for functions by
  * dlsym with its handle, past all that is preloaded. Here is a dlsym in front of libc's that gives them ours. Everything that is
  * no function of these, or asked for without a handle, goes on to libc's with the caller's return address where it is.
- * Preloaded only where there is a HIP, a driver of CUDA, or a loader of Level Zero. */
+ * CUPTI, for which a program may ask in the same way, has its own rules (cuda/cupti_watch.h). Preloaded only where there is a
+ * HIP, a driver of CUDA, or a loader of Level Zero. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "../cuda/cupti_watch.h"
+#include "library_of.h"
 #include "occatrace_core.h"
 
 typedef void *(*lookup)(void *, const char *);
@@ -33,10 +35,8 @@ static void *in_front_of(lookup next, void *handle, const char *name, size_t api
   void *ours = next(RTLD_DEFAULT, name);
   if (ours == NULL || ours == found || !occatrace_is_core(ours)) return found;
   /* Only for what the API's library has itself: not where a library of another name stands before it. */
-  Dl_info of_api, of_found;
   const void *anchor = next(handle, apis[api].anchor);
-  if (anchor == NULL || !dladdr(anchor, &of_api) || !dladdr(found, &of_found)) return found;
-  return of_api.dli_fbase == of_found.dli_fbase && occatrace_leads_to(ours, found) ? ours : found;
+  return anchor != NULL && occatrace_in_one_library(anchor, found) && occatrace_leads_to(ours, found) ? ours : found;
 }
 
 __attribute__((visibility("hidden"), used)) void *occatrace_dlsym_by_handle(void *handle, const char *name) {

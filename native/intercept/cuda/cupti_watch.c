@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "../common/library_of.h"
+
 enum { SUBSCRIBE,
        SUBSCRIBE_V2,
        REGISTER_CALLBACKS,
@@ -80,15 +82,12 @@ static void *const ours[COUNT] = {(void *)cuptiSubscribe,
                                   (void *)cuptiActivityEnable,
                                   (void *)cuptiActivityEnableContext};
 
-static int in_one_library(const void *a, const void *b) {
-  Dl_info of_a, of_b;
-  return dladdr(a, &of_a) && dladdr(b, &of_b) && of_a.dli_fbase == of_b.dli_fbase;
-}
-
 void *occatrace_in_front_of_cupti(const char *name, void *found, const void *caller) {
   const struct occatrace_cupti_watch *by = __atomic_load_n(&watch, __ATOMIC_SEQ_CST);
   /* Our own search for the real ones. */
-  if (occatrace_is_core(caller) || in_one_library(caller, __ehdr_start) || (by != NULL && in_one_library(caller, by->code))) return found;
+  const char *const at = caller;
+  if (occatrace_is_core(caller) || (at >= __ehdr_start && at < _end) || (by != NULL && occatrace_in_one_library(caller, by->code)))
+    return found;
   void *serves = by != NULL ? by->library() : NULL;
   void *of_that = serves != NULL ? dlsym(serves, name) : NULL;
   if (of_that != NULL) found = of_that;

@@ -14,6 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <algorithm>
+
+#include "../common/library_of.h"
 #include "opencl_functions.h"
 
 namespace {
@@ -34,9 +37,7 @@ void *find(const char *name, const void *caller) {
   void *object = dlopen(map->l_name[0] == '\0' ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
   void *found = object == nullptr ? nullptr : dlsym(object, name);
   // The program's own search order begins with us: then the loader has no such function.
-  Dl_info ours, theirs;
-  if (found != nullptr && dladdr(&real_table, &ours) && dladdr(found, &theirs) && ours.dli_fbase == theirs.dli_fbase) return nullptr;
-  return found;
+  return found != nullptr && occatrace_in_one_library(&real_table, found) ? nullptr : found;
 }
 
 // Whether the library of a function reads the variable that names layers: then the loader has ours already. (A program may
@@ -49,17 +50,18 @@ bool has_layers(const void *function) {
   dl_iterate_phdr(
       [](dl_phdr_info *info, size_t, void *data) {
         auto &wanted = *static_cast<Asked *>(data);
-        bool here = false, read = false;
         static constexpr char variable[] = "OPENCL_LAYERS";
-        for (int at = 0; at < info->dlpi_phnum; ++at) {
-          const ElfW(Phdr) &part = info->dlpi_phdr[at];
-          if (part.p_type != PT_LOAD || (part.p_flags & PF_R) == 0) continue;
-          const uintptr_t begin = info->dlpi_addr + part.p_vaddr;
-          here = here || wanted.address - begin < part.p_memsz;
-          read = read || memmem(reinterpret_cast<const void *>(begin), part.p_filesz, variable, sizeof variable) != nullptr;
-        }
-        wanted.found = here && read;
-        return here ? 1 : 0;
+        const auto begin = [info](const ElfW(Phdr) &part) { return info->dlpi_addr + part.p_vaddr; };
+        const auto any = [info](auto is) {
+          return std::any_of(info->dlpi_phdr, info->dlpi_phdr + info->dlpi_phnum,
+                             [is](const ElfW(Phdr) &part) { return part.p_type == PT_LOAD && (part.p_flags & PF_R) != 0 && is(part); });
+        };
+        // Only this library is read: others may be large.
+        if (!any([&](const ElfW(Phdr) &part) { return wanted.address - begin(part) < part.p_memsz; })) return 0;
+        wanted.found = any([&](const ElfW(Phdr) &part) {
+          return memmem(reinterpret_cast<const void *>(begin(part)), part.p_filesz, variable, sizeof variable) != nullptr;
+        });
+        return 1;
       },
       &asked);
   return asked.found;
