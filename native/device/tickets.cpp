@@ -84,8 +84,8 @@ thread_local Holder holder;
 
 // Null where the thread is about to end.
 Own *own() {
-  if (holder.own != nullptr && !holder.over) return holder.own;
   if (holder.over) return nullptr;
+  if (holder.own != nullptr) return holder.own;
   // One of a thread that has ended: its tickets, and what it wrote, are as good as new.
   for (Own *at = all_own.load(std::memory_order_acquire); at != nullptr; at = at->next) {
     bool unused = false;
@@ -153,7 +153,16 @@ void expect(uint64_t correlation, Ticket *ticket) {
   }
 }
 
-void expect_or_settle(const Told &call);
+void expect_or_settle(const Told &call) {
+  Ticket *ticket = of_id(call.external);
+  // The call failed, and its ticket went to another.
+  if (ticket == nullptr || ticket->use.load(std::memory_order_relaxed) != call.external >> kUseAt) return;
+  const auto waiting = orphans().find(call.correlation);
+  if (waiting == orphans().end() || ticket->pieces) expect(call.correlation, ticket);
+  if (waiting == orphans().end()) return;
+  settle(ticket, waiting->second);
+  orphans().erase(waiting);
+}
 
 // Takes what launching threads wrote. Under the lock of the records.
 void empty_rings() {
@@ -172,17 +181,6 @@ bool is_whole(const Ticket &ticket) {
   if (all_told.load(std::memory_order_relaxed)) return true;
   if (ticket.lane->settled.load(std::memory_order_relaxed) > ticket.number) return true;
   return occatrace_now() - ticket.told >= kGone;
-}
-
-void expect_or_settle(const Told &call) {
-  Ticket *ticket = of_id(call.external);
-  // The call failed, and its ticket went to another.
-  if (ticket == nullptr || ticket->use.load(std::memory_order_relaxed) != call.external >> kUseAt) return;
-  const auto waiting = orphans().find(call.correlation);
-  if (waiting == orphans().end() || ticket->pieces) expect(call.correlation, ticket);
-  if (waiting == orphans().end()) return;
-  settle(ticket, waiting->second);
-  orphans().erase(waiting);
 }
 
 int32_t poll(void *handle, Times *times) {

@@ -159,15 +159,12 @@ struct Timing {
   // Between tickets and pairs: no command is begun.
   static inline std::atomic<bool> changing{false};
 
-  static int32_t poll(void *handle, Times *times) {
-    const bool pair = Pairs::is_pair(reinterpret_cast<uint64_t>(handle));
-    return (pair ? Pairs::of_pairs : tickets::vendor).poll(handle, times);
+  static const Vendor &whose(void *handle) {
+    return Pairs::is_pair(reinterpret_cast<uint64_t>(handle)) ? Pairs::of_pairs : tickets::vendor;
   }
-  static void release(void *handle) {
-    const bool pair = Pairs::is_pair(reinterpret_cast<uint64_t>(handle));
-    (pair ? Pairs::of_pairs : tickets::vendor).release(handle);
-  }
-  static constexpr Vendor both{poll, release, [](bool last) { tickets::vendor.collect(last); }};
+  static constexpr Vendor both{[](void *handle, Times *times) { return whose(handle).poll(handle, times); },
+                               [](void *handle) { whose(handle).release(handle); },
+                               [](bool last) { tickets::vendor.collect(last); }};
 
   static void calibrate(Context &context) {
     const uint64_t now = occatrace_now();

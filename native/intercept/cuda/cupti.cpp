@@ -306,9 +306,11 @@ void told(void *user, int domain, uint32_t number, const void *data) {
   told_of_driver(user, domain, number, data);
 }
 
-bool enable_driver(void *subscriber) {
+// Asks for the calls of these functions of the driver; false: of none.
+template <class Numbers>
+bool enable_driver(void *subscriber, const Numbers &numbers) {
   bool some = false;
-  for (const uint16_t command : commands) some |= cupti.enable_callback(1, subscriber, kDriverDomain, command) == 0;
+  for (const uint32_t number : numbers) some |= cupti.enable_callback(1, subscriber, kDriverDomain, number) == 0;
   return some;
 }
 
@@ -344,8 +346,7 @@ const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11
 std::vector<std::string> candidates() {
   if (const char *given = setting("OCCATRACE_CUPTI")) return {given};
   std::vector<std::string> all(std::begin(names), std::end(names));
-  std::stable_partition(all.begin(), all.end(),
-                        [](const std::string &name) { return dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr; });
+  std::stable_partition(all.begin(), all.end(), [](const std::string &name) { return is_loaded(name.c_str()); });
   for (const char *variable : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const char *folder = setting(variable)) all.push_back(std::string(folder) + "/extras/CUPTI/lib64/libcupti.so");
   }
@@ -479,9 +480,9 @@ bool is_watched(bool *taken) {
 
 // Opens CUPTI and subscribes.
 void *subscribe(const char **why) {
-  bool taken = false;
-  if (!is_watched(&taken)) taken = is_loaded(names);
-  if (taken) {
+  bool theirs = false;
+  if (!is_watched(&theirs)) theirs = is_loaded(names);
+  if (theirs) {
     *why = "the program uses CUPTI itself";
     return nullptr;
   }
@@ -525,9 +526,7 @@ bool enable_calls(const Calls &calls, void *subscriber) {
   each_function(kDriverDomain, [&](uint32_t number, const char *name) {
     if (calls.wants(number, name)) wanted.push_back(number);
   });
-  bool some = false;
-  for (const uint32_t number : wanted) some |= cupti.enable_callback(1, subscriber, kDriverDomain, number) == 0;
-  return some;
+  return enable_driver(subscriber, wanted);
 }
 
 }  // namespace
@@ -540,7 +539,7 @@ const device::Source *start(void (*before_release)(), const char **why) {
   const Ours ours;
   void *subscriber = subscribe(why);
   if (subscriber == nullptr) return nullptr;
-  if (enable_runtime(subscriber) && enable_driver(subscriber) && record()) {
+  if (enable_runtime(subscriber) && enable_driver(subscriber, commands) && record()) {
     hold(subscriber, before_release);
     return &records;
   }
@@ -591,8 +590,7 @@ void record_waits() {
   std::lock_guard<std::mutex> guard(holding);
   if (subscription == nullptr || !own_clock || cupti.enable(kSynchronization) != 0) return;
   waits_recorded = true;
-  if (by_callbacks) return;
-  for (const uint16_t call : waiting) cupti.enable_callback(1, subscription, kDriverDomain, call);
+  if (!by_callbacks) enable_driver(subscription, waiting);
 }
 bool waits() { return waits_recorded.load(std::memory_order_relaxed); }
 void wait_begins(const occatrace_wait &wait) {

@@ -3,7 +3,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -38,12 +40,11 @@ std::vector<std::string> rocm_candidates(const char *variable, const std::string
   return all;
 }
 
+inline bool is_loaded(const char *name) { return dlopen(name, RTLD_NOW | RTLD_NOLOAD) != nullptr; }
+
 template <size_t N>
 bool is_loaded(const char *const (&names)[N]) {
-  for (const char *name : names) {
-    if (dlopen(name, RTLD_NOW | RTLD_NOLOAD) != nullptr) return true;
-  }
-  return false;
+  return std::any_of(std::begin(names), std::end(names), [](const char *name) { return is_loaded(name); });
 }
 
 }  // namespace occatrace
