@@ -303,7 +303,9 @@ def _shortened(found: Lines) -> Lines:
     """With functions as stacks show them."""
     texts = list(found.texts)
     numbers = np.arange(len(texts), dtype=np.uint32)
-    for at in np.unique(found.functions).tolist():
+    used = np.zeros(len(texts), bool)  # as numpy.unique, which loads numpy.ma first: 20 ms
+    used[found.functions] = True
+    for at in np.flatnonzero(used).tolist():
         if (shown := naming.function(texts[at])) != texts[at]:
             numbers[at] = len(texts)
             texts.append(shown)

@@ -126,13 +126,13 @@ def _library(more: Iterable[Path], *names: str) -> Path | None:
         Path("/usr/local/lib"),
     ]
     for folder in folders:
+        try:
+            there = os.listdir(folder)
+        except OSError:
+            continue
         for name in names:
-            try:
-                found = sorted(folder.glob(f"{name}*"))
-            except OSError:
-                continue
-            if found:
-                return found[0]
+            if found := [file for file in there if file.startswith(name)]:
+                return folder / min(found)
     return None
 
 
