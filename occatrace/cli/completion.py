@@ -186,7 +186,7 @@ def _changes(prefix: str, **more: Any) -> list[str]:
     head = _before(prefix)
     kind, colon, _ = prefix[len(head) :].partition(":")
     names = _kernels(prefix=prefix, **more) if colon and kind in ("kernel", "launch") else []
-    found = [f"{kind}:{name}*0.5" for name in names] or ["kernel:", "launch:", "call:", "function:", "rank:"]
+    found = [f"{kind}:{name}*0.5" for name in names] or ["kernel:", "launch:", "call:", "function:", "import:", "rank:"]
     return [
         f"{head}{change}" for change in (*found, "copy:HtoD*0", "copy:DtoH*0", "copy:DtoD*0", "build*0", "network*0")
     ]

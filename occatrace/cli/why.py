@@ -30,6 +30,7 @@ queues and streams, OpenMP teams, MPI messages and collectives. Only what is on 
   launch:axpy*0.5          half of the launch latency of this kernel, and of the gaps before it in its queue
   build*0                  kernel builds take no time
   call:clCreateContext*0   this traced call takes no time (function:NAME*F: an OpenMP region)
+  import:torch*0           this import of Python takes no time of its own; traced calls in it stay
   wait:clFinish*0          calls of this name do not wait for devices, except the last one of each thread
   network*0                messages and collectives of MPI take no time; waits for other ranks stay
   rank:3=mean              rank 3 computes as long as the mean of all ranks (rank:3*0.5: half as long)

@@ -7,7 +7,7 @@
 -- share: of the run time
 -- column: share percent Time
 -- column: time_ns ns Total
--- column: kind text Kind (kernel, copy, build, call, launch, function, host, network)
+-- column: kind text Kind (kernel, copy, build, call, launch, function, import, python, host, network)
 -- column: name text Name
 -- column: source source Source (file and line: of kernels where they are written, of calls and copies the line of the program that makes them)
 -- column: rank number Rank

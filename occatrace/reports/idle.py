@@ -28,6 +28,7 @@ _AT_ONCE = 1 << 18  # gaps of a thread that are looked at at a time
 _HOST = {
     "host": "host code",
     "build": "kernel build",
+    "import": "Python",
     "python": "Python",
     "function": "OpenMP",
     "kernel": "host kernel",

@@ -20,6 +20,7 @@ from occatrace.reports.spans import (
     COMPUTING,
     COPIES,
     DEVICE,
+    IMPORTS,
     PYTHON,
     RANKS,
     SPANS,
@@ -220,11 +221,12 @@ def _processes(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[_
                     name = names[(open_parts & -open_parts).bit_length() - 1]
                     parts[process][name] = parts[process].get(name, 0.0) + float(ns)
     sums = _sums(con, filled)
+    by_import = _started_by_import(con, filled)
     out = []
     for process, rank, length in lengths:
         own = parts[process]
         whole = max(length - own.pop(UNRECORDED, 0.0), 0.0)
-        _take_sums(own, whole, sums.get(process, {}))
+        _take_sums(own, whole, sums.get(process, {}), process in by_import)
         if whole > 0:
             out.append(_Process(rank, whole, own))
     return out
@@ -267,11 +269,23 @@ def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, d
     return out
 
 
-def _take_sums(own: dict[str, float], whole: float, sums: Mapping[str, float]) -> None:
+def _started_by_import(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> set[int]:
+    """Processes in which an import starts MPI, as that of mpi4py.MPI does."""
+    if not {"mpi_ranks", "python_calls"} <= filled:
+        return set()
+    rows = con.execute(
+        "SELECT process FROM mpi_ranks m SEMI JOIN python_calls i ON i.process = m.process AND i.kind = 'import'"
+        " AND m.start_ns BETWEEN i.start_ns AND i.end_ns"
+    ).fetchall()
+    return {process for (process,) in rows}
+
+
+def _take_sums(own: dict[str, float], whole: float, sums: Mapping[str, float], by_import: bool = False) -> None:
     """Add what is known as sums, out of what is left of the host's time; the rest is the host's own. Waiting for a device comes
-    after MPI and before other calls, Python after both."""
+    after MPI and before other calls, Python after both. `by_import`: an import started MPI."""
     for name in (RANKS, TRANSFER, ENDS, CALLS):
-        after = (PYTHON,) if name == CALLS else (DEVICE, PYTHON)
+        python = (IMPORTS, PYTHON) if name == ENDS and by_import else (PYTHON, IMPORTS)
+        after = python if name == CALLS else (DEVICE, *python)
         left = max(whole - sum(ns for part, ns in own.items() if part not in after), 0.0)
         taken = min(sums.get(name, 0.0), left)
         own[name] = own.get(name, 0.0) + taken

@@ -1,7 +1,7 @@
 -- title: Overview
 -- about: where the time of the run went. Every moment of a process counts once, for the first of these that applies: kernels
 --   (device computing, also of Serial and OpenMP mode), copies, kernel builds, OpenMP regions, MPI, work that is queued while
---   none runs (waiting for the device), Python, the rest. A rank waits in a receive until its message is sent, in a collective
+--   none runs (waiting for the device), Python imports, other Python, the rest. A rank waits in a receive until its message is sent, in a collective
 --   until the last rank comes that it needs; waits for requests are known by their sum, and so are traced calls that neither wait
 --   nor build. Before the first traced call: the program until then, and the start of the recording. Host computing is what is left.
 --   The parts add up to 100 %; of several processes they are the mean, by their time; one without

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMPUTING, COPIES, BUILDS, OPENMP = "device computing", "copies", "kernel builds", "OpenMP regions"
 TRANSFER, RANKS, DEVICE = "MPI transfer", "waiting for other ranks", "waiting for the device"
-PYTHON, START = "Python", "before the first traced call"
+IMPORTS, PYTHON, START = "Python imports", "Python", "before the first traced call"
 UNRECORDED = "not recorded"
 WINDOW_ROWS = 1 << 20  # spans that are read at a time
 FEW = 8192  # spans that take less time in Python than numpy takes to load
@@ -49,6 +49,11 @@ SPANS: Sequence[tuple[str, str, str]] = (
         DEVICE,
         "activities",
         "SELECT process, queued_ns, start_ns FROM activities WHERE queued_ns > 0 AND kind != 'marker'",
+    ),
+    (
+        IMPORTS,
+        "python_calls",
+        "SELECT process, start_ns, end_ns FROM python_calls WHERE kind = 'import' AND parent IS NULL",
     ),
     (PYTHON, "python_calls", "SELECT process, start_ns, end_ns FROM python_calls WHERE parent IS NULL"),
     # The program before it uses a traced API, and the start of the recording with its first call.

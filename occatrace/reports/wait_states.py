@@ -39,6 +39,7 @@ _SHOWN = {
     "host": "host code",
     "launch": "launch latency",
     "build": "kernel build",
+    "import": "Python import",
     "python": "Python",
     "function": "OpenMP region",
 }

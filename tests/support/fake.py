@@ -435,6 +435,15 @@ def recorded(folder: Path, trace: FakeTrace, **facts: Any) -> Path:
     return run
 
 
+def python_call(t: FakeThread, number: int, kind: str, name: str, start: int, end: int, parent: int = 0) -> None:
+    """A call of Python by its number in the process: a start, an import, a program."""
+    kinds = {"start": 1, "import": 2, "run": 6}
+    t.event(
+        "occatrace_python:call", end, owner=t.tid, number=number, parent=parent, kind=kinds[kind], failed=0, depth=0,
+        name=t.name(name), source=0, line=0, start=start, end=end, inner=0,
+    )  # fmt: skip
+
+
 def fake_device(t: FakeThread, at: int, queues: int = 2, number: int = 1) -> None:
     """A device of a process, and its queues, numbered from `number` on."""
     t.event(

@@ -11,7 +11,18 @@ import pytest
 from occatrace import reports
 from occatrace.reports import advice
 from occatrace.store.tables import open_store
-from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_device, fake_rank, launch, mpi, recorded, run_folder
+from tests.support.fake import (
+    MODEL,
+    FakeThread,
+    FakeTrace,
+    fake_device,
+    fake_rank,
+    launch,
+    mpi,
+    python_call,
+    recorded,
+    run_folder,
+)
 
 NONE = 0xFFFFFFFF
 US, MS = 1000, 1_000_000
@@ -172,12 +183,15 @@ def failing(p: Program, function: str) -> None:
 def imports(p: Program, ns: int) -> None:
     """Two by the program, of which one imports a third; and one by the interpreter as it starts."""
     t, begin = p.thread, p.now
-    calls = [(0, 1, "CPython", 0, ns), (1, 2, "site", 0, ns), (0, 2, "torch", ns, ns), (3, 2, "torch.nn", ns, ns // 2)]
-    for number, (parent, kind, name, at, length) in enumerate([*calls, (0, 2, "numpy", 2 * ns, ns // 4)], 1):
-        t.event(
-            "occatrace_python:call", begin + at + length, owner=t.tid, number=number, parent=parent, kind=kind, failed=0, depth=0,
-            name=t.name(name), source=0, line=0, start=begin + at, end=begin + at + length, inner=0,
-        )  # fmt: skip
+    calls = [
+        (0, "start", "CPython", 0, ns),
+        (1, "import", "site", 0, ns),
+        (0, "import", "torch", ns, ns),
+        (3, "import", "torch.nn", ns, ns // 2),
+        (0, "import", "numpy", 2 * ns, ns // 4),
+    ]
+    for number, (parent, kind, name, at, length) in enumerate(calls, 1):
+        python_call(t, number, kind, name, begin + at, begin + at + length, parent)
     p.idle(3 * ns)
     p.call("opencl:clFinish", MS, command_queue=1, ret=0)
 

@@ -16,7 +16,7 @@ from occatrace.reports import critical
 from occatrace.reports.critical import whatif
 from occatrace.store.tables import Store, open_store
 from tests.support import fake
-from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_device, recorded, run_folder
+from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_device, python_call, recorded, run_folder
 
 AT = 1_000_000
 
@@ -217,6 +217,57 @@ def test_builds_and_host_kernels(tmp_path: Path) -> None:
         trace_rows = reports.make(store, "critical_path_trace").rows
         assert [row[0] for row in trace_rows] == [-100, 0, 200, 300, 700] and sum(row[1] for row in trace_rows) == 1000
         assert sum(row[0] for row in reports.make(store, "critical_path_sum").rows) == pytest.approx(100.0)
+
+
+def python_program() -> FakeTrace:
+    """Python starts in 20 to 100. Its program imports two modules, one of which imports a third and makes a call; and launches."""
+    trace = FakeTrace()
+    t = begin(trace)
+    python_call(t, 1, "start", "CPython 3.11.2", AT + 20, AT + 100)
+    python_call(t, 2, "import", "site", AT + 50, AT + 90, parent=1)
+    t.call("opencl:clCreateBuffer", AT + 200, AT + 240, flags=0, size=1, buffer=1, ret=0)
+    python_call(t, 5, "import", "cl.devices", AT + 180, AT + 300, parent=4)
+    python_call(t, 4, "import", "cl", AT + 130, AT + 330)
+    python_call(t, 6, "import", "json", AT + 400, AT + 410)
+    launch(t, 450, 460, 700, "work")
+    t.call("opencl:clFinish", AT + 470, AT + 710, command_queue=1, ret=0)
+    python_call(t, 3, "run", "program.py", AT + 100, AT + 990)
+    t.record("exit", AT + 1000, reason=0)
+    return trace
+
+
+def test_imports_of_python(tmp_path: Path) -> None:
+    """The outer ones, without calls in them."""
+    found = answer(tmp_path, python_program())
+    assert by_name(found) == {
+        "host:before start of CPython 3.11.2": 20,
+        "python:start of CPython 3.11.2": 80,
+        "host:after start of CPython 3.11.2, before import cl": 30,
+        "import:cl": 160,
+        "call:clCreateBuffer": 40,
+        "host:after import cl, before import json": 70,
+        "import:json": 10,
+        "host:after import json, before clEnqueueNDRangeKernel": 40,
+        "launch:launch latency of work": 10,
+        "kernel:work": 240,
+        "launch:return from waiting for the device": 10,
+        "host:after clFinish": 290,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "predicted"),
+    [
+        (["import:cl*0"], 840),
+        (["import:cl*0.5, call:clCreateBuffer*0"], 880),
+        (["import*0"], 830),
+        (["python*0"], 920),
+        (["import*0, host*0, python*0"], 300),
+    ],
+)
+def test_imports_that_take_less(changes: list[str], predicted: int, tmp_path: Path) -> None:
+    found = answer(tmp_path, python_program(), *changes)
+    assert found.predicted_ns == predicted == sum(row.time_ns for row in found.rows)
 
 
 def test_a_thread_that_is_waited_for(tmp_path: Path) -> None:

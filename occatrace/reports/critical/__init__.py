@@ -42,6 +42,7 @@ _LATENCY = {
     graph.END: ("host", "after a thread has ended"),
 }
 _NO_WORK = ("not recorded",)
+_OF_PYTHON = ("import", "python")  # kinds of what Python does that is on a path
 _GRAPH = "graph"  # in what a store keeps
 _AT_ONCE = 1 << 18  # edges of which the pieces are made at a time, for the sake of memory
 
@@ -235,13 +236,23 @@ class Run:
     @cached_property
     def _python(self) -> tuple[dict[int, Spans], dict[int, Spans]]:
         """What Python did, by thread: without its programs, and with them."""
+        return self._of_python("kind != 'run'"), self._of_python("true")
+
+    @cached_property
+    def _imports(self) -> dict[int, Spans]:
+        """Starts and imports of Python, by thread."""
+        return self._of_python("kind IN ('start', 'import')")
+
+    def _of_python(self, chosen: str) -> dict[int, Spans]:
         if "python_calls" not in self._store.filled:
-            return {}, {}
-        zero = self._known.zero
-        return (
-            labels.python(self._store, self._labels, zero, programs=False),
-            labels.python(self._store, self._labels, zero, programs=True),
-        )
+            return {}
+        return labels.python(self._store, self._labels, self._known.zero, chosen)
+
+    def _on_path(self, thread: int, calls: Spans | None) -> list[Spans]:
+        """What pieces of a thread are named after, with its calls; of those that overlap, what is in an earlier layer counts."""
+        return [
+            spans for spans in (self._named.get(thread), calls, self._imports.get(thread)) if spans and len(spans.start)
+        ]
 
     @property
     def labels(self) -> Labels:
@@ -331,7 +342,7 @@ class Run:
         threads = g.thread[source]
         for thread in np.unique(threads[own]).tolist():
             rows = own & (threads == thread)
-            layers = [spans for spans in (self._named.get(thread), self._called.of(thread)) if spans is not None]
+            layers = self._on_path(thread, self._called.of(thread))
             places = np.flatnonzero(rows)
             for at in range(0, len(places), _AT_ONCE):
                 those = places[at : at + _AT_ONCE]
@@ -434,7 +445,9 @@ class _Factors:
         self._lag: Floats | None = None
         self._weights: Floats | None = None
         hosts = any(change.kind == "host" for change in self._changes)
-        if self._unwaited or hosts or any(change.kind == "call" for change in self._changes):
+        python = any(change.kind in _OF_PYTHON for change in self._changes)
+        self._imports = run._imports if python else {}
+        if self._unwaited or hosts or python or any(change.kind == "call" for change in self._changes):
             self._open_calls()
         self._host_code = self._split_host() if hosts else {}
         for change in (*self._changes, *self._launches, *self._unwaited):
@@ -463,7 +476,7 @@ class _Factors:
         for thread in np.unique(threads).tolist():
             own = edges[threads == thread]
             begin, end = g.time[g.source[own]], g.time[g.target[own]]
-            layers = [s for s in (run._named.get(thread), run._called.held(thread)) if s is not None]
+            layers = run._on_path(thread, run._called.held(thread))
             low, high, label = labels.split(run._labels, begin, end, layers)
             out[thread] = own[np.searchsorted(begin, low, "right") - 1], high - low, label
         return out
@@ -545,7 +558,11 @@ class _Factors:
         threads = np.where(own, g.thread[g.source], -1)
         for thread in np.unique(threads[own]).tolist():
             of_thread = np.flatnonzero(threads == thread).astype(np.uint32)
-            spans = [s for s in (run._named.get(thread), self._opened(thread)) if s is not None and len(s.start)]
+            spans = [
+                s
+                for s in (run._named.get(thread), self._opened(thread), self._imported(thread))
+                if s is not None and len(s.start)
+            ]
             for at in range(0, len(of_thread), _AT_ONCE):
                 rows = of_thread[at : at + _AT_ONCE]
                 begin, end = g.time[g.source[rows]], g.time[g.target[rows]]
@@ -593,6 +610,17 @@ class _Factors:
     def _opened(self, thread: int) -> Spans | None:
         """Calls, where a change is about them."""
         return self._run._called.held(thread) if any(change.kind == "call" for change in self._changes) else None
+
+    def _imported(self, thread: int) -> Spans | None:
+        """Starts and imports of Python without the calls in them, where a change is about them."""
+        run, whole = self._run, self._imports.get(thread)
+        if whole is None:
+            return None
+        start, end, label = labels.split(
+            run._labels, whole.start, whole.end, run._on_path(thread, run._called.held(thread))
+        )
+        own = np.isin(label, np.unique(whole.label))
+        return Spans(start[own], end[own], label[own])
 
     def _rank_factors(self) -> dict[int, float]:
         """Of each process of a rank that changes, the factor of all that it does itself: not of MPI, and no waits."""

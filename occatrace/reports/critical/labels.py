@@ -4,6 +4,8 @@ OpenMP, MPI, calls). No graph, no output."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +45,7 @@ class Label:
         """Kind and name in one text."""
         return (
             f"{self.kind} {self.name}"
-            if self.kind in ("kernel", "copy", "build", "network")
+            if self.kind in ("kernel", "copy", "build", "import", "network")
             else self.name or self.kind
         )
 
@@ -277,20 +279,26 @@ class _Reading:
         return known
 
 
-def python(store: Store, labels: Labels, zero: int, programs: bool) -> dict[int, Spans]:
-    """What Python did, by thread: programs (or without them), imports and calls into it that are in no other one."""
-    chosen = "" if programs else " AND kind != 'run'"
+def python(store: Store, labels: Labels, zero: int, chosen: str = "true") -> dict[int, Spans]:
+    """What Python did, by thread: its start, programs, imports and calls into it, if they are chosen (a condition in SQL) and in no
+    other one."""
     rows = store.con.execute(
-        "SELECT thread, start_ns::BIGINT, end_ns::BIGINT, name FROM python_calls"
-        f" WHERE parent IS NULL AND end_ns > start_ns{chosen}"
+        "SELECT thread, start_ns::BIGINT, end_ns::BIGINT, kind, name FROM python_calls"
+        f" WHERE parent IS NULL AND end_ns > start_ns AND {chosen} ORDER BY thread, start_ns"
     ).fetchall()
     out = {}
-    for thread in {row[0] for row in rows}:
-        own = [row for row in rows if row[0] == thread]
+    for thread, group in groupby(rows, key=itemgetter(0)):
+        own = list(group)
         start, end = (np.array([row[i] - zero for row in own], np.int64) for i in (1, 2))
-        number = np.array([labels.number(Label("python", row[3] or "Python")) for row in own], np.int64)
+        number = np.array([labels.number(_python_label(*row[3:])) for row in own], np.int64)
         out[thread] = outermost(start, end, number, np.zeros(len(own), np.int64))
     return out
+
+
+def _python_label(kind: str, name: str) -> Label:
+    if kind == "import":
+        return Label("import", name)
+    return Label("python", f"start of {name}" if kind == "start" else name or "Python")
 
 
 def outermost(start: Ints, end: Ints, label: npt.NDArray[Any], level: npt.NDArray[Any]) -> Spans:
@@ -350,11 +358,15 @@ def _between(labels: Labels, moments: Ints, layers: Sequence[Spans]) -> Ints:
 
 
 def _host(labels: Labels, before: int, after: int) -> Label:
+    def named(number: int) -> str:
+        label = labels.all[number]
+        return label.shown if label.kind == "import" else label.name
+
     words = []
     if before >= 0:
-        words.append(f"after {labels.all[before].name}")
+        words.append(f"after {named(before)}")
     if after >= 0:
-        words.append(f"before {labels.all[after].name}")
+        words.append(f"before {named(after)}")
     # It begins at the line of the call before it, which is the only one that is known.
     source = labels.all[before].source if before >= 0 and labels.all[before].kind == "call" else ""
     return Label("host", ", ".join(words) or "no traced call", source)

@@ -1,9 +1,9 @@
 """What --what-if says: which pieces of a run take how much of their time. No graph, no output.
 
-`kernel:NAME*F`, `copy:NAME*F`, `build:NAME*F`, `call:NAME*F`, `function:NAME*F`, `network*F`, `rank:N*F`, `rank:N=mean`; without
-a name all of the kind. F is a number, 0 and up; names may have the wildcards of a shell. `launch:NAME*F`: the launch latency of
-device work of this name, and the gaps before it in its queue. `wait:NAME*0`: calls of this name do not wait for devices, but the
-last one of each thread.
+`kernel:NAME*F`, `copy:NAME*F`, `build:NAME*F`, `call:NAME*F`, `function:NAME*F`, `import:NAME*F`, `python:NAME*F`, `host:NAME*F`,
+`network*F`, `rank:N*F`, `rank:N=mean`; without a name all of the kind. F is a number, 0 and up; names may have the wildcards of a
+shell. `launch:NAME*F`: the launch latency of device work of this name, and the gaps before it in its queue. `wait:NAME*0`: calls of
+this name do not wait for devices, but the last one of each thread.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from occatrace.reports.critical.labels import Label
 
-KINDS = ("kernel", "copy", "build", "call", "function", "host")
+KINDS = ("kernel", "copy", "build", "call", "function", "import", "python", "host")
 NETWORK, RANK = "network", "rank"
 SYNTAX = (
     "write kernel:NAME*0.5, copy:HtoD*0, launch:NAME*0.5, build*0, call:NAME*0.5, wait:NAME*0, function:NAME*0.5,"
-    " network*0, rank:3*0.5 or rank:3=mean"
+    " import:NAME*0, network*0, rank:3*0.5 or rank:3=mean"
 )
 # The kinds of labels that have the names of a change, where they are not of its own kind.
 _NAMED = {"wait": ("call",), "launch": ("kernel", "copy", "device work")}

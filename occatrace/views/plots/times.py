@@ -40,6 +40,7 @@ KINDS: Mapping[str, str] = {
     spans.OPENMP: "OpenMP regions",
     MPI: "calls of MPI",
     spans.RANKS: "waiting for other ranks",
+    spans.IMPORTS: "Python imports",
     spans.PYTHON: "traced Python calls",
     spans.UNRECORDED: "not recorded",
 }
