@@ -145,12 +145,13 @@ def pieces(
         yield sweep.take_pieces()
 
 
-def _every(spans: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
-    """A query of all spans: process, number of the name, start and end."""
+def _every(spans: Sequence[tuple[str, str]], names: Sequence[str], where: str = "true") -> str:
+    """A query of all spans for which a condition holds: process, number of the name, start and end. The condition is about the
+    columns as they are stored: about their casts DuckDB would read all rows."""
     place = {name: number for number, name in enumerate(names)}
     return " UNION ALL ".join(
         f"SELECT process::UINTEGER AS process, {place[name]}::UINTEGER AS kind, s::BIGINT AS s, e::BIGINT AS e"
-        f" FROM ({sql}) t(process, s, e) WHERE s < e"
+        f" FROM ({sql}) t(process, s, e) WHERE s < e AND {where}"
         for name, sql in spans
     )
 
@@ -175,7 +176,7 @@ def _swept(
     else:
         del few
         for begin, end in windows(con, f"SELECT s AS start_ns FROM ({every})", WINDOW_ROWS):
-            sweep.add(*read(f"SELECT * FROM ({every}) WHERE {between('s', begin, end)}"))
+            sweep.add(*read(_every(spans, names, between("s", begin, end))))
             if end is not None:
                 sweep.advance(end)
                 yield
