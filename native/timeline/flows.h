@@ -1,4 +1,5 @@
-// Which calls launched which device work, for the arrows of a timeline: a byte per call in pages, as numbers of calls are dense.
+// Which calls launched which device work, for the arrows of a timeline: in pages, as numbers of calls are dense, a byte per call for
+// how many pieces of work it launched, and bits for what is known of it.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +38,26 @@ class Counts {
   mutable Group *last_group_ = nullptr;
 };
 
+// Whether something holds of a (group, call's number): a bit in pages, which are there where one is set.
+class Marks {
+ public:
+  void set(uint64_t group, uint32_t number);
+  bool has(uint64_t group, uint32_t number) const;
+  bool empty() const { return groups_.empty(); }
+
+ private:
+  static constexpr uint32_t kBits = 15;
+  struct Page {
+    uint64_t words[1u << (kBits - 6)] = {};
+  };
+  using Pages = std::vector<std::unique_ptr<Page>>;
+  Pages *find(uint64_t group) const;
+
+  mutable std::unordered_map<uint64_t, Pages> groups_;
+  mutable uint64_t last_ = 0;
+  mutable Pages *last_pages_ = nullptr;
+};
+
 // First all work is added, then calls are tied, then work: an arrow has an id of its own, and never one end only.
 class Flows {
  public:
@@ -62,7 +83,8 @@ class Flows {
   }
   static uint64_t group(uint32_t part, uint32_t thread) { return uint64_t(part) << 32 | thread; }
 
-  Counts launches_, runs_, correlated_, there_;
+  Counts launches_, runs_;
+  Marks correlated_, there_;
   std::unordered_map<uint32_t, uint64_t> first_;  // of each thread: highest number, later the first place
   uint32_t last_thread_ = 0;
   uint64_t *last_first_ = nullptr;

@@ -2,7 +2,13 @@
 
 namespace occatrace {
 
-uint16_t *Launched::find(uint32_t thread, uint32_t seq) const {
+void Launched::Page::set(size_t at, uint16_t kernel) {
+  if (kernel > UINT8_MAX && !high) high = std::make_unique<uint8_t[]>(1u << kBits);
+  low[at] = static_cast<uint8_t>(kernel);
+  if (high) high[at] = static_cast<uint8_t>(kernel >> 8);
+}
+
+Launched::Page *Launched::find(uint32_t thread, uint32_t seq) const {
   if (!last_pages_ || thread != last_thread_) {
     const auto found = threads_.find(thread);
     if (found == threads_.end()) return nullptr;
@@ -10,8 +16,7 @@ uint16_t *Launched::find(uint32_t thread, uint32_t seq) const {
     last_pages_ = &found->second;
   }
   const size_t page = seq >> kBits;
-  if (page >= last_pages_->size() || !(*last_pages_)[page]) return nullptr;
-  return &(*last_pages_)[page]->kernels[seq & ((1u << kBits) - 1)];
+  return page < last_pages_->size() ? (*last_pages_)[page].get() : nullptr;
 }
 
 size_t Launched::number(const Kernel &kernel) {
@@ -22,27 +27,27 @@ size_t Launched::number(const Kernel &kernel) {
 }
 
 void Launched::add(uint32_t thread, uint32_t seq, const Kernel &kernel) {
-  uint16_t *place = find(thread, seq);
-  if (!place) {
+  Page *page = find(thread, seq);
+  if (!page) {
     Pages &pages = threads_[thread];
-    const size_t page = seq >> kBits;
-    if (page >= pages.size()) pages.resize(page + 1);
-    pages[page] = std::make_unique<Page>();
-    place = find(thread, seq);
+    const size_t which = seq >> kBits;
+    if (which >= pages.size()) pages.resize(which + 1);
+    page = (pages[which] = std::make_unique<Page>()).get();
   }
-  if (*place) {
-    *place = kMany;
+  if (page->get(within(seq))) {
+    page->set(within(seq), kMany);
     return;
   }
   const size_t of = number(kernel);
-  *place = of < kRare ? static_cast<uint16_t>(of) : kRare;
+  page->set(within(seq), of < kRare ? static_cast<uint16_t>(of) : kRare);
   if (of >= kRare) rare_[call(thread, seq)] = of;
 }
 
 const Launched::Kernel &Launched::of(uint32_t thread, uint32_t seq) const {
-  const uint16_t *place = find(thread, seq);
-  if (!place) return kernels_[0];
-  return kernels_[*place == kRare ? rare_.at(call(thread, seq)) : *place];
+  const Page *page = find(thread, seq);
+  if (!page) return kernels_[0];
+  const uint16_t kernel = page->get(within(seq));
+  return kernels_[kernel == kRare ? rare_.at(call(thread, seq)) : kernel];
 }
 
 } // namespace occatrace

@@ -1,5 +1,5 @@
-// Which kernel a call launched: its name and sizes, as numbers of texts. Two bytes per call in pages, as numbers of calls are dense
-// and most kernels are launched many times.
+// Which kernel a call launched: its name and sizes, as numbers of texts. In pages, as numbers of calls are dense, with a byte per
+// call, or two where there are more kernels: most are launched many times.
 #pragma once
 
 #include <array>
@@ -25,10 +25,14 @@ class Launched {
   static constexpr uint32_t kBits = 12;
   static constexpr uint16_t kMany = 1, kRare = UINT16_MAX; // kRare: in `rare_`
   struct Page {
-    uint16_t kernels[1u << kBits] = {}; // 0: none
+    uint8_t low[1u << kBits] = {}; // of the number of a kernel; 0: none
+    std::unique_ptr<uint8_t[]> high;
+    uint16_t get(size_t at) const { return static_cast<uint16_t>(low[at] | (high ? high[at] << 8 : 0)); }
+    void set(size_t at, uint16_t kernel);
   };
   using Pages = std::vector<std::unique_ptr<Page>>;
-  uint16_t *find(uint32_t thread, uint32_t seq) const;
+  Page *find(uint32_t thread, uint32_t seq) const;
+  static size_t within(uint32_t seq) { return seq & ((1u << kBits) - 1); }
   size_t number(const Kernel &kernel);
   static uint64_t call(uint32_t thread, uint32_t seq) { return uint64_t(thread) << 32 | seq; }
 

@@ -6,6 +6,7 @@ although most of what it holds could be on disk. With one thread it mostly succe
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,6 +17,15 @@ T = TypeVar("T")
 LIMIT = "256MB"  # of DuckDB; the rest of the 512 MB is for the decoder's batches and Python itself
 _MORE_MB = (512, 1024, 2048)
 _SHARE = 4  # of the machine's memory no more than one part in so many
+
+
+def give_back() -> None:
+    """Give free memory of the C library back to the system. It keeps what is free between arrays that are in use: hundreds of MB
+    after windows of some million rows."""
+    import ctypes  # takes time to load
+
+    with contextlib.suppress(AttributeError):  # of a C library that has no such thing
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def within(con: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:

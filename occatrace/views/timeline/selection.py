@@ -303,7 +303,7 @@ class Selection:
         def count(width: int, begin: int | None, end: int | None) -> list[tuple[int, int]]:
             return self._count(kind, condition, width, begin, end, filtered)
 
-        return cut(counts, self.width, WINDOW_ROWS, count)
+        return cut(counts, self.width, WINDOW_ROWS if kind == THREAD else WINDOW_ROWS // 2, count)
 
     def _count(
         self, kind: int, condition: str, width: int, begin: int | None, end: int | None, filtered: bool = True

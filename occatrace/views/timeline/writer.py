@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from occatrace.core import halfway
 from occatrace.core.files import partial_name
+from occatrace.store import memory
 from occatrace.store.tables import Store
 from occatrace.store.windows import ahead
 from occatrace.views.timeline.counters import Counters, Series
@@ -28,6 +29,7 @@ Format = Literal["perfetto", "csv", "json", "otf2"]
 _ALL = Options()
 MOST_PARTS = 1000
 _AT_ONCE = 16  # files that are written at the same time
+_GIVEN_BACK = 4  # windows from one time that free memory goes back to the system to the next
 
 Progress = Callable[[float], None]
 Announce = Callable[[int], None]
@@ -174,7 +176,9 @@ class _Job:
         arguments = [(column, kind, texts.string(name)) for column, kind, name in ARGUMENTS]
         # Closed before all else is, as it reads in a thread of its own.
         with closing(ahead(self._selection.windows([*paths], by_track=self._format == "csv"))) as windows:
-            for rows in windows:
+            for number, rows in enumerate(windows):
+                if number % _GIVEN_BACK == 0:
+                    memory.give_back()
                 for name in TEXTS:
                     if name in rows and not (same and not isinstance(rows[name], np.ma.MaskedArray)):
                         rows[name] = _numbered(rows[name], strings)
