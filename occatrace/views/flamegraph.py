@@ -174,7 +174,10 @@ def stacks(store: Store) -> list[Stacks]:
     for process, columns in folding.trees().items():
         found[process] = Stacks(processes[process])
         found[process].fill(columns, texts.all)
-    _add_facts(store, found, folding.marked(), marked)
+    nodes = folding.marked()
+    del folding
+    memory.give_back()
+    _add_facts(store, found, nodes, marked)
     # Memory of which the allocating call is not there (it was only counted): it stands alone.
     for process, function, count, allocated, held in con.execute(
         """SELECT process, function, count(*), sum(bytes)::BIGINT,
@@ -291,16 +294,21 @@ def _add_samples(
         tree.weights["cpu"][node] += cpu
 
 
-def _add_facts(
-    store: Store, found: Mapping[int, Stacks], nodes: npt.NDArray[np.uint32], marked: Sequence[Columns]
-) -> None:
-    """Memory and device work of calls, at their nodes. Leaves the table `flame_nodes`: the node of each such call that there is."""
+def _add_facts(store: Store, found: Mapping[int, Stacks], nodes: npt.NDArray[np.uint32], marked: list[Columns]) -> None:
+    """Memory and device work of calls, at their nodes. Leaves the table `flame_nodes`: the node of each such call that there is.
+    Takes the calls out of `marked`."""
     con = store.con
-    columns = {name: np.concatenate([calls[name] for calls in marked] or [nodes]) for name in ("thread", "seq")}
-    there = nodes != _NO_NODE
-    con.register("_nodes", {**{name: values[there] for name, values in columns.items()}, "node": nodes[there]})
-    con.execute("CREATE OR REPLACE TEMP TABLE flame_nodes AS SELECT thread, seq, node FROM _nodes")
-    con.unregister("_nodes")
+    con.execute("CREATE OR REPLACE TEMP TABLE flame_nodes (thread UINTEGER, seq UINTEGER, node UINTEGER)")
+    until = len(nodes)
+    while marked:
+        calls = marked.pop()
+        first = until - len(calls["thread"])
+        node = nodes[first:until]
+        there = node != _NO_NODE
+        con.register("_nodes", {"node": node[there], **{name: values[there] for name, values in calls.items()}})
+        con.execute("INSERT INTO flame_nodes SELECT thread, seq, node FROM _nodes")
+        con.unregister("_nodes")
+        until = first
     of_call = "JOIN flame_nodes n USING (thread, seq) JOIN threads t USING (thread) GROUP BY ALL ORDER BY ALL"
     for process, node, count, allocated, peak in con.execute(
         f"SELECT t.process, n.node, sum(n)::BIGINT, sum(memory)::BIGINT, sum(peak)::BIGINT FROM flame_memory {of_call}"
