@@ -39,7 +39,7 @@ def on_small_disk(owner: Person, folder: Path, size: str, script: str) -> subpro
 
 
 def ticks(trace: Path) -> list[int]:
-    """The numbers of the probe's events in a trace."""
+    """The numbers of the probe's events in a trace, processor by processor."""
     found: list[int] = []
     for batch in Reader(str(trace), threads=1, events=["occatrace_probe:tick"]):
         found += batch.columns["number"].tolist()
