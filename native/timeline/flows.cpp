@@ -4,90 +4,47 @@
 
 namespace occatrace {
 
-uint8_t *Counts::find(uint64_t group, uint32_t number, Group **where) const {
-  if (!last_group_ || last_ != group) {
-    auto found = groups_.find(group);
-    if (found == groups_.end()) return nullptr;
-    last_ = group;
-    last_group_ = &found->second;
-  }
-  *where = last_group_;
-  const size_t page = number >> kBits;
-  if (page >= last_group_->pages.size() || !last_group_->pages[page]) return nullptr;
-  return &last_group_->pages[page]->counts[number & ((1u << kBits) - 1)];
-}
-
 void Counts::add(uint64_t group, uint32_t number) {
-  Group *where = nullptr;
-  uint8_t *count = find(group, number, &where);
-  if (!count) {
-    if (!where) {
-      where = last_group_ = &groups_[group];
-      last_ = group;
-    }
-    const size_t page = number >> kBits;
-    if (page >= where->pages.size()) where->pages.resize(page + 1);
-    where->pages[page] = std::make_unique<Page>();
-    count = &where->pages[page]->counts[number & ((1u << kBits) - 1)];
-  }
-  if (*count < kMany - 1) {
-    ++*count;
+  Page &page = pages_.at(group, number);
+  uint8_t &count = page.counts[pages_.within(number)];
+  if (count < kMany - 1) {
+    ++count;
     return;
   }
-  if (*count == kMany - 1) {
-    *count = kMany;
-    where->many[number] = kMany;
+  if (count == kMany - 1) {
+    count = kMany;
+    page.many[number] = kMany;
     return;
   }
-  ++where->many[number];
+  ++page.many[number];
 }
 
 uint32_t Counts::get(uint64_t group, uint32_t number) const {
-  Group *where = nullptr;
-  const uint8_t *count = find(group, number, &where);
-  if (!count) return 0;
-  return *count == kMany ? where->many[number] : *count;
+  const Page *page = pages_.find(group, number);
+  if (!page) return 0;
+  const uint8_t count = page->counts[pages_.within(number)];
+  return count == kMany ? page->many.at(number) : count;
 }
 
 uint32_t Counts::take(uint64_t group, uint32_t number) {
-  Group *where = nullptr;
-  uint8_t *count = find(group, number, &where);
-  if (!count || !*count) return 0;
-  if (*count != kMany) return --*count;
-  const uint32_t left = --where->many[number];
+  Page *page = pages_.find(group, number);
+  if (!page) return 0;
+  uint8_t &count = page->counts[pages_.within(number)];
+  if (!count) return 0;
+  if (count != kMany) return --count;
+  const uint32_t left = --page->many[number];
   if (left == kMany - 1) {
-    where->many.erase(number);
-    *count = static_cast<uint8_t>(left);
+    page->many.erase(number);
+    count = static_cast<uint8_t>(left);
   }
   return left;
 }
 
-Marks::Pages *Marks::find(uint64_t group) const {
-  if (!last_pages_ || last_ != group) {
-    const auto found = groups_.find(group);
-    if (found == groups_.end()) return nullptr;
-    last_ = group;
-    last_pages_ = &found->second;
-  }
-  return last_pages_;
-}
-
-void Marks::set(uint64_t group, uint32_t number) {
-  if (!find(group)) groups_[group];
-  Pages &pages = *find(group);
-  const size_t page = number >> kBits;
-  if (page >= pages.size()) pages.resize(page + 1);
-  if (!pages[page]) pages[page] = std::make_unique<Page>();
-  const uint32_t at = number & ((1u << kBits) - 1);
-  pages[page]->words[at >> 6] |= uint64_t{1} << (at & 63);
-}
+void Marks::set(uint64_t group, uint32_t number) { pages_.at(group, number).set(pages_.within(number)); }
 
 bool Marks::has(uint64_t group, uint32_t number) const {
-  const Pages *pages = find(group);
-  const size_t page = number >> kBits;
-  if (!pages || page >= pages->size() || !(*pages)[page]) return false;
-  const uint32_t at = number & ((1u << kBits) - 1);
-  return (*pages)[page]->words[at >> 6] >> (at & 63) & 1;
+  const Page *page = pages_.find(group, number);
+  return page && page->test(pages_.within(number));
 }
 
 void Flows::add(uint32_t part, uint32_t thread, uint32_t seq, uint32_t run_seq, bool wanted) {

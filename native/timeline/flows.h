@@ -1,61 +1,46 @@
-// Which calls launched which device work, for the arrows of a timeline: in pages, as numbers of calls are dense, a byte per call for
-// how many pieces of work it launched, and bits for what is known of it.
+// Which calls launched which device work, for the arrows of a timeline: a byte per call for how many pieces of work it launched, and
+// bits for what is known of it.
 #pragma once
 
-#include <cstddef>
+#include <bitset>
 #include <cstdint>
-#include <memory>
 #include <unordered_map>
-#include <utility>
 #include <vector>
+
+#include "paged.h"
 
 namespace occatrace {
 
 constexpr uint32_t kNoNumber = UINT32_MAX;  // of a call: none
 
-// A number per (group, call's number), small for most; pages of it are there where one is not 0.
+// A number per (group, call's number), small for most.
 class Counts {
  public:
   void add(uint64_t group, uint32_t number);
   uint32_t get(uint64_t group, uint32_t number) const;
   uint32_t take(uint64_t group, uint32_t number);  // one less from now on; the result is what is left
-  bool empty() const { return groups_.empty(); }
 
  private:
   static constexpr uint32_t kBits = 12;
-  static constexpr uint8_t kMany = UINT8_MAX;  // the number is in `many_`
+  static constexpr uint8_t kMany = UINT8_MAX;  // the number is in `many`
   struct Page {
     uint8_t counts[1u << kBits] = {};
-  };
-  struct Group {
-    std::vector<std::unique_ptr<Page>> pages;
     std::unordered_map<uint32_t, uint32_t> many;
   };
-  uint8_t *find(uint64_t group, uint32_t number, Group **where) const;
-
-  mutable std::unordered_map<uint64_t, Group> groups_;
-  mutable uint64_t last_ = 0;
-  mutable Group *last_group_ = nullptr;
+  Paged<Page, kBits> pages_;
 };
 
-// Whether something holds of a (group, call's number): a bit in pages, which are there where one is set.
+// Whether something holds of a (group, call's number).
 class Marks {
  public:
   void set(uint64_t group, uint32_t number);
   bool has(uint64_t group, uint32_t number) const;
-  bool empty() const { return groups_.empty(); }
+  bool empty() const { return pages_.empty(); }
 
  private:
   static constexpr uint32_t kBits = 15;
-  struct Page {
-    uint64_t words[1u << (kBits - 6)] = {};
-  };
-  using Pages = std::vector<std::unique_ptr<Page>>;
-  Pages *find(uint64_t group) const;
-
-  mutable std::unordered_map<uint64_t, Pages> groups_;
-  mutable uint64_t last_ = 0;
-  mutable Pages *last_pages_ = nullptr;
+  using Page = std::bitset<1u << kBits>;
+  Paged<Page, kBits> pages_;
 };
 
 // First all work is added, then calls are tied, then work: an arrow has an id of its own, and never one end only.

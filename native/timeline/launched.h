@@ -1,5 +1,5 @@
-// Which kernel a call launched: its name and sizes, as numbers of texts. In pages, as numbers of calls are dense, with a byte per
-// call, or two where there are more kernels: most are launched many times.
+// Which kernel a call launched: its name and sizes, as numbers of texts. A byte per call, or two where there are more kernels: most
+// are launched many times.
 #pragma once
 
 #include <array>
@@ -9,6 +9,8 @@
 #include <memory>
 #include <unordered_map>
 #include <vector>
+
+#include "paged.h"
 
 namespace occatrace {
 
@@ -30,9 +32,6 @@ class Launched {
     uint16_t get(size_t at) const { return static_cast<uint16_t>(low[at] | (high ? high[at] << 8 : 0)); }
     void set(size_t at, uint16_t kernel);
   };
-  using Pages = std::vector<std::unique_ptr<Page>>;
-  Page *find(uint32_t thread, uint32_t seq) const;
-  static size_t within(uint32_t seq) { return seq & ((1u << kBits) - 1); }
   size_t number(const Kernel &kernel);
   static uint64_t call(uint32_t thread, uint32_t seq) { return uint64_t(thread) << 32 | seq; }
 
@@ -40,9 +39,7 @@ class Launched {
   std::map<Kernel, size_t> numbers_;
   size_t last_ = 0; // the kernel that was added last
   std::unordered_map<uint64_t, size_t> rare_;
-  std::unordered_map<uint32_t, Pages> threads_;
-  mutable uint32_t last_thread_ = kNone;
-  mutable const Pages *last_pages_ = nullptr;
+  Paged<Page, kBits> pages_; // by thread
 };
 
 } // namespace occatrace
