@@ -205,8 +205,8 @@ class StackFolding:
         """Frames of a window of time, in any order, with the stacks around them (0: none). Windows come in the order of time."""
     def trees(self) -> dict[int, dict[str, NDArray[Any]]]:
         """By process and node: parent (0xFFFFFFFF: outermost), text, calls, time and idle (ns, without those of the nodes in it)."""
-    def marked(self) -> NDArray[np.uint32]:
-        """The nodes of the marked calls, in their order; 0xFFFFFFFF: there was no such call."""
+    def take_marked(self) -> dict[str, NDArray[np.uint32]]:
+        """The marked calls that came: thread, seq and node. Afterwards none is marked."""
 
 _Flows = tuple[NDArray[np.uint32], NDArray[np.uint64]]
 _Argument = tuple[int, str, NDArray[Any], NDArray[np.bool_] | None]

@@ -3,7 +3,10 @@
 
 #include <pybind11/numpy.h>
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace occatrace::python {
 
@@ -15,6 +18,16 @@ template <typename T> const T *column(const Array<T> &array, size_t rows, const 
     if (array.ndim() != 1 || static_cast<size_t>(array.size()) != rows)
         throw pybind11::value_error(std::string(name) + ": not as long as the other columns");
     return array.data();
+}
+
+// The values as an array that owns them, without a copy.
+template <typename T> Array<T> given(std::vector<T> &&values) {
+    auto kept = std::make_unique<std::vector<T>>(std::move(values));
+    const auto count = static_cast<pybind11::ssize_t>(kept->size());
+    const T *data = kept->data();
+    pybind11::capsule owner(kept.get(), [](void *of) { delete static_cast<std::vector<T> *>(of); });
+    kept.release();
+    return Array<T>(count, data, owner);
 }
 
 } // namespace occatrace::python

@@ -23,17 +23,6 @@ namespace py = pybind11;
 namespace occatrace::python {
 namespace {
 
-// The values as an array that owns them.
-template <typename T>
-Array<T> given(std::vector<T>&& values) {
-  auto kept = std::make_unique<std::vector<T>>(std::move(values));
-  const auto count = static_cast<py::ssize_t>(kept->size());
-  const T* data = kept->data();
-  py::capsule owner(kept.get(), [](void* of) { delete static_cast<std::vector<T>*>(of); });
-  kept.release();
-  return Array<T>(count, data, owner);
-}
-
 // Arrows of each row as offsets and ids, and correlations (0: none).
 template <typename Tie>
 py::tuple tie(Flows& flows, size_t count, const uint32_t* thread, const uint32_t* seq, Tie of_row) {

@@ -17,13 +17,6 @@ namespace occatrace::python {
 
 namespace {
 
-// The vector as an array, without a copy.
-template <typename T> Array<T> array(std::vector<T> values) {
-    auto *kept = new std::vector<T>(std::move(values));
-    const py::capsule owner(kept, [](void *data) { delete static_cast<std::vector<T> *>(data); });
-    return Array<T>(static_cast<py::ssize_t>(kept->size()), kept->data(), owner);
-}
-
 py::tuple longest_path(const Array<double> &base, const Array<uint32_t> &source, const Array<uint32_t> &target,
                        const Array<double> &weight, uint32_t end) {
     const auto count = static_cast<size_t>(source.size());
@@ -38,7 +31,7 @@ py::tuple longest_path(const Array<double> &base, const Array<uint32_t> &source,
         found = longest({base.data(), base.data() + base.size()}, edges);
         path = path_to(end, found, edges);
     }
-    return py::make_tuple(array(std::move(found.times)), array(std::move(path)));
+    return py::make_tuple(given(std::move(found.times)), given(std::move(path)));
 }
 
 Array<uint32_t> decided_path(const Array<uint32_t> &source, const Array<uint32_t> &target, const Array<bool> &decides, uint32_t end) {
@@ -50,7 +43,7 @@ Array<uint32_t> decided_path(const Array<uint32_t> &source, const Array<uint32_t
         const py::gil_scoped_release release;
         path = occatrace::decided_path(end, edges, decide);
     }
-    return array(std::move(path));
+    return given(std::move(path));
 }
 
 py::tuple sort_edges(size_t nodes, const std::vector<std::tuple<uint8_t, Array<uint32_t>, Array<uint32_t>>> &kinds, bool places) {
@@ -81,7 +74,7 @@ Array<uint32_t> grouped(const Array<int32_t> &group) {
         const py::gil_scoped_release release;
         out = occatrace::grouped(group.data(), static_cast<size_t>(group.size()));
     }
-    return array(std::move(out));
+    return given(std::move(out));
 }
 
 } // namespace

@@ -18,7 +18,7 @@ namespace occatrace::python {
 
 namespace {
 
-template <typename T> Array<T> given(const std::vector<T> &values) {
+template <typename T> Array<T> copied(const std::vector<T> &values) {
     return Array<T>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
@@ -74,16 +74,23 @@ void bind_stacks(py::module_ &module) {
                  py::dict out;
                  for (const auto &[process, tree] : self.trees()) {
                      py::dict columns;
-                     columns["parent"] = given(tree.parent);
-                     columns["text"] = given(tree.text);
-                     columns["calls"] = given(tree.calls);
-                     columns["time"] = given(tree.time);
-                     columns["idle"] = given(tree.idle);
+                     columns["parent"] = copied(tree.parent);
+                     columns["text"] = copied(tree.text);
+                     columns["calls"] = copied(tree.calls);
+                     columns["time"] = copied(tree.time);
+                     columns["idle"] = copied(tree.idle);
                      out[py::int_(process)] = columns;
                  }
                  return out;
              })
-        .def("marked", [](const StackFolding &self) { return given(self.marked()); });
+        .def("take_marked", [](StackFolding &self) {
+            StackFolding::Marked found = self.take_marked();
+            py::dict columns;
+            columns["thread"] = given(std::move(found.thread));
+            columns["seq"] = given(std::move(found.seq));
+            columns["node"] = given(std::move(found.node));
+            return columns;
+        });
 }
 
 } // namespace occatrace::python

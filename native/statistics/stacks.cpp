@@ -54,15 +54,25 @@ void StackFolding::mark(size_t rows, const uint32_t *thread, const uint32_t *seq
         if (thread[row] >= threads_.size()) throw std::invalid_argument("thread: there is no such thread");
         std::vector<uint32_t> &seqs = threads_[thread[row]].seqs;
         if (!seqs.empty() && seqs.back() >= seq[row]) throw std::invalid_argument("marked calls are not in order");
-        if (seqs.empty()) marked_.push_back(thread[row]);
         seqs.push_back(seq[row]);
         threads_[thread[row]].nodes.push_back(NO_NODE);
     }
 }
 
-std::vector<uint32_t> StackFolding::marked() const {
-    std::vector<uint32_t> out;
-    for (const uint32_t thread : marked_) out.insert(out.end(), threads_[thread].nodes.begin(), threads_[thread].nodes.end());
+StackFolding::Marked StackFolding::take_marked() {
+    Marked out;
+    size_t most = 0;
+    for (const Thread &thread : threads_) most += thread.seqs.size();
+    for (auto *column : {&out.thread, &out.seq, &out.node}) column->reserve(most);
+    for (size_t number = 0; number < threads_.size(); number++) {
+        const std::vector<uint32_t> seqs = std::exchange(threads_[number].seqs, {}), nodes = std::exchange(threads_[number].nodes, {});
+        for (size_t at = 0; at < seqs.size(); at++) {
+            if (nodes[at] == NO_NODE) continue;
+            out.thread.push_back(static_cast<uint32_t>(number));
+            out.seq.push_back(seqs[at]);
+            out.node.push_back(nodes[at]);
+        }
+    }
     return out;
 }
 

@@ -56,8 +56,11 @@ class StackFolding {
     void add(const FrameColumns &batch);
 
     const std::map<uint32_t, StackTree> &trees() const { return trees_; }
-    // The nodes of the marked calls, in the order of `mark`; NO_NODE: the call did not come.
-    std::vector<uint32_t> marked() const;
+    // The marked calls that came: their threads, numbers and nodes. Afterwards none is marked.
+    struct Marked {
+        std::vector<uint32_t> thread, seq, node;
+    };
+    Marked take_marked();
 
   private:
     struct Open {
@@ -82,7 +85,6 @@ class StackFolding {
     std::vector<uint32_t> owners_;
     std::vector<Frame> texts_;
     std::vector<Thread> threads_;
-    std::vector<uint32_t> marked_; // threads in the order of `mark`
     std::map<uint32_t, StackTree> trees_;
     std::unordered_map<uint32_t, Busy> busy_;
     std::unordered_map<uint64_t, std::vector<uint32_t>> lines_;

@@ -159,9 +159,8 @@ def stacks(store: Store) -> list[Stacks]:
         folding.path(process, path, line, stack)
     for work in _columns(con, f"{_WORK} ORDER BY process, start_ns"):
         folding.busy(work["process"].astype(np.uint32), work["start_ns"], work["end_ns"])
-    marked = [{name: values.astype(np.uint32) for name, values in calls.items()} for calls in _columns(con, _MARKED)]
-    for calls in marked:
-        folding.mark(calls["thread"], calls["seq"])
+    for calls in _columns(con, _MARKED):
+        folding.mark(calls["thread"].astype(np.uint32), calls["seq"].astype(np.uint32))
     starts = " UNION ALL ".join(
         f"SELECT start_ns FROM {table}" for table in ("calls", "unfinished", "ranges WHERE kind = 'push'")
     )
@@ -174,10 +173,12 @@ def stacks(store: Store) -> list[Stacks]:
     for process, columns in folding.trees().items():
         found[process] = Stacks(processes[process])
         found[process].fill(columns, texts.all)
-    nodes = folding.marked()
+    con.register("_nodes", folding.take_marked())
+    con.execute("CREATE OR REPLACE TEMP TABLE flame_nodes AS SELECT thread, seq, node FROM _nodes")
+    con.unregister("_nodes")
     del folding
     memory.give_back()
-    _add_facts(store, found, nodes, marked)
+    _add_facts(store, found)
     # Memory of which the allocating call is not there (it was only counted): it stands alone.
     for process, function, count, allocated, held in con.execute(
         """SELECT process, function, count(*), sum(bytes)::BIGINT,
@@ -294,21 +295,9 @@ def _add_samples(
         tree.weights["cpu"][node] += cpu
 
 
-def _add_facts(store: Store, found: Mapping[int, Stacks], nodes: npt.NDArray[np.uint32], marked: list[Columns]) -> None:
-    """Memory and device work of calls, at their nodes. Leaves the table `flame_nodes`: the node of each such call that there is.
-    Takes the calls out of `marked`."""
+def _add_facts(store: Store, found: Mapping[int, Stacks]) -> None:
+    """Memory and device work of calls, at their nodes, which are in the table `flame_nodes`."""
     con = store.con
-    con.execute("CREATE OR REPLACE TEMP TABLE flame_nodes (thread UINTEGER, seq UINTEGER, node UINTEGER)")
-    until = len(nodes)
-    while marked:
-        calls = marked.pop()
-        first = until - len(calls["thread"])
-        node = nodes[first:until]
-        there = node != _NO_NODE
-        con.register("_nodes", {"node": node[there], **{name: values[there] for name, values in calls.items()}})
-        con.execute("INSERT INTO flame_nodes SELECT thread, seq, node FROM _nodes")
-        con.unregister("_nodes")
-        until = first
     of_call = "JOIN flame_nodes n USING (thread, seq) JOIN threads t USING (thread) GROUP BY ALL ORDER BY ALL"
     for process, node, count, allocated, peak in con.execute(
         f"SELECT t.process, n.node, sum(n)::BIGINT, sum(memory)::BIGINT, sum(peak)::BIGINT FROM flame_memory {of_call}"
