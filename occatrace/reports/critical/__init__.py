@@ -104,6 +104,7 @@ class Run:
         self._work_labels = labels.of_work(store, self._labels)
         self.graph = graph.build(store)
         self._named: dict[int, Spans] = labels.special(store, self._labels, self.graph.zero) if self.graph else {}
+        self._of_python: dict[str, dict[int, Spans]] = {}
         self._called = Called(store, self._labels, self.graph.zero if self.graph else 0)
         ranks = store.con.execute(
             "SELECT process, coalesce(m.rank, p.rank) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
@@ -216,8 +217,8 @@ class Run:
     def layers(self, thread: int, programs: bool = True) -> list[Spans]:
         """What a thread did, in spans; of those that overlap, what is in an earlier layer counts. `programs`: with Python's programs,
         within which nothing is host code."""
-        found = (self._named.get(thread), self._called.of(thread), self._python[programs].get(thread))
-        return [spans for spans in found if spans is not None and len(spans.start)]
+        python = self._python("true" if programs else "kind != 'run'")
+        return _filled(self._named.get(thread), self._called.of(thread), python.get(thread))
 
     def longest(self, thread: int, skipped: str) -> Label | None:
         """What a thread did for most of its time, without calls whose names begin with `skipped`; None: nothing is known."""
@@ -233,26 +234,22 @@ class Run:
                 return found
         return None
 
-    @cached_property
-    def _python(self) -> tuple[dict[int, Spans], dict[int, Spans]]:
-        """What Python did, by thread: without its programs, and with them."""
-        return self._of_python("kind != 'run'"), self._of_python("true")
+    def _python(self, chosen: str) -> dict[int, Spans]:
+        """What Python did that is chosen (a condition in SQL), by thread; read once."""
+        if chosen not in self._of_python:
+            there = "python_calls" in self._store.filled
+            found = labels.python(self._store, self._labels, self._known.zero, chosen) if there else {}
+            self._of_python[chosen] = found
+        return self._of_python[chosen]
 
-    @cached_property
+    @property
     def _imports(self) -> dict[int, Spans]:
         """Starts and imports of Python, by thread."""
-        return self._of_python("kind IN ('start', 'import')")
-
-    def _of_python(self, chosen: str) -> dict[int, Spans]:
-        if "python_calls" not in self._store.filled:
-            return {}
-        return labels.python(self._store, self._labels, self._known.zero, chosen)
+        return self._python("kind IN ('start', 'import')")
 
     def _on_path(self, thread: int, calls: Spans | None) -> list[Spans]:
         """What pieces of a thread are named after, with its calls; of those that overlap, what is in an earlier layer counts."""
-        return [
-            spans for spans in (self._named.get(thread), calls, self._imports.get(thread)) if spans and len(spans.start)
-        ]
+        return _filled(self._named.get(thread), calls, self._imports.get(thread))
 
     @property
     def labels(self) -> Labels:
@@ -411,6 +408,11 @@ class Run:
 _Part = tuple[Ints, Floats, Narrow, Narrow]  # starts, durations, labels and processes of pieces
 
 
+def _filled(*layers: Spans | None) -> list[Spans]:
+    """Those that have any spans."""
+    return [spans for spans in layers if spans is not None and len(spans.start)]
+
+
 def _none() -> _Part:
     return np.empty(0, np.int64), np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
 
@@ -558,11 +560,7 @@ class _Factors:
         threads = np.where(own, g.thread[g.source], -1)
         for thread in np.unique(threads[own]).tolist():
             of_thread = np.flatnonzero(threads == thread).astype(np.uint32)
-            spans = [
-                s
-                for s in (run._named.get(thread), self._opened(thread), self._imported(thread))
-                if s is not None and len(s.start)
-            ]
+            spans = _filled(run._named.get(thread), self._opened(thread), self._imported(thread))
             for at in range(0, len(of_thread), _AT_ONCE):
                 rows = of_thread[at : at + _AT_ONCE]
                 begin, end = g.time[g.source[rows]], g.time[g.target[rows]]

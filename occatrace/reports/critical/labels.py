@@ -279,7 +279,7 @@ class _Reading:
         return known
 
 
-def python(store: Store, labels: Labels, zero: int, chosen: str = "true") -> dict[int, Spans]:
+def python(store: Store, labels: Labels, zero: int, chosen: str) -> dict[int, Spans]:
     """What Python did, by thread: its start, programs, imports and calls into it, if they are chosen (a condition in SQL) and in no
     other one."""
     rows = store.con.execute(
