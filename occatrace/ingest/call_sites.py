@@ -31,6 +31,7 @@ from occatrace.ingest.elf import (
     has_debug_information,
     has_more_lines_than_information,
 )
+from occatrace.ingest.reading import occurring
 
 _BINUTILS, _LLVM, _ELFUTILS = "addr2line", "llvm-addr2line", "eu-addr2line"
 _LLVM_VERSIONS = range(40, 12, -1)  # in names of tools that several versions bring, the newest first
@@ -303,9 +304,7 @@ def _shortened(found: Lines) -> Lines:
     """With functions as stacks show them."""
     texts = list(found.texts)
     numbers = np.arange(len(texts), dtype=np.uint32)
-    used = np.zeros(len(texts), bool)  # as numpy.unique, which loads numpy.ma first: 20 ms
-    used[found.functions] = True
-    for at in np.flatnonzero(used).tolist():
+    for at in occurring(found.functions, len(texts)).tolist():
         if (shown := naming.function(texts[at])) != texts[at]:
             numbers[at] = len(texts)
             texts.append(shown)

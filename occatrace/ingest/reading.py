@@ -44,6 +44,13 @@ def text_of(value: bytes | str) -> str:
     return raw.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
 
 
+def occurring(numbers: npt.NDArray[Any], most: int) -> npt.NDArray[np.intp]:
+    """Which of the numbers below `most` occur, in order: as numpy.unique, which loads numpy.ma first, 20 ms."""
+    there = np.zeros(most, bool)
+    there[numbers] = True
+    return np.flatnonzero(there)
+
+
 def texts_of(indexes: npt.NDArray[Any], reader: Reader) -> npt.NDArray[Any]:
     """The texts of a column of strings."""
     used, inverse = np.unique(indexes, return_inverse=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.ingest.reading import Slots
+from occatrace.ingest.reading import Slots, occurring
 
 U64 = npt.NDArray[np.uint64]
 
@@ -89,10 +89,7 @@ class ThreadMap:
         self._grow(int(tids.max()))
         slots: Slots = self._lut[tids]
         if slots.min() < 0:
-            # As numpy.unique, which loads numpy.ma first: 20 ms.
-            there = np.zeros(len(self._lut), bool)
-            there[tids[slots < 0]] = True
-            new = np.flatnonzero(there)
+            new = occurring(tids[slots < 0], len(self._lut))
             self._lut[new] = np.arange(self.end, self.end + len(new), dtype=np.int32)
             self.tids += new.tolist()
             self.starts += [0] * len(new)
