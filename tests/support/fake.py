@@ -437,7 +437,7 @@ def recorded(folder: Path, trace: FakeTrace, **facts: Any) -> Path:
 
 def python_call(t: FakeThread, number: int, kind: str, name: str, start: int, end: int, parent: int = 0) -> None:
     """A call of Python by its number in the process: a start, an import, a program."""
-    kinds = {"start": 1, "import": 2, "run": 6}
+    kinds = MODEL.enums["python"]["call_kind"].values
     t.event(
         "occatrace_python:call", end, owner=t.tid, number=number, parent=parent, kind=kinds[kind], failed=0, depth=0,
         name=t.name(name), source=0, line=0, start=start, end=end, inner=0,

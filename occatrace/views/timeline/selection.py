@@ -298,7 +298,7 @@ class Selection:
     def _cut(
         self, kind: int, condition: str, counts: Sequence[tuple[int, int]], filtered: bool = True
     ) -> Iterator[tuple[int | None, int | None]]:
-        """Windows of time for the slices of a kind."""
+        """Windows of time for the slices of a kind. Those of calls have fewer columns than the others."""
 
         def count(width: int, begin: int | None, end: int | None) -> list[tuple[int, int]]:
             return self._count(kind, condition, width, begin, end, filtered)

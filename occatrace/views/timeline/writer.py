@@ -29,7 +29,7 @@ Format = Literal["perfetto", "csv", "json", "otf2"]
 _ALL = Options()
 MOST_PARTS = 1000
 _AT_ONCE = 16  # files that are written at the same time
-_GIVEN_BACK = 4  # windows from one time that free memory goes back to the system to the next
+_GIVEN_BACK = 4  # windows, after which free memory goes back to the system
 
 Progress = Callable[[float], None]
 Announce = Callable[[int], None]
