@@ -354,7 +354,7 @@ def opened(
         sql = f"SELECT * FROM (\n{sql}\n) ORDER BY {columns}, start_ns"
     if limit is not None:
         sql = f"{sql}\nLIMIT {limit}"
-    with nullcontext(store.con.cursor()) if scoped.plain else scoped.connection(tables, counted) as con:
+    with nullcontext(store.con.cursor()) if scoped.plain else scoped.connection(tables, counted, sql) as con:
         try:
             result = memory.within(con, lambda: con.execute(sql))
         except duckdb.Error as error:
@@ -457,7 +457,7 @@ def _scoped(entry: Definition, scoped: Scoped) -> Report:
     elif by == "rank" and any({"rank", "ranks"} & set(column.name.split("_")) for column in entry.columns):
         by = None  # it compares the ranks itself
     if by is None:
-        with scoped.connection(tables, counted) as con:
+        with scoped.connection(tables, counted, entry.sql) as con:
             report = Report(entry, _rows(con, entry), notes)
     else:
         report = _split(entry, scoped, by, notes)
@@ -475,7 +475,7 @@ def _split(entry: Definition, scoped: Scoped, by: str, notes: Sequence[str]) -> 
     ]
     rows = []
     counted = entry.counts or tables
-    for part, con in scoped.connections(tables, counted, scoped.parts(counted)):
+    for part, con in scoped.connections(tables, counted, scoped.parts(counted), entry.sql):
         rows += [(part.title, *(row[place] for place in kept)) for row in _rows(con, entry)]
     columns = (Column(by, "text", KEYS[by][1], ""), *(entry.columns[place] for place in kept))
     if entry.group:
@@ -502,14 +502,14 @@ def _summary(store: Store, scoped: Scoped | None) -> list[Report]:
         if ranks <= RANKS_SHOWN:
             made.append(make(store, "rank_sum", scoped))
         made.append(BALANCE.apply(make(store, "rank_balance", scoped)))
-    if store.con.execute("SELECT count(*) FROM ranges").fetchall() != [(0,)]:
+    if "ranges" in store.filled:
         made += [make(store, name, scoped) for name in ANNOTATED]
-    if store.con.execute("SELECT count(*) FROM python_calls").fetchall() != [(0,)]:
+    if "python_calls" in store.filled:
         made.append(Selection(rows=PYTHON_ROWS).apply(make(store, "python_sum", scoped)))
     for table, name in PYTHON_ASKED.items():
-        if store.con.execute(f"SELECT count(*) FROM {table}").fetchall() != [(0,)]:
+        if table in store.filled:
             made.append(Selection(rows=PYTHON_ROWS).apply(make(store, name, scoped)))
-    if store.con.execute("SELECT count(*) FROM papi_counts").fetchall() != [(0,)]:
+    if "papi_counts" in store.filled:
         made.append(make(store, "papi_sum", scoped))
     if (store.run / "samples").is_dir():
         made.append(make(store, "counters", scoped))

@@ -167,22 +167,25 @@ class Scoped:
         return bool(self._store.con.execute(sql).fetchall())
 
     @contextmanager
-    def connection(self, tables: frozenset[str], counted: frozenset[str]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in which the tables that a report counts are narrowed, and names are as wanted."""
+    def connection(
+        self, tables: frozenset[str], counted: frozenset[str], query: str | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection in which the tables that a report counts are narrowed, and names are as wanted. `query`: the only one that
+        is to be made there."""
         with self._connection(tables) as (con, read):
             self._narrow(con, read, counted)
-            make_views(con)
+            make_views(con, query)
             yield con
 
     def connections(
-        self, tables: frozenset[str], counted: frozenset[str], parts: Iterable[Part]
+        self, tables: frozenset[str], counted: frozenset[str], parts: Iterable[Part], query: str | None = None
     ) -> Iterator[tuple[Part, duckdb.DuckDBPyConnection]]:
         """A connection in which these tables are also narrowed to one part of the run, for one part after another."""
         with self._connection(tables) as (con, read):
             for number, part in enumerate(parts):
                 self._narrow(con, read, counted, part)
                 if not number:
-                    make_views(con)
+                    make_views(con, query)
                 yield part, con
 
     @contextmanager

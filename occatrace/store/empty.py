@@ -30,6 +30,17 @@ def write(file: Path, table: Table) -> None:
     file.write_bytes(content(table))
 
 
+def is_empty(file: Path) -> bool:
+    """Whether a Parquet file has no rows: its footer is all that it has. Anything else, and one that cannot be read, is not."""
+    try:
+        with open(file, "rb") as opened:
+            size = opened.seek(-len(_MAGIC) - 4, 2) + 4 + len(_MAGIC)
+            end = opened.read()
+    except OSError:  # also of one that is shorter
+        return False
+    return end[4:] == _MAGIC and int.from_bytes(end[:4], "little") == size - 4 - 2 * len(_MAGIC)
+
+
 def content(table: Table) -> bytes:
     """The bytes of such a file."""
     columns = b"".join(_element(column.name, *_TYPES[column.type]) for column in table.columns)

@@ -81,9 +81,26 @@ def prepare(con: duckdb.DuckDBPyConnection) -> None:
     make_views(con)
 
 
-def make_views(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the views that reports share, over the tables as this connection has them."""
-    con.execute(VIEWS.read_text(encoding="utf-8"))
+def make_views(con: duckdb.DuckDBPyConnection, query: str | None = None) -> None:
+    """Make the views that reports share, over the tables as this connection has them. `query`: only those that it names, and
+    what these stand on."""
+    in_python = _has_python_lines(con)
+    if query is None or in_python:
+        con.execute(VIEWS.read_text(encoding="utf-8"))
+    else:
+        for name in _read(query):
+            con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {views()[name]}")
     # Few runs have lines of Python; planning what follows a stack of them would take its time in each report of the others.
-    if _has_python_lines(con):
+    if in_python:
         con.execute((_FOLDER / "_python_views.sql").read_text(encoding="utf-8"))
+
+
+def _read(query: str) -> list[str]:
+    """The shared views that a query names, itself or through others, in the order in which they are made."""
+    found: set[str] = set()
+    waiting = [query]
+    while waiting:
+        named = (set(re.findall(r"\w+", waiting.pop())) & set(views())) - found
+        found |= named
+        waiting += [views()[name] for name in named]
+    return [name for name in views() if name in found]

@@ -48,6 +48,9 @@ POLL_S = 0.02
 PATIENCE_S = 10.0
 SMALL = 8 << 20  # bytes of a run below which one thread serves
 BATCH_ROWS = 1 << 18
+# Bytes of a file up to which it is read at once: a query over a file takes longer to plan, and a summary has fifty.
+_READ_BYTES = 1 << 16
+_HELD_ROWS = 1 << 14
 _SINCE = "since"  # in the folder of single calls: from when on there are any
 
 OpenTrace = Callable[[Path, Sequence[str] | None], "Reader"]
@@ -183,19 +186,26 @@ class Store:
     @cached_property
     def filled(self) -> frozenset[str]:
         """The tables that have rows."""
-        query = "SELECT parse_filename(file_name, true) FROM parquet_file_metadata({}) WHERE num_rows > 0"
-        rows = self.con.execute(query.format(_files(self.path))).fetchall()
-        return frozenset(name for (name,) in rows)
+        files = ((table.name, self.path / f"{table.name}.parquet") for table in TABLES)
+        return frozenset(name for name, file in files if file.exists() and not empty.is_empty(file))
 
     @cached_property
     def memory_groups(self) -> int:
-        """How many kinds of memory operations there are. Afterwards the view of their numbers is a table: a query over memory
-        operations reads it many times, and as a view it is planned and made each time."""
-        self.con.execute(
-            "CREATE OR REPLACE TEMP TABLE made_groups AS FROM memory_groups; DROP VIEW memory_groups;"
-            " ALTER TABLE made_groups RENAME TO memory_groups"
-        )
+        """How many kinds of memory operations there are. Afterwards the view of their numbers is a table, and so is that of the
+        operations if they are few: a query over memory operations reads them many times, and as views they are planned and
+        made each time."""
+        self._hold("memory_groups")
+        ((rows,),) = self.con.execute(
+            "SELECT (SELECT count(*) FROM activities) + (SELECT count(*) FROM occa_copies)"
+        ).fetchall()
+        if rows <= _HELD_ROWS:
+            self._hold("memory_operations")
         return int(self.con.execute("SELECT count(*) FROM memory_groups").fetchall()[0][0])
+
+    def _hold(self, view: str) -> None:
+        self.con.execute(
+            f"CREATE OR REPLACE TEMP TABLE held AS FROM {view}; DROP VIEW {view}; ALTER TABLE held RENAME TO {view}"
+        )
 
     @property
     def scratch(self) -> Path:
@@ -314,7 +324,7 @@ class Store:
 
 
 def _nulls(columns: Sequence[Any]) -> str:
-    return ", ".join(f"NULL::{c.type} AS {c.name}" for c in columns)
+    return ", ".join(f"NULL::{c.type} AS {sql_name(c.name)}" for c in columns)
 
 
 def _host_traces(run: Path, open_trace: OpenTrace, host: str | None = None) -> list[HostTrace]:
@@ -744,8 +754,9 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     """Open the tables that are there; those of an older version, without a trace to make them again, as far as they go."""
     made = read_made(path) or Made(0)
     older = made.schema < SCHEMA_VERSION
-    lacking = _views(path, con, older)
-    if con.execute("SELECT 1 FROM host_clocks WHERE ahead_ns != 0 OR drift != 0 LIMIT 1").fetchall():
+    differ = _hosts_differ(path, con)
+    lacking = _views(path, con, older, 0 if differ else _READ_BYTES)
+    if differ:
         con.execute(
             "CREATE OR REPLACE TABLE process_clocks AS SELECT process, ahead_ns, drift, since_ns"
             " FROM processes JOIN host_clocks USING (trace)"
@@ -765,22 +776,28 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     return problems
 
 
-def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False) -> list[str]:
-    """A view of each table as it is; returns those that tables of an older version do not have."""
+def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False, most: int = 0) -> list[str]:
+    """A view of each table as it is, or, where its file has at most `most` bytes, the table; returns those that tables of an
+    older version do not have."""
     lacking = []
-    try:
-        there = _columns_there(path, con)
-    except duckdb.Error:
-        there = {}  # one is damaged: which, is found below
+    there: dict[str, set[str]] = {}
+    if older:
+        with suppress(duckdb.Error):  # one is damaged: which, is found below
+            there = _columns_there(path, con)
     for table in TABLES:
         file = path / f"{table.name}.parquet"
         if older and not file.exists():
             lacking.append(table.name)
             con.execute(f"CREATE TABLE {table.name} ({table.ddl()})")
             continue
+        if empty.is_empty(file):
+            con.execute(f"CREATE VIEW {table.name} AS SELECT {_nulls(table.columns)} WHERE false")
+            continue
         try:
-            con.execute(f"CREATE VIEW {table.name} AS {_columns_of(con, table, file, there.get(table.name))}")
-        except duckdb.Error as error:
+            columns = there.get(table.name) if older else {column.name for column in table.columns}
+            kind = "TABLE" if file.stat().st_size <= most else "VIEW"
+            con.execute(f"CREATE {kind} {table.name} AS {_columns_of(con, table, file, columns)}")
+        except (duckdb.Error, OSError) as error:
             reason = "is missing" if not file.exists() else f"is damaged ({str(error).splitlines()[0]})"
             raise StoreError(f"{file} {reason}; remove {path} to make the tables again from the trace") from error
     return lacking
@@ -808,6 +825,18 @@ def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path, there:
         there = {row[0] for row in con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     columns = (sql_name(c.name) if c.name in there else f"NULL::{c.type} AS {sql_name(c.name)}" for c in table.columns)
     return f"SELECT {', '.join(columns)} FROM {source}"
+
+
+def _hosts_differ(path: Path, con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the clocks of the hosts of tables in a folder differ."""
+    file = path / "host_clocks.parquet"
+    if empty.is_empty(file):
+        return False
+    try:
+        query = f"SELECT 1 FROM read_parquet({sql_text(str(file))}) WHERE ahead_ns != 0 OR drift != 0 LIMIT 1"
+        return bool(con.execute(query).fetchall())
+    except duckdb.Error:
+        return False  # it is not there, or damaged, which is found when its view is made
 
 
 def _clocks_differ(con: duckdb.DuckDBPyConnection) -> bool:

@@ -32,3 +32,17 @@ def test_as_duckdb_writes_it(tmp_path: Path, table: Table) -> None:
     assert (read[0].schema.names, read[0].schema.types) == (read[1].schema.names, read[1].schema.types)
     assert read[0].num_rows == 0
     assert polars.read_parquet(ours).schema == polars.read_parquet(theirs).schema
+    assert empty.is_empty(ours) and empty.is_empty(theirs)
+
+
+def test_files_that_are_not_empty(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    with duckdb.connect() as con:
+        for rows, nothing in ((0, True), (1, False), (5000, False)):
+            con.execute(f"COPY (SELECT 0::UTINYINT AS a FROM range({rows})) TO '{file}' (FORMAT parquet)")
+            assert empty.is_empty(file) == nothing, rows
+    content = empty.content(TABLES[0])
+    for damaged in (content[:-1], content[1:], content[-7:], b"", content[:20] + content[-8:], b"PAR1" + content):
+        file.write_bytes(damaged)
+        assert not empty.is_empty(file), damaged
+    assert not empty.is_empty(tmp_path / "none") and not empty.is_empty(tmp_path)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from occatrace.core import events, model
 from occatrace.core.duck import duckdb
 from occatrace.ingest.gathered.gathered import apis_with_handles
 from occatrace.reports import OVERVIEW, SUMMARY, WITHOUT_OCCA, definitions, make
+from occatrace.store.macros import make_views
 from occatrace.store.tables import SMALL, connect, connect_ahead, open_store
 from tests.support.fake import MODEL, FakeTrace, demo_trace, fake_device, fake_work, run_folder
 
@@ -141,6 +143,37 @@ def test_kinds_of_memory_operations_are_found_once(tmp_path: Path) -> None:
     with open_store(run_folder(tmp_path / "none"), model=MODEL, open_trace=trace.open) as store:
         assert "activities" in store.filled and not store.memory_groups
         assert not make(store, "gpu_mem_time_sum").rows and not make(store, "gpu_mem_size_sum").rows
+
+
+def test_few_rows_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query over a file takes longer to plan than these take to read. What has no rows is not read at all."""
+    run = run_folder(tmp_path)
+    kinds = "SELECT {0}_name FROM duckdb_{0}s() WHERE {0}_name IN ('kernel_runs', 'omp_regions') ORDER BY 1"
+
+    def opened() -> tuple[Sequence[object], Sequence[object], Sequence[object]]:
+        with open_store(run, model=MODEL, open_trace=demo_trace().open) as store:
+            rows = make(store, "occa_kern_sum").rows
+            tables, views = (store.con.execute(kinds.format(kind)).fetchall() for kind in ("table", "view"))
+            return tables, views, rows
+
+    both = [("kernel_runs",), ("omp_regions",)]
+    tables, views, made = opened()
+    assert (tables, views) == (both, []) and made  # as they were made of the trace
+    assert opened() == (both[:1], both[1:], made)
+    monkeypatch.setattr("occatrace.store.tables._READ_BYTES", 0)
+    assert opened() == ([], both, made)
+
+
+def test_a_scoped_report_makes_only_the_views_that_it_reads(tmp_path: Path) -> None:
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=demo_trace().open) as store:
+        for query, views in (
+            ("SELECT count(*) FROM memory_lines", {"call_lines", "memory_groups", "memory_operations", "memory_lines"}),
+            ("SELECT count(*) FROM memory_lines_of_mine", set()),
+        ):
+            with store.con.cursor() as con:
+                make_views(con, query)
+                made = con.execute("SELECT view_name FROM duckdb_views() WHERE temporary AND NOT internal").fetchall()
+                assert {name for (name,) in made} == views
 
 
 def test_a_connection_made_ahead_is_the_next_one(tmp_path: Path) -> None:
