@@ -7,8 +7,9 @@ every report can be narrowed and split without knowing of it.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,7 @@ def tables_of(sql: str) -> frozenset[str]:
     """The tables of what happened that a query reads, itself or through views."""
     read: set[str] = set()
     named: set[str] = set()  # by WITH
-    waiting: list[Any] = [json.loads(_parser().execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])]
+    waiting: list[Any] = [json.loads(_serialized(sql))]
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
@@ -94,6 +95,20 @@ def tables_of(sql: str) -> frozenset[str]:
     read -= named
     through = (tables_of(views()[view]) for view in read & set(views()))
     return frozenset(read & set(_COLUMNS)).union(*through)
+
+
+# Of the run of which reports were made last. A connection of our own takes 20 ms to make.
+_open: weakref.ref[duckdb.DuckDBPyConnection] | None = None
+
+
+def _serialized(sql: str) -> str:
+    """A query as DuckDB's parser reads it, in JSON."""
+    query = "SELECT json_serialize_sql(?)"
+    con = _open() if _open is not None else None
+    if con is not None:
+        with suppress(duckdb.Error), con.cursor() as own:  # it may be closed
+            return str(own.execute(query, [sql]).fetchall()[0][0])
+    return str(_parser().execute(query, [sql]).fetchall()[0][0])
 
 
 @cache
@@ -122,6 +137,8 @@ class Scoped:
         self._end: int | None = None
         self._in_order: dict[str, _InOrder] = {}
         con = store.con
+        global _open
+        _open = weakref.ref(con)
         database, schema = con.execute("SELECT current_database(), current_schema()").fetchall()[0]
         self._main = f"{sql_name(database)}.{sql_name(schema)}"
         if scope.window:
@@ -239,13 +256,10 @@ class Scoped:
             return
         rename = naming.demangled if self.scope.names == "demangled" else naming.short
         names = list({*self._kernel_names, *(self._region_functions if regions else ())})
-        import numpy as np  # takes 40 ms to load
-
-        con.register(
-            "_renamed", {"raw": np.array(names, object), "shown": np.array([rename(n) for n in names], object)}
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE renamed AS SELECT unnest($raw::VARCHAR[]) AS raw, unnest($shown::VARCHAR[]) AS shown",
+            {"raw": names, "shown": [rename(name) for name in names]},
         )
-        con.execute("CREATE OR REPLACE TEMP TABLE renamed AS SELECT * FROM _renamed")
-        con.unregister("_renamed")
 
     @cached_property
     def _kernel_names(self) -> list[str]:
