@@ -48,7 +48,8 @@ POLL_S = 0.02
 PATIENCE_S = 10.0
 SMALL = 8 << 20  # bytes of a run below which one thread serves
 BATCH_ROWS = 1 << 18
-# Bytes of a file up to which it is read at once: a query over a file takes longer to plan, and a summary has fifty.
+# A table is read at once if its file has no more bytes and it has no more rows: a query over a file takes longer to plan, and
+# a summary has a hundred. Rows are counted, as a stranger's file may be small and have any number of them.
 _READ_BYTES = 1 << 16
 _HELD_ROWS = 1 << 14
 _SINCE = "since"  # in the folder of single calls: from when on there are any
@@ -203,6 +204,7 @@ class Store:
         return int(self.con.execute("SELECT count(*) FROM memory_groups").fetchall()[0][0])
 
     def _hold(self, view: str) -> None:
+        """Let a shared view be a table with its rows."""
         self.con.execute(
             f"CREATE OR REPLACE TEMP TABLE held AS FROM {view}; DROP VIEW {view}; ALTER TABLE held RENAME TO {view}"
         )
@@ -755,7 +757,7 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     made = read_made(path) or Made(0)
     older = made.schema < SCHEMA_VERSION
     differ = _hosts_differ(path, con)
-    lacking = _views(path, con, older, 0 if differ else _READ_BYTES)
+    lacking = _views(path, con, older, read=not differ)
     if differ:
         con.execute(
             "CREATE OR REPLACE TABLE process_clocks AS SELECT process, ahead_ns, drift, since_ns"
@@ -776,9 +778,9 @@ def _reopen(path: Path, con: duckdb.DuckDBPyConnection) -> Sequence[str]:
     return problems
 
 
-def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False, most: int = 0) -> list[str]:
-    """A view of each table as it is, or, where its file has at most `most` bytes, the table; returns those that tables of an
-    older version do not have."""
+def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False, read: bool = False) -> list[str]:
+    """A view of each table as it is; `read`: of a small one the table itself. Returns those that tables of an older version do
+    not have."""
     lacking = []
     there: dict[str, set[str]] = {}
     if older:
@@ -790,17 +792,29 @@ def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False, most
             lacking.append(table.name)
             con.execute(f"CREATE TABLE {table.name} ({table.ddl()})")
             continue
+        if file.exists() and not file.is_file():  # a pipe would be waited for
+            raise StoreError(f"{file} is not a file; remove {path} to make the tables again from the trace")
         if empty.is_empty(file):
             con.execute(f"CREATE VIEW {table.name} AS SELECT {_nulls(table.columns)} WHERE false")
             continue
         try:
             columns = there.get(table.name) if older else {column.name for column in table.columns}
-            kind = "TABLE" if file.stat().st_size <= most else "VIEW"
-            con.execute(f"CREATE {kind} {table.name} AS {_columns_of(con, table, file, columns)}")
+            source = _columns_of(con, table, file, columns)
+            if not (read and file.stat().st_size <= _READ_BYTES and _read_few(con, table.name, source)):
+                con.execute(f"CREATE VIEW {table.name} AS {source}")
         except (duckdb.Error, OSError) as error:
             reason = "is missing" if not file.exists() else f"is damaged ({str(error).splitlines()[0]})"
             raise StoreError(f"{file} {reason}; remove {path} to make the tables again from the trace") from error
     return lacking
+
+
+def _read_few(con: duckdb.DuckDBPyConnection, name: str, source: str) -> bool:
+    """Make a table of the rows of a query if they are few; whether they are."""
+    ((rows,),) = con.execute(f"CREATE TABLE {name} AS {source} LIMIT {_HELD_ROWS + 1}").fetchall()
+    if rows <= _HELD_ROWS:
+        return True
+    con.execute(f"DROP TABLE {name}")
+    return False
 
 
 def _files(path: Path) -> str:
@@ -830,13 +844,13 @@ def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path, there:
 def _hosts_differ(path: Path, con: duckdb.DuckDBPyConnection) -> bool:
     """Whether the clocks of the hosts of tables in a folder differ."""
     file = path / "host_clocks.parquet"
-    if empty.is_empty(file):
+    if not file.is_file() or empty.is_empty(file):
         return False
     try:
         query = f"SELECT 1 FROM read_parquet({sql_text(str(file))}) WHERE ahead_ns != 0 OR drift != 0 LIMIT 1"
         return bool(con.execute(query).fetchall())
     except duckdb.Error:
-        return False  # it is not there, or damaged, which is found when its view is made
+        return False  # it is damaged, which is found when its view is made
 
 
 def _clocks_differ(con: duckdb.DuckDBPyConnection) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import occatrace
@@ -22,6 +23,7 @@ from occatrace.core.bounds import SWITCH_SIZE
 from occatrace.run import control, layout
 from occatrace.run import folder as runs
 from occatrace.store import stream
+from occatrace.store.tables import open_store
 from tests.support.suites.security import untouched
 
 Give = Callable[[Path], Path]
@@ -89,6 +91,32 @@ def test_a_pipe_in_the_place_of_run_json_is_not_waited_for(run: Path, capsys: py
     (run / "run.json").unlink()
     os.mkfifo(run / "run.json")
     assert "is not a file" in one_line(capsys, "report", run)
+
+
+@pytest.mark.parametrize("name", ["processes", "host_clocks", "ranges"])
+def test_a_pipe_in_the_place_of_a_table_is_not_waited_for(
+    run: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(run)]) == 0
+    capsys.readouterr()
+    (run / "tables" / f"{name}.parquet").unlink()
+    os.mkfifo(run / "tables" / f"{name}.parquet")
+    assert f"{name}.parquet is not a file; remove " in one_line(capsys, "report", run)
+
+
+def test_a_small_file_with_any_number_of_rows_is_not_read_whole(run: Path) -> None:
+    assert main(["report", str(run)]) == 0
+    file = run / "tables" / "messages.parquet"
+    with duckdb.connect() as con:
+        columns = [row[0] for row in con.execute(f"DESCRIBE FROM '{file}'").fetchall()]
+        con.execute(
+            f"COPY (SELECT {', '.join(f'NULL AS {name}' for name in columns)} FROM range(1_000_000))"
+            f" TO '{file}' (FORMAT parquet, COMPRESSION zstd)"
+        )
+    assert file.stat().st_size < 64 << 10
+    with open_store(run) as store:
+        assert store.con.execute("SELECT count(*) FROM messages").fetchall() == [(1_000_000,)]
+        assert store.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'messages'").fetchall() == []
 
 
 def test_texts_of_run_json_cannot_steer_a_terminal(run: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
