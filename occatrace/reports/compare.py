@@ -32,7 +32,7 @@ SAME, NOISE = "no difference", "within the noise"
 CHANGES = ("slower", "faster", "new", "gone")  # what verdicts that tell of one end with
 
 FLOOR = 0.05  # differences below this are never told: frequency scaling and placement do as much
-SHORTEST = 300  # ns; nor are these: caches, and the recording itself
+SHORTEST = 500  # ns; nor are these: caches, and the recording itself; 330 ns lay between two runs of the same
 ENOUGH = 5  # calls in each run, for a verdict
 ALONE = 10  # calls, where a variant is one run: fewer lie so close together that one disturbance reaches them all
 _BLOCKS = 20
