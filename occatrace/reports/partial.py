@@ -25,6 +25,7 @@ from occatrace.core.sql import text as sql_text
 from occatrace.reports import efficiency, overview, spans, sums
 from occatrace.reports.scope import tables_of
 from occatrace.store.macros import macros
+from occatrace.store.made import check_files
 
 RELATIONS = ("state", "hist", "busy")
 FILES = ("state", "hist")
@@ -269,6 +270,8 @@ def merge_files(folders: Sequence[Path], out: Path, con: duckdb.DuckDBPyConnecti
             for folder in levels:
                 shutil.rmtree(folder, ignore_errors=True)
         return
+    for folder in folders:
+        check_files(folder)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in FILES:
         files = ", ".join(sql_text(str(folder / f"{name}.parquet")) for folder in folders)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,15 +28,25 @@ class Made:
 
 
 def read_made(path: Path) -> Made | None:
-    """Of a folder of tables; None where there are none."""
+    """Of a folder of tables; None where there are none. Raises a StoreError, also for what is no file among the tables."""
     try:
-        return checked.load(Made, path / "tables.json")
+        made = checked.load(Made, path / "tables.json")
     except FileNotFoundError:
         return None
     except NotADirectoryError:
         raise StoreError(f"{path} is a file, where the tables of the run should be: remove it") from None
     except (OSError, checked.Damaged) as error:
         raise StoreError(f"{path}: tables.json is damaged ({error}); remove {path} to make the tables again") from error
+    check_files(path, f"; remove {path} to make the tables again from the trace")
+    return made
+
+
+def check_files(folder: Path, then: str = "") -> None:
+    """Raise a StoreError, which says what to do `then`, if a pipe or the like stands in a folder for a table: DuckDB would wait
+    for it."""
+    for file in folder.glob("*.parquet"):
+        if not os.path.isfile(file):  # Path.is_file raises where a link leads to another user's folder
+            raise StoreError(f"{file} is not a file{then}")
 
 
 def write_made(path: Path, made: Made) -> None:

@@ -28,6 +28,7 @@ from occatrace.lttng.packets import metadata_extent
 from occatrace.run import checksums
 from occatrace.run.control import size_of
 from occatrace.run.layout import STREAM_FOLDER
+from occatrace.store.made import check_files
 
 if TYPE_CHECKING:
     from occatrace.core.duck import duckdb
@@ -297,6 +298,8 @@ class Stream:
     def gathered(self) -> tuple[Host, set[str]]:
         """All pieces as if read at once: their sums and records, and views of their rows under the names of raw tables."""
         parts = self.manifest.parts
+        for part in parts:
+            check_files(self._folder_of(part))
         tables = {table for part in parts for table in part.rows}
         for table in tables:
             self._con.execute(f"CREATE OR REPLACE VIEW {table} AS FROM {self._rows_of(table, parts)}")

@@ -195,19 +195,19 @@ class Store:
         """How many kinds of memory operations there are. Afterwards the view of their numbers is a table, and so is that of the
         operations if they are few: a query over memory operations reads them many times, and as views they are planned and
         made each time."""
-        self._hold("memory_groups")
+        groups = self._hold("memory_groups")
         ((rows,),) = self.con.execute(
             "SELECT (SELECT count(*) FROM activities) + (SELECT count(*) FROM occa_copies)"
         ).fetchall()
         if rows <= _HELD_ROWS:
             self._hold("memory_operations")
-        return int(self.con.execute("SELECT count(*) FROM memory_groups").fetchall()[0][0])
+        return groups
 
-    def _hold(self, view: str) -> None:
-        """Let a shared view be a table with its rows."""
-        self.con.execute(
-            f"CREATE OR REPLACE TEMP TABLE held AS FROM {view}; DROP VIEW {view}; ALTER TABLE held RENAME TO {view}"
-        )
+    def _hold(self, view: str) -> int:
+        """Let a shared view be a table with its rows; returns how many these are."""
+        ((rows,),) = self.con.execute(f"CREATE OR REPLACE TEMP TABLE held AS FROM {view}").fetchall()
+        self.con.execute(f"DROP VIEW {view}; ALTER TABLE held RENAME TO {view}")
+        return int(rows)
 
     @property
     def scratch(self) -> Path:
@@ -792,8 +792,6 @@ def _views(path: Path, con: duckdb.DuckDBPyConnection, older: bool = False, read
             lacking.append(table.name)
             con.execute(f"CREATE TABLE {table.name} ({table.ddl()})")
             continue
-        if file.exists() and not file.is_file():  # a pipe would be waited for
-            raise StoreError(f"{file} is not a file; remove {path} to make the tables again from the trace")
         if empty.is_empty(file):
             con.execute(f"CREATE VIEW {table.name} AS SELECT {_nulls(table.columns)} WHERE false")
             continue
@@ -844,13 +842,13 @@ def _columns_of(con: duckdb.DuckDBPyConnection, table: Table, file: Path, there:
 def _hosts_differ(path: Path, con: duckdb.DuckDBPyConnection) -> bool:
     """Whether the clocks of the hosts of tables in a folder differ."""
     file = path / "host_clocks.parquet"
-    if not file.is_file() or empty.is_empty(file):
+    if empty.is_empty(file):
         return False
     try:
         query = f"SELECT 1 FROM read_parquet({sql_text(str(file))}) WHERE ahead_ns != 0 OR drift != 0 LIMIT 1"
         return bool(con.execute(query).fetchall())
     except duckdb.Error:
-        return False  # it is damaged, which is found when its view is made
+        return False  # it is not there, or damaged, which is found when its view is made
 
 
 def _clocks_differ(con: duckdb.DuckDBPyConnection) -> bool:

@@ -20,9 +20,13 @@ from occatrace.cli.dispatch import main
 from occatrace.cli.messages import UsageError
 from occatrace.cli.pause import turn
 from occatrace.core.bounds import SWITCH_SIZE
+from occatrace.core.schema import SCHEMA_VERSION
+from occatrace.reports.partial import merge_files
 from occatrace.run import control, layout
 from occatrace.run import folder as runs
 from occatrace.store import stream
+from occatrace.store.made import Made, check_files, read_made, write_made
+from occatrace.store.merge import merge_tables
 from occatrace.store.tables import open_store
 from tests.support.suites.security import untouched
 
@@ -102,6 +106,24 @@ def test_a_pipe_in_the_place_of_a_table_is_not_waited_for(
     (run / "tables" / f"{name}.parquet").unlink()
     os.mkfifo(run / "tables" / f"{name}.parquet")
     assert f"{name}.parquet is not a file; remove " in one_line(capsys, "report", run)
+
+
+def test_a_pipe_in_any_folder_of_tables_is_not_waited_for(tmp_path: Path) -> None:
+    """Tables of the run and of a node, and partial summaries: what reads a folder of them asks first."""
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    write_made(folder, Made(SCHEMA_VERSION, "1"))
+    (folder / "rows.parquet").touch()
+    check_files(folder)
+    os.mkfifo(folder / "hist.parquet")
+    with duckdb.connect() as con:
+        for read in (
+            lambda: read_made(folder),
+            lambda: merge_tables([folder], tmp_path / "merged", con),
+            lambda: merge_files([folder], tmp_path / "summed", con),
+        ):
+            with pytest.raises(errors.StoreError, match=r"hist\.parquet is not a file"):
+                read()
 
 
 def test_a_small_file_with_any_number_of_rows_is_not_read_whole(run: Path) -> None:
