@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 # Signs that say what can be seen, not why. They are said only of time that no other sign explains.
-_IDLE, _PYTHON = "idle device", "Python while the device is idle"
+_IDLE, _PYTHON, _POLLING = "idle device", "Python while the device is idle", "polling"
 _WAITING = "waiting"
 # A launching call may take longer than its kernel where nothing is to gain, as the queue is full or the processor is shared; each
 # rank may be the last one now and then; a first call that blocks may have waited for the device, and a call that waits for nothing
 # that is late; work may wait for another queue while the run waits for that one anyway. Of these signs a fix is predicted to gain at
 # least so many percent of the run.
-_DOUBTFUL, _WORTH = frozenset(("short kernels", "late rank", "slow first call", signs.QUEUES, _WAITING)), 1.0
+_DOUBTFUL, _WORTH = frozenset(("short kernels", signs.LATE, "slow first call", signs.QUEUES, _WAITING)), 1.0
 # What the query makes one after another.
 _STAGE = re.compile(r"^(\w+) AS MATERIALIZED \(\n(.*?)^\),\n", re.MULTILINE | re.DOTALL)
 _COPIES = frozenset(("pageable copies", "small copies", "copies of unchanged data"))
@@ -103,7 +103,9 @@ def _explained(sign: Sign, weighed: Sequence[tuple[Sign, float | None]], store: 
         return copies and bool(_COPIES & shares.keys())
     if sign.name == _PYTHON:
         return waited > 0.5 * sign.share  # the host came to Python too late, because it had waited
-    causes = sum(share for name, share in shares.items() if name not in (_IDLE, _WAITING)) + waited
+    if sign.name == _POLLING:  # for a rank that is late
+        return sum(shares.get(name, 0.0) for name in (signs.LATE, signs.TURNS)) > 0.5 * sign.share
+    causes = sum(share for name, share in shares.items() if name not in (_IDLE, _WAITING, _POLLING)) + waited
     return sign.name == _IDLE and causes > 0.5 * sign.share
 
 

@@ -118,6 +118,14 @@ churn_lines AS (
     ) GROUP BY ALL
 ),
 
+-- Tests that come back at once are made in a loop where there is nothing else to do: they are only counted, so what they wait for
+-- is not in the graph.
+tests AS (
+    SELECT process, function, sum(calls) AS calls, sum(total_ns) AS ns FROM call_stats
+    WHERE api = 'mpi' AND regexp_matches(function, '^MPI_(Test|Iprobe|Improbe|Request_get_status)') GROUP BY ALL
+),
+polls AS (SELECT function, count(*) AS ranks, avg(calls)::BIGINT AS n, avg(ns) AS ns, max(ns) AS longest FROM tests GROUP BY function),
+
 -- Builds within builds are part of them.
 outer_builds AS (
     SELECT *, max(end_ns) OVER (PARTITION BY thread ORDER BY start_ns, end_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM builds
@@ -219,6 +227,13 @@ signs AS (
            'allocate once before the loop, or use a memory pool', caller,
            list_filter([format('call:{}*{}', function, 1 - churn.n / allocating.n), format('call:{}*{}', free_function, 1 - churn.n / allocating.n)], lambda x: x IS NOT NULL)
     FROM churn JOIN allocating USING (function) LEFT JOIN churn_lines USING (place, kind, bytes), run WHERE churn.n >= 20 AND frees >= 19 AND ns > 0.01 * run.length_ns
+    UNION ALL
+    SELECT ns, 'polling',
+           format('{}{} {:,} times{}, for {} ({:.0f} % of the run){}', CASE WHEN ranks = 1 THEN 'a rank called ' ELSE format('each of {:,} ranks called ', ranks) END,
+                  function, n, CASE WHEN ranks = 1 THEN '' ELSE ' on average' END, time_text(ns), share(ns, run.length_ns),
+                  CASE WHEN longest > 1.5 * ns THEN format('; one of them for {}', time_text(longest)) ELSE '' END),
+           'this is waiting for messages: send or post them earlier, compute between two tests, or wait with a call that blocks', NULL, []
+    FROM polls, run WHERE n >= 1000 AND ns > 0.1 * run.length_ns
     UNION ALL
     SELECT ns, 'kernel builds',
            format('{:,} build{} took {}, {:.0f} % of the run', n, CASE WHEN n = 1 THEN '' ELSE 's' END, time_text(ns), share(ns, run.length_ns))

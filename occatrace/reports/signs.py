@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from occatrace.reports import critical
     from occatrace.store.tables import Store
 
-QUEUES = "work that waits for another queue"
+LATE, TURNS, QUEUES = "late rank", "ranks take turns", "work that waits for another queue"
 _LEAST = 0.05  # of the run, from which a sign is worth a word
 _NOTHING = 0.01  # of the run, up to which nothing is worth a word
 _OTHER_RANKS = frozenset(
@@ -127,7 +127,7 @@ def _late_ranks(run: critical.Run, states: Sequence[tuple[Any, ...]], ranks: int
             changes, shown = _as_the_mean(alike), sum(share.get(each, 0.0) for each in alike)
             evidence += f"; {_those(alike)} compute about as long"
             words = "give these ranks less work, or make this faster"
-        yield Sign(shown, "late rank", evidence, words, changes, row[11], rank)
+        yield Sign(shown, LATE, evidence, words, changes, row[11], rank)
 
 
 def _of_others(row: tuple[Any, ...]) -> bool:
@@ -214,9 +214,7 @@ def _tested(store: Store, run: critical.Run, length: float) -> list[Sign]:
             evidence += f" ({doing.source})" if doing.source else ""
         words = "give this rank less work, or make this faster, unless the others compute between their tests"
         share = 100.0 * whole / (length * store.ranks)
-        out.append(
-            Sign(share, "late rank", evidence, words, caller=doing.source if doing is not None else "", rank=sender)
-        )
+        out.append(Sign(share, LATE, evidence, words, caller=doing.source if doing is not None else "", rank=sender))
     return out
 
 
@@ -259,7 +257,7 @@ def _busy_ranks(store: Store, run: critical.Run, length: float) -> Iterator[Sign
         evidence += f" ({doing.source})" if doing.source else ""
     words = f"give {'this rank' if len(late) == 1 else 'these ranks'} less work, or make this faster"
     source = doing.source if doing is not None else ""
-    yield Sign(100.0 * in_mpi / length, "late rank", evidence, words, (), source, longest, 100.0 * gain)
+    yield Sign(100.0 * in_mpi / length, LATE, evidence, words, (), source, longest, 100.0 * gain)
 
 
 def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> list[Sign]:
@@ -286,7 +284,7 @@ def _turns(store: Store, states: Sequence[tuple[Any, ...]], length: float) -> li
     )
     words = "let ranks work at the same time: send before computing, or divide the work so that no rank needs another one's result"
     gain = 100.0 * min(waited[rank] for rank in spans) / length  # all but the time of the rank that works longest
-    return [Sign(100.0 * mean / length, "ranks take turns", evidence, words, gain=gain)]
+    return [Sign(100.0 * mean / length, TURNS, evidence, words, gain=gain)]
 
 
 def _messages(store: Store, length: float) -> Iterator[Sign]:

@@ -80,6 +80,7 @@ CASES = [
     Case("ranks.c", "late_for_posted", (LATE,), ("rank 3", "MPI_Wait")),
     Case("ranks.c", "late_for_probe", (LATE,), ("rank 2", "MPI_Mprobe")),
     Case("ranks.c", "late_for_tests", (LATE,), ("rank 2", "tested")),
+    Case("ranks.c", "polling", ("polling",), ("MPI_Testall",)),
     Case("ranks.c", "small_messages", (MESSAGES,), ("rank 0",)),
     Case("ranks.c", "small_sums", (SUMS,), ("MPI_Allreduce",)),
     Case("team.c", "imbalance", (UNEVEN,), ("line",)),

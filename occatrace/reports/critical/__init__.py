@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occatrace import _native
+from occatrace.core.units import duration
 from occatrace.errors import RunError
 from occatrace.reports import limits
 from occatrace.reports.critical import graph, labels, whatif
@@ -44,6 +45,7 @@ _LATENCY = {
 _NO_WORK = ("not recorded",)
 _OF_PYTHON = ("import", "python")  # kinds of what Python does that is on a path
 _GRAPH = "graph"  # in what a store keeps
+_WORTH_NAMING = 0.05  # of the run, from which calls without times are named
 _AT_ONCE = 1 << 18  # edges of which the pieces are made at a time, for the sake of memory
 
 
@@ -295,7 +297,18 @@ class Run:
         tallied = con.execute("SELECT 1 FROM call_stats WHERE source = 'event' LIMIT 1").fetchall()
         if not out and not tallied:
             out.append("no single calls were recorded: what a process did is one piece of host code")
+        out += self._counted()
         return out
+
+    def _counted(self) -> list[str]:
+        """Calls without times of their own that took a part of the run: on the path they are host code."""
+        rows = self._store.con.execute(
+            f"""SELECT function, sum(calls)::BIGINT, sum(total_ns)::DOUBLE AS ns FROM call_stats
+            WHERE source = 'tally' AND process NOT IN (SELECT process FROM processes WHERE mode = 'tally') GROUP BY function
+            HAVING ns / count(DISTINCT thread) > {_WORTH_NAMING} * recorded_ns(run_length()) ORDER BY ns DESC LIMIT 3"""
+        ).fetchall()
+        named = ", ".join(f"{function} ({calls:,} calls, {duration(ns)})" for function, calls, ns in rows)
+        return [f"calls that are only counted have no times, and are part of host code: {named}"] if rows else []
 
     # ---- pieces ----
 

@@ -198,6 +198,19 @@ static void late_for_tests(int steps) {
     }
 }
 
+// In each step another rank computes longer, and the others do nothing but test for its message.
+static void polling(int steps) {
+    for (int i = 0; i < steps; i++) {
+        MPI_Request requests[16];
+        int n = 0, from = i % size;
+        if (rank != from) MPI_Irecv(block, 64, MPI_CHAR, from, 1, MPI_COMM_WORLD, &requests[n++]);
+        rest(rank == from ? 30 : 5);
+        for (int to = 0; rank == from && to < size; to++)
+            if (to != from) MPI_Isend(block, 64, MPI_CHAR, to, 1, MPI_COMM_WORLD, &requests[n++]);
+        for (int there = 0; !there;) MPI_Testall(n, requests, &there, MPI_STATUSES_IGNORE);
+    }
+}
+
 // All send before they compute, so that nobody has to test for long.
 static void clean_tests(int steps) {
     for (int i = 0; i < steps; i++) {
@@ -218,7 +231,7 @@ int main(int argc, char **argv) {
         {"clean_halo", clean_halo}, {"clean_overlap", clean_overlap}, {"master_and_workers", master_and_workers},
         {"root_computes", root_computes}, {"pipeline", pipeline}, {"late_for_posted", late_for_posted}, {"clean_turns", clean_turns},
         {"late_for_probe", late_for_probe}, {"small_sums", small_sums},
-        {"late_for_tests", late_for_tests}, {"clean_tests", clean_tests}};
+        {"late_for_tests", late_for_tests}, {"clean_tests", clean_tests}, {"polling", polling}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
