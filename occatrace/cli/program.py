@@ -52,6 +52,8 @@ def find(name: str) -> Path:
     hint = "; give its path, or add its folder to PATH"
     if os.path.isfile(name):
         hint = f"; did you mean ./{name}?"
+    elif run := _of_run(Path(name)):
+        hint = f"; {run}"
     else:
         from occatrace.cli.commands import COMMANDS
         from occatrace.cli.parser import MEANT, closest
@@ -62,7 +64,23 @@ def find(name: str) -> Path:
             hint = f"; did you mean `{meant}`?"
         elif alike := closest(name, COMMANDS):
             hint = f"; did you mean `occa_prof {alike}`?"
+        elif report := _report(name):
+            hint = f"; did you mean `occa_prof report RUN --report {report}`?"
     raise ProgramError(f"{name}: program not found{hint}", NOT_FOUND)
+
+
+def _of_run(path: Path) -> str | None:
+    """Where a run is given instead of a program: what to write."""
+    from occatrace.run import folder
+
+    return f"it is a run: `{folder.again(path)}` shows it" if folder.is_run(path) else None
+
+
+def _report(name: str) -> str | None:
+    """The report of this name, also if other profilers call it so. Spelling is not guessed: most words are no reports."""
+    from occatrace import reports
+
+    return reports.alike(name, spelling=False)
 
 
 def _check(path: Path, name: str) -> None:
@@ -73,7 +91,7 @@ def _check(path: Path, name: str) -> None:
     except OSError:
         raise ProgramError(f"{name}: program not found: there is no such file", NOT_FOUND) from None
     if stat.S_ISDIR(mode):
-        raise ProgramError(f"{path} is a folder: give the program in it", NOT_EXECUTABLE)
+        raise ProgramError(f"{path}: {_of_run(path) or 'it is a folder: give the program in it'}", NOT_EXECUTABLE)
     if not os.access(path, os.X_OK):
         raise ProgramError(
             f"{path} is not executable: chmod +x {path}, or name its interpreter before it", NOT_EXECUTABLE

@@ -148,15 +148,15 @@ def _letters(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def alike(name: str) -> str | None:
-    """The report that a name means: that of another profiler, or the one that is spelled most like it."""
+def alike(name: str, spelling: bool = True) -> str | None:
+    """The report that a name means: that of another profiler, or the one that is spelled most like it (with `spelling`)."""
     from difflib import get_close_matches
 
     plain = _letters(name)
     known = {_letters(report): report for report in definitions()} | OTHERS
     if plain in known:
         return known[plain]
-    found = get_close_matches(plain, known, 1, 0.75)
+    found = get_close_matches(plain, known, 1, 0.75) if spelling else []
     return known[found[0]] if found else None
 
 

@@ -133,8 +133,19 @@ def test_program_not_found(user: Person, folder: Path) -> None:
     (folder / "here").touch()
     assert "did you mean ./here?" in profile(user, "here").stderr
     assert "did you mean `occa_prof report`?" in profile(user, "repotr", "run").stderr
+    assert "did you mean `occa_prof report RUN --report advice`?" in profile(user, "advice", "run").stderr
+    assert "did you mean `occa_prof report RUN --report api_sum`?" in profile(user, "cuda_api_sum", "run").stderr
     assert profile(user, "./nosuch").returncode == 127
     assert sorted(p.name for p in folder.iterdir()) == ["here"]
+
+
+def test_a_run_in_the_place_of_the_program(user: Person, folder: Path, probe: Path) -> None:
+    profile(user, "-q", "-o", "my run", str(probe), "5")
+    for name, status in (("my run", 127), ("./my run", 126)):
+        done = profile(user, name)
+        assert done.returncode == status
+        assert done.stderr.endswith("it is a run: `occa_prof report 'my run'` shows it\n")
+        assert done.stderr.count("\n") == 1
 
 
 def test_a_folder_that_cannot_be_written_to(user: Person, folder: Path, probe: Path) -> None:
