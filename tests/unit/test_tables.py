@@ -438,3 +438,16 @@ def test_a_small_run_may_have_links(tmp_path: Path) -> None:
     for number in range(8):
         (circles / "trace" / str(number)).symlink_to(circles / "trace")
     assert not tables.is_small(circles)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_no_join_compares_all_rows_for_a_wrong_estimate(small: bool) -> None:
+    """The left side is estimated at 6 rows, which says little about the rows that it has."""
+    with connect(small=small) as con:
+        con.execute("CREATE TABLE a AS SELECT range AS t, range % 7 AS k, range % 11 AS m FROM range(2000)")
+        con.execute("CREATE TABLE b AS SELECT range AS t, range % 7 AS k FROM range(6000)")
+        found = "SELECT x.* FROM a x JOIN a y USING (t, k, m) WHERE x.m = 3 AND x.k = 2"
+        plan = con.execute(
+            f"EXPLAIN SELECT count(*) FROM ({found}) l ASOF LEFT JOIN b ON b.k = l.k AND b.t <= l.t"
+        ).fetchall()[0][1]
+    assert "Nested Loop" not in plan and "Asof Join" in plan
