@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from occatrace.core.sql import text as sql_text
 from occatrace.reports import critical, limits, spans, steps
-from occatrace.reports.critical import graph, whatif
+from occatrace.reports.critical import building, whatif
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -142,7 +142,7 @@ def _ideal(store: Store) -> float | None:
     if g is None or not len(g.calls["f"]):
         return None
     times = run.times(whatif.parse(["network*0"]))
-    own = np.flatnonzero((g.kind == graph.HOST) & (g.call >= 0))
+    own = np.flatnonzero((g.kind == building.HOST) & (g.call >= 0))
     function = np.array([_END_OF.get(name, 0) for name in g.calls["function"]])[g.calls["f"][g.call[own]]]
     begins: dict[int, float] = {}
     spans = []

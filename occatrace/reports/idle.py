@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from occatrace.core.sql import name as sql_name
 from occatrace.reports import critical, limits, scope
-from occatrace.reports.critical import graph, labels
+from occatrace.reports.critical import building, graph, labels
 from occatrace.store import captures
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Idle:
         work = g.activities
         # Until when each piece waited for one of another queue, and for its wait list.
         self._other = np.full(len(work["s"]), -1, np.int64)
-        edges = np.flatnonzero(g.kind == graph.OTHER_QUEUE)  # they lead to work only
+        edges = np.flatnonzero(g.kind == building.OTHER_QUEUE)  # they lead to work only
         self._other[g.works_of(edges)] = g.time[g.source[edges]]
         self._submitted = self._listed()
         self._frames = {

@@ -11,7 +11,7 @@ import numpy as np
 from occatrace.core.sql import name as sql_name
 from occatrace.core.units import duration, size
 from occatrace.reports import idle, wait_states
-from occatrace.reports.critical import graph, labels, whatif
+from occatrace.reports.critical import labels, mpi, whatif
 from occatrace.run import folder
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _tested(store: Store, run: critical.Run, length: float) -> list[Sign]:
         ),
         pairs AS (
             SELECT r.rank, r.thread, s.rank AS sender, s.thread AS other,
-                   k.end_ns::BIGINT + {graph.COMPLETED_NS} < r.end_ns::BIGINT AS tested,
+                   k.end_ns::BIGINT + {mpi.COMPLETED_NS} < r.end_ns::BIGINT AS tested,
                    greatest(least(s.start_ns, r.end_ns)::BIGINT - r.start_ns::BIGINT, 0)::DOUBLE AS late
             FROM numbered r JOIN numbered s
             ON s.rank = r.partner AND s.partner = r.rank AND s.tag = r.tag AND s.comm = r.comm AND s.n = r.n AND s.whole = r.whole

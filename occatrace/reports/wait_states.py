@@ -6,7 +6,6 @@ at the latest when the call returns. A call waits once: for the last of those th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +13,12 @@ import numpy.typing as npt
 
 from occatrace.core.sql import name as sql_name
 from occatrace.reports import critical, limits, spans
-from occatrace.reports.critical import graph, labels
+from occatrace.reports.critical import building, graph, labels, mpi
+from occatrace.reports.critical.building import numbers_of
 from occatrace.reports.critical.labels import Label, Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from occatrace.reports import Report
     from occatrace.store.tables import Store
@@ -35,6 +35,7 @@ _FROM_ROOT = frozenset(("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv"))
 _TO_ROOT = frozenset(("MPI_Reduce", "MPI_Gather", "MPI_Gatherv"))
 _PREFIX = frozenset(("MPI_Scan", "MPI_Exscan"))
 _LIKE_BARRIER = frozenset(("MPI_Barrier", "MPI_Win_fence"))
+_PATTERNS = (SENDER, RECEIVER, BARRIER, NXN, BROADCAST, REDUCE, SCAN, ENDS)
 _SHOWN = {
     "host": "host code",
     "launch": "launch latency",
@@ -44,17 +45,6 @@ _SHOWN = {
     "function": "OpenMP region",
 }
 _AT_ONCE = 1 << 20  # pieces of culprits that are looked at at a time
-
-
-@dataclass(frozen=True)
-class _Wait:
-    """Of one wait: its pattern, the waiting thread, from when until when, and the thread that was waited for."""
-
-    name: str
-    thread: int
-    start: int
-    end: int
-    culprit: int
 
 
 def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
@@ -123,60 +113,99 @@ class _States:
         calls = self._g.calls
         if not len(calls["f"]):
             return
-        # Of each call the latest that it waited for: until when, whose call, and the pattern.
-        latest: dict[int, tuple[int, int, str]] = {}
+        own, other, until, pattern = self._latest(calls)
+        culprits, culprit = np.unique(calls["thread"][other], return_inverse=True)
+        order = np.argsort(culprit, kind="stable")
+        bounds = np.searchsorted(culprit[order], np.arange(len(culprits) + 1))
+        for number, thread in enumerate(culprits.tolist()):
+            those = order[bounds[number] : bounds[number + 1]]
+            who = own[those]
+            start, end = calls["s"][who], until[those]
+            doing = self._most([self._device_waits(thread), *self._run.layers(thread, programs=False)], start, end)
+            columns = pattern[those], calls["thread"][who], calls["f"][who], doing
+            self._add_all(columns, end - start, thread)
 
-        def waits(call: int, other: int, name: str) -> None:
-            if call < 0:
-                return  # it is not known in which call
-            until = min(int(calls["s"][other]), int(calls["e"][call]))
-            if until > calls["s"][call] and until > latest.get(call, (0, 0, ""))[0]:
-                latest[call] = (until, other, name)
+    def _add_all(self, columns: tuple[Any, ...], ns: Ints, culprit: int) -> None:
+        """Rows of waits for one thread. `columns`: the pattern, the waiting thread, its function, the label of what the culprit did."""
+        key = np.zeros(len(ns), np.int64)
+        for column in columns:
+            values, place = np.unique(column, return_inverse=True)
+            key = key * len(values) + place
+        keys, first, group = np.unique(key, return_index=True, return_inverse=True)
+        sums, most = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+        times = np.bincount(group, minlength=len(keys))
+        np.add.at(sums, group, ns)
+        np.maximum.at(most, group, ns)
+        for at, row in enumerate(zip(*(column[first].tolist() for column in columns), strict=True)):
+            pattern, thread, function, number = row
+            who = self._rank(thread), self._tids.get(thread, ""), self._g.calls["function"][function]
+            entry = (_PATTERNS[pattern], *who, self._rank(culprit), *self._words(number))
+            self._add(entry, int(sums[at]), int(times[at]), int(most[at]))
 
-        for name, what in ((SENDER, "sent"), (SENDER, "probed"), (SENDER, "driven"), (RECEIVER, "posted")):
-            others, own = calls[what]
-            late = np.flatnonzero(calls["s"][others] > calls["s"][own])
-            for other, call in zip(others[late].tolist(), own[late].tolist(), strict=True):
-                waits(call, other, name)
-        roots = self._roots()
-        for function, members, done in calls["meetings"]:
-            begins = calls["s"][members]
-            if function in _FROM_ROOT or function in _TO_ROOT:
-                root = roots.get((int(calls["thread"][members[0]]), int(calls["seq"][members[0]])))
-                at = next((i for i, call in enumerate(members) if self._rank(int(calls["thread"][call])) == root), None)
-                if at is None:
-                    continue
-                if function in _FROM_ROOT:
-                    for call in done.tolist():
-                        waits(call, int(members[at]), BROADCAST)
-                else:
-                    waits(int(done[at]), int(members[np.argmax(begins)]), REDUCE)
-            elif function in _PREFIX:
-                for i, call in enumerate(done.tolist()):
-                    if begins[: i + 1].max() <= calls["e"][call]:  # else the ranks have another order there
-                        waits(call, int(members[np.argmax(begins[: i + 1])]), SCAN)
-            elif graph.synchronizes(function):
-                name = BARRIER if function in _LIKE_BARRIER else ENDS if function in ENDING else NXN
-                for call in done.tolist():
-                    waits(call, int(members[np.argmax(begins)]), name)
-        found: dict[int, list[tuple[_Wait, str]]] = {}
-        for call, (until, other, name) in latest.items():
-            wait = _Wait(name, int(calls["thread"][call]), int(calls["s"][call]), until, int(calls["thread"][other]))
-            found.setdefault(wait.culprit, []).append((wait, calls["function"][calls["f"][call]]))
-        for culprit, those in found.items():
-            start, end = (np.array([getattr(wait, what) for wait, _ in those], np.int64) for what in ("start", "end"))
-            doing = self._most([self._device_waits(culprit), *self._run.layers(culprit, programs=False)], start, end)
-            for (wait, function), number in zip(those, doing.tolist(), strict=True):
-                who = (self._rank(wait.thread), self._tids.get(wait.thread, ""), function)
-                self._add((wait.name, *who, self._rank(culprit), *self._words(number)), wait.end - wait.start)
+    def _latest(self, calls: dict[str, Any]) -> tuple[Ints, Ints, Ints, Ints]:
+        """Of each call that waited the latest that it waited for: the call, the one that came late, until when, and the pattern."""
+        found = [
+            (calls[what][1], calls[what][0], name)
+            for name, what in ((SENDER, "sent"), (SENDER, "probed"), (SENDER, "driven"), (RECEIVER, "posted"))
+        ]
+        meetings, begins = calls["meetings"], calls["s"]
+        found += self._of_roots(calls)
+        for at in meetings.having(_PREFIX).each():
+            for i, call in enumerate(at.leaves.tolist()):
+                last = int(at.comes[np.argmax(begins[at.comes[: i + 1]])])
+                if begins[last] <= calls["e"][call]:  # else the ranks have another order there
+                    found.append((np.array([call]), np.array([last]), SCAN))
+        rest = [
+            name for name in meetings.names if name not in _FROM_ROOT | _TO_ROOT | _PREFIX and mpi.synchronizes(name)
+        ]
+        for name, functions in (
+            (BARRIER, [name for name in rest if name in _LIKE_BARRIER]),
+            (ENDS, [name for name in rest if name in ENDING and name not in _LIKE_BARRIER]),
+            (NXN, [name for name in rest if name not in _LIKE_BARRIER and name not in ENDING]),
+        ):
+            those = meetings.having(frozenset(functions))
+            found.append((those.leaves, those.comes[those.last(begins[those.comes])][those.number], name))
+        own, other = (np.concatenate([each[i] for each in found]).astype(np.int64) for i in (0, 1))
+        pattern = np.repeat([_PATTERNS.index(name) for *_, name in found], [len(each) for each, *_ in found])
+        until = np.minimum(begins[other], calls["e"][own])
+        there = np.flatnonzero((own >= 0) & (until > begins[own]))  # -1: it is not known in which call
+        # The latest of each call; of those at the same moment the first.
+        there = there[np.lexsort((there, -until[there], own[there]))]
+        there = there[np.r_[True, np.diff(own[there]) != 0]] if len(there) else there
+        return own[there], other[there], until[there], pattern[there]
 
-    def _roots(self) -> dict[tuple[int, int], int]:
-        """Ranks of the roots of collectives, by thread and number of the call."""
-        out = {}
-        there = set(self._g.calls["function"])
-        for function in sorted(name for name in there if graph.blocking(name) in _FROM_ROOT | _TO_ROOT):
-            sql = f"SELECT thread, seq, args.root FROM {sql_name('mpi.' + function)} WHERE args.root >= 0"
-            out.update({(thread, seq): root for thread, seq, root in self._store.con.execute(sql).fetchall()})
+    def _of_roots(self, calls: dict[str, Any]) -> Iterator[tuple[Ints, Ints, str]]:
+        """Waits for the root of a collective, and of the root for the last of the others."""
+        meetings = calls["meetings"].having(_FROM_ROOT | _TO_ROOT)
+        if not len(meetings):
+            return
+        rank = np.full(int(calls["thread"].max()) + 1, -1, np.int64)
+        for thread in np.unique(calls["thread"]).tolist():
+            own = self._rank(thread)
+            rank[thread] = -1 if own is None else own
+        root = self._roots(calls)[meetings.comes[meetings.first[:-1]]]
+        here = np.flatnonzero(
+            (rank[calls["thread"][meetings.comes]] == root[meetings.number]) & (root[meetings.number] >= 0)
+        )
+        at = np.full(len(meetings), -1, np.int64)
+        at[meetings.number[here[::-1]]] = here[::-1]
+        from_root = np.array([name in _FROM_ROOT for name in meetings.names], bool)[meetings.function]
+        there = (from_root & (at >= 0))[meetings.number]
+        yield meetings.leaves[there], meetings.comes[at[meetings.number[there]]], BROADCAST
+        last = meetings.last(calls["s"][meetings.comes])
+        to_root = ~from_root & (at >= 0)
+        yield meetings.leaves[at[to_root]], meetings.comes[last[to_root]], REDUCE
+
+    def _roots(self, calls: dict[str, Any]) -> Ints:
+        """Of each call the rank of its root; -1: it has none."""
+        out = np.full(len(calls["f"]), -1, np.int64)
+        places = mpi.Places(calls)
+        for function in calls["function"]:
+            if mpi.blocking(function) in _FROM_ROOT | _TO_ROOT:
+                columns = "thread::BIGINT AS thread, seq::BIGINT AS seq, args.root::BIGINT AS root"
+                sql = f"SELECT {columns} FROM {sql_name('mpi.' + function)} WHERE args.root >= 0"
+                rows = numbers_of(self._store, sql)
+                out[places.of(rows["thread"], rows["seq"])] = rows["root"]
         return out
 
     # ---- devices ----
@@ -212,9 +241,9 @@ class _States:
         g = self._g
         work = g.activities
         free = work["launched"].copy()
-        before = np.flatnonzero(g.kind == graph.QUEUE)  # these and those of other queues lead from work to work only
+        before = np.flatnonzero(g.kind == building.QUEUE)  # these and those of other queues lead from work to work only
         np.maximum.at(free, g.works_of(before), g.time[g.source[before]])
-        edges = np.flatnonzero(g.kind == graph.OTHER_QUEUE)
+        edges = np.flatnonzero(g.kind == building.OTHER_QUEUE)
         piece, other = g.works_of(edges), g.piece[g.source[edges]]
         ns = g.time[g.source[edges]] - free[piece]
         ns[work["queue"][piece] == work["queue"][other]] = 0  # in a queue without order: it waits for no other one

@@ -20,9 +20,10 @@ from occatrace import _native
 from occatrace.core.units import duration
 from occatrace.errors import RunError
 from occatrace.reports import limits
-from occatrace.reports.critical import graph, labels, whatif
+from occatrace.reports.critical import building, graph, labels, mpi, whatif
+from occatrace.reports.critical.building import Ints, Narrow
 from occatrace.reports.critical.called import Called
-from occatrace.reports.critical.graph import Graph, Ints, Narrow
+from occatrace.reports.critical.graph import Graph
 from occatrace.reports.critical.labels import Label, Labels, Spans
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ Floats = npt.NDArray[np.float64]
 
 # What a piece is called that is no work: by the kind of its edge.
 _LATENCY = {
-    graph.LAUNCH: ("launch", "launch latency of {}"),
-    graph.QUEUE: ("launch", "gap in the queue before {}"),
-    graph.OTHER_QUEUE: ("launch", "gap after other work before {}"),
-    graph.DONE: ("launch", "return from waiting for the device"),
-    graph.FORK: ("function", "start of an OpenMP team"),
-    graph.JOIN: ("function", "end of an OpenMP team"),
-    graph.THREAD: ("host", "until a thread begins"),
-    graph.END: ("host", "after a thread has ended"),
+    building.LAUNCH: ("launch", "launch latency of {}"),
+    building.QUEUE: ("launch", "gap in the queue before {}"),
+    building.OTHER_QUEUE: ("launch", "gap after other work before {}"),
+    building.DONE: ("launch", "return from waiting for the device"),
+    building.FORK: ("function", "start of an OpenMP team"),
+    building.JOIN: ("function", "end of an OpenMP team"),
+    building.THREAD: ("host", "until a thread begins"),
+    building.END: ("host", "after a thread has ended"),
 }
 _NO_WORK = ("not recorded",)
 _OF_PYTHON = ("import", "python")  # kinds of what Python does that is on a path
@@ -132,7 +133,7 @@ class Run:
     def busy(self) -> dict[int, float]:
         """By rank, how long it computes between MPI_Init and MPI_Finalize, with its device work (ns)."""
         g = self._known
-        own = (g.kind == graph.HOST) & (g.call < 0) & self.computing
+        own = (g.kind == building.HOST) & (g.call < 0) & self.computing
         thread_process = np.full(int(g.thread.max(initial=0)) + 1, -1, np.int64)
         for thread, process in g.process_of.items():
             if thread < len(thread_process):
@@ -175,7 +176,7 @@ class Run:
         work = g.activities
         every = np.arange(len(g.kind))
         weights = g.lags(every) + g.works(every)
-        edges = np.flatnonzero(g.kind == graph.OTHER_QUEUE)
+        edges = np.flatnonzero(g.kind == building.OTHER_QUEUE)
         piece, before = g.works_of(edges), g.piece[g.source[edges]]
         names = np.array([label.name for label in self._labels.all])
         ids = self._store.con.execute("SELECT queue FROM queues WHERE 'queue ' || id = ?", [queue]).fetchall()
@@ -342,7 +343,7 @@ class Run:
         """Time of threads: cut by what they did. Of MPI calls in which nobody was waited for, the call."""
         g = self._known
         parts = []
-        own = kind == graph.HOST
+        own = kind == building.HOST
         of_mpi = own & (g.call[path] >= 0)
         if of_mpi.any():
             numbers = self._mpi_labels(g.call[path][of_mpi], None)
@@ -382,12 +383,12 @@ class Run:
 
     def _latencies(self, path: Any, kind: Any, source: Ints, target: Ints, weight: Floats) -> list[_Part]:
         g = self._known
-        rest = (kind != graph.HOST) & (g.works_of(path) < 0) & (weight > 0)
+        rest = (kind != building.HOST) & (g.works_of(path) < 0) & (weight > 0)
         if not rest.any():
             return []
         process = self._processes(np.where(g.thread[target[rest]] >= 0, g.thread[target[rest]], g.thread[source[rest]]))
         names = np.empty(int(rest.sum()), np.int64)
-        sent = np.isin(kind[rest], (graph.MESSAGE, graph.TOGETHER))
+        sent = np.isin(kind[rest], (building.MESSAGE, building.TOGETHER))
         if sent.any():
             names[sent] = self._mpi_labels(g.call[path][rest][sent], source[rest][sent])
         kinds, which_kind = np.unique(kind[rest][~sent], return_inverse=True)
@@ -483,7 +484,7 @@ class _Factors:
     def _split_host(self) -> dict[int, tuple[Ints, Ints, Ints]]:
         """Of each thread the pieces of its own edges: the edge, the duration, the label. Host code has labels only now."""
         run, g = self._run, self._run._known
-        edges = np.flatnonzero((g.kind == graph.HOST) & (g.call < 0))
+        edges = np.flatnonzero((g.kind == building.HOST) & (g.call < 0))
         edges = edges[g.lags(edges) > 0]
         edges = edges[np.lexsort((g.time[g.source[edges]], g.thread[g.source[edges]]))]
         threads = g.thread[g.source[edges]]
@@ -511,7 +512,7 @@ class _Factors:
         out: Floats = self._of_label()[label]
         factor = self._of_rank.get(g.process_of.get(thread, -1), 1.0)
         if factor != 1.0:
-            at = np.flatnonzero((g.thread[g.source] == thread) & (g.kind == graph.HOST) & run.computing)
+            at = np.flatnonzero((g.thread[g.source] == thread) & (g.kind == building.HOST) & run.computing)
             begins = np.sort(g.time[g.source[at]])
             inside = (
                 (start >= begins[0]) & (start <= g.time[g.target[at]].max())
@@ -563,13 +564,13 @@ class _Factors:
             lag[has] *= self._of_label(self._launches)[named]
             process = g.activities["process"][which]
             work[has] *= np.array([self._of_rank.get(p, 1.0) for p in range(int(process.max(initial=0)) + 1)])[process]
-        sent = np.isin(g.kind, (graph.MESSAGE, graph.TOGETHER)) | ((g.kind == graph.HOST) & (g.call >= 0))
+        sent = np.isin(g.kind, (building.MESSAGE, building.TOGETHER)) | ((g.kind == building.HOST) & (g.call >= 0))
         # The start and the end of MPI move no messages: they take as long on a network that takes no time.
         if self._network != 1.0:
-            ends = np.array([name in graph.ENDS for name in g.calls["function"]])
+            ends = np.array([name in mpi.ENDS for name in g.calls["function"]])
             of_ends = ends[g.calls["f"][np.maximum(g.call, 0)]] & (g.call >= 0)
             lag[sent & ~of_ends] *= self._network
-        own = (g.kind == graph.HOST) & ~sent & (lag > 0)
+        own = (g.kind == building.HOST) & ~sent & (lag > 0)
         threads = np.where(own, g.thread[g.source], -1)
         for thread in np.unique(threads[own]).tolist():
             of_thread = np.flatnonzero(threads == thread).astype(np.uint32)
@@ -605,7 +606,7 @@ class _Factors:
         if not self._unwaited:
             return np.empty(0, np.int64)
         chosen = np.array([any(change.matches(label) for change in self._unwaited) for label in run._labels.all])
-        edges = np.flatnonzero((g.kind == graph.DONE) & (g.thread[g.target] >= 0))
+        edges = np.flatnonzero((g.kind == building.DONE) & (g.thread[g.target] >= 0))
         threads = g.thread[g.target[edges]]
         out = []
         for thread in np.unique(threads).tolist():

@@ -15,7 +15,8 @@ from occatrace.core import naming
 from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.core.sql import name as sql_name
 from occatrace.reports.critical import lines
-from occatrace.reports.critical.graph import ARRIVES, Narrow, slices
+from occatrace.reports.critical.building import Narrow
+from occatrace.reports.critical.graph import ARRIVES, slices
 from occatrace.store import captures
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occatrace.reports.critical import graph
+from occatrace.reports.critical import mpi
 from occatrace.store.tables import Store
 from occatrace.views.timeline.sources import NONE, THREAD, Source, coded
 
@@ -36,7 +36,7 @@ class Messages:
                 f"{count:,} messages and collectives, more than {MOST:,}: the file does not show who sent to whom"
             )
             return
-        calls = graph.of_mpi(store)
+        calls = mpi.of_run(store)
         ranks: dict[int, int | None] = dict(store.con.execute(_RANKS).fetchall())
         self._rank = np.array([-1 if (r := ranks.get(p)) is None else r for p in calls["process"].tolist()], np.int64)
         self._calls = calls
@@ -66,17 +66,16 @@ class Messages:
         chosen[at[hit]] = part[hit]
         froms, tos = [calls["sent"][0]], [calls["sent"][1]]
         times = [np.maximum(calls["received"], start[tos[0]])]
-        for _, comes, leaves in calls["meetings"]:
-            latest = int(comes[np.argmax(start[comes])])
-            if self._rank[latest] < 0:
-                continue
-            members = leaves[leaves >= 0]
-            self._last_rank[members] = self._rank[latest]
-            self._waited[members] = np.maximum(np.minimum(start[latest], end[members]) - start[members], 0)
-            others = members[(members != latest) & (end[members] > start[latest])]
-            froms.append(np.full(len(others), latest))
-            tos.append(others)
-            times.append(np.full(len(others), start[latest] + 1))  # so that the arrow leads there
+        meetings = calls["meetings"]
+        latest = meetings.comes[meetings.last(start[meetings.comes])].astype(np.int64)[meetings.number]
+        known = (meetings.leaves >= 0) & (self._rank[latest] >= 0)
+        members, latest = meetings.leaves[known].astype(np.int64), latest[known]
+        self._last_rank[members] = self._rank[latest]
+        self._waited[members] = np.maximum(np.minimum(start[latest], end[members]) - start[members], 0)
+        others = (members != latest) & (end[members] > start[latest])
+        froms.append(latest[others])
+        tos.append(members[others])
+        times.append(start[latest[others]] + 1)  # so that the arrow leads there
         source, target, time = (np.concatenate(each) for each in (froms, tos, times))
         time = np.maximum(np.minimum(time, end[target] - 1), start[target])  # within the call
         to_part = part_at(chosen[target], time)
