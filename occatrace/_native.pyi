@@ -470,10 +470,10 @@ def decided_path(
     are in the order of their targets. ValueError: an edge of the path does not lead to a higher node."""
 
 def sort_edges(
-    nodes: int, parts: Sequence[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]], places: bool
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.uint32]]:
+    nodes: int, parts: Sequence[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint8]]:
     """Sources, targets and kinds of the edges of all parts (kind, sources, targets) that lead to a higher node, in the order of
-    their targets, and with `places` the number of each among those of all parts. ValueError: a node is not below `nodes`."""
+    their targets. ValueError: a node is not below `nodes`."""
 
 def grouped(group: NDArray[np.int32]) -> NDArray[np.uint32]:
     """The numbers of the rows of which the group is not below 0: group by group, each in the order of the rows."""

@@ -62,16 +62,14 @@ std::vector<uint32_t> forward(size_t nodes, const std::vector<Part> &parts) {
 }
 
 void sort_edges(std::vector<uint32_t> first, const std::vector<Part> &parts, const Sorted &out) {
-    uint32_t number = 0;
     for (const Part &part : parts) {
-        for (size_t i = 0; i < part.count; i++, number++) {
+        for (size_t i = 0; i < part.count; i++) {
             const uint32_t source = part.source[i], target = part.target[i];
             if (source >= target) continue;
             const uint32_t at = first[target]++;
             out.source[at] = source;
             out.target[at] = target;
             out.kind[at] = part.kind;
-            if (out.place) out.place[at] = number;
         }
     }
 }

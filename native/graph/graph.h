@@ -39,7 +39,6 @@ struct Sorted {
     uint32_t *source;
     uint32_t *target;
     uint8_t *kind;
-    uint32_t *place; // of each its number among those of all parts; nullptr: not wanted
 };
 
 // How many edges lead to a higher number of a node, by target: where those of each node begin, and at the end how many there are.

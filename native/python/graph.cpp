@@ -46,7 +46,7 @@ Array<uint32_t> decided_path(const Array<uint32_t> &source, const Array<uint32_t
     return given(std::move(path));
 }
 
-py::tuple sort_edges(size_t nodes, const std::vector<std::tuple<uint8_t, Array<uint32_t>, Array<uint32_t>>> &kinds, bool places) {
+py::tuple sort_edges(size_t nodes, const std::vector<std::tuple<uint8_t, Array<uint32_t>, Array<uint32_t>>> &kinds) {
     std::vector<Part> parts;
     for (const auto &[kind, source, target] : kinds) {
         const auto count = static_cast<size_t>(source.size());
@@ -58,14 +58,14 @@ py::tuple sort_edges(size_t nodes, const std::vector<std::tuple<uint8_t, Array<u
         first = forward(nodes, parts);
     }
     const auto count = static_cast<py::ssize_t>(first.back());
-    Array<uint32_t> source(count), target(count), place(places ? count : 0);
+    Array<uint32_t> source(count), target(count);
     Array<uint8_t> kind(count);
-    const Sorted out{source.mutable_data(), target.mutable_data(), kind.mutable_data(), places ? place.mutable_data() : nullptr};
+    const Sorted out{source.mutable_data(), target.mutable_data(), kind.mutable_data()};
     {
         const py::gil_scoped_release release;
         occatrace::sort_edges(std::move(first), parts, out);
     }
-    return py::make_tuple(source, target, kind, place);
+    return py::make_tuple(source, target, kind);
 }
 
 Array<uint32_t> grouped(const Array<int32_t> &group) {
@@ -84,7 +84,7 @@ void bind_graph(py::module_ &module) {
                "Times of the nodes, and the edges that decide the time of `end`. Edges lead to nodes of higher numbers.");
     module.def("decided_path", &decided_path, py::arg("source"), py::arg("target"), py::arg("decides"), py::arg("end"),
                "The edges by which `end` was reached. Edges are in the order of their targets.");
-    module.def("sort_edges", &sort_edges, py::arg("nodes"), py::arg("parts"), py::arg("places"),
+    module.def("sort_edges", &sort_edges, py::arg("nodes"), py::arg("parts"),
                "Edges that lead to a higher number of a node, in the order of their targets.");
     module.def("grouped", &grouped, py::arg("group"), "The numbers of rows, group by group.");
 }

@@ -142,8 +142,11 @@ def _ideal(store: Store) -> float | None:
     if g is None or not len(g.calls["f"]):
         return None
     times = run.times(whatif.parse(["network*0"]))
-    own = np.flatnonzero((g.kind == building.HOST) & (g.call >= 0))
-    function = np.array([_END_OF.get(name, 0) for name in g.calls["function"]])[g.calls["f"][g.call[own]]]
+    # Few of millions of calls begin and end MPI. The last one stands for nodes without a call.
+    known = np.r_[np.array([_END_OF.get(name, 0) for name in g.calls["function"]], np.int8)[g.calls["f"]], np.int8(0)]
+    function = known[g.leaves[g.target]]
+    own = np.flatnonzero((function > 0) & (g.kind == building.HOST))
+    function = function[own]
     begins: dict[int, float] = {}
     spans = []
     for edge in own[function == 1].tolist():

@@ -3,7 +3,7 @@ and 512 MB for each.
 
 The run has 50 million calls of 130 threads in ten processes and 5 million launches: 5 million calls of 13 threads with half a
 million launches are recorded and made ten times as large (4 GB on disk).
-10,000 ranks are simulated from a run of four.
+10,000 ranks are simulated from a run of four. Of MPI there is a run of four ranks with 5 million calls and 4 million messages.
 
 usage: bench_scale.py [--calls N] [--launches N] [--run FOLDER] [--only WORD]... [--docs FILE] [--loaded]
        --run: kept and used again; --only: commands with one of these words in them; --docs: write the table there
@@ -28,12 +28,15 @@ from pathlib import Path
 import occatrace
 from tests.bench.recording import multiply, record
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 COPIES, THREADS = 10, 13
 RANKS = 10_000
+ROUNDS = 240_000  # of the ranks that send messages: 21 calls in four rounds
 SECONDS, MEGABYTES = 60, 512
 LIMIT_S = 240  # of CPU: a command is stopped then
 OURS = (sys.executable, "-m", "occatrace.cli")
+OF_MPI = "4 ranks, 9 million MPI calls and messages:"
 CALLS_BY_FUNCTION = "SELECT function, sum(calls) FROM call_stats GROUP BY 1 ORDER BY 2 DESC"
 SLOWEST_CALLS = "SELECT function, end_ns - start_ns AS ns FROM calls ORDER BY ns DESC LIMIT 10"
 
@@ -75,8 +78,8 @@ def make(run: Path, calls: int, launches: int) -> None:
         multiply(one, run, COPIES)
 
 
-def commands(run: Path, half: Path, made: Path) -> dict[str, Sequence[object]]:
-    """Title: command. `half`: a run to compare with; `made`: a folder for what they write."""
+def commands(run: Path, half: Path, messages: Path, made: Path) -> dict[str, Sequence[object]]:
+    """Title: command. `half`: a run to compare with; `messages`: one of MPI; `made`: a folder for what they write."""
     from occatrace import reports
 
     ours = list(OURS)
@@ -90,6 +93,8 @@ def commands(run: Path, half: Path, made: Path) -> dict[str, Sequence[object]]:
         "report --filter-time 25%:50%": [*ours, "report", "--filter-time", "25%:50%", run],
         "report --format html": [*ours, "report", "--format", "html", "-o", made / "page.html", run],
         "why": [*ours, "why", run],
+        f"{OF_MPI} why": [*ours, "why", messages],
+        f"{OF_MPI} wait_states": [*ours, "report", "--report", "wait_states", messages],
         "digest": [*ours, "digest", run],
         "trace": [*ours, "trace", run],
         "query, calls by function": [*ours, "query", run, CALLS_BY_FUNCTION],
@@ -107,18 +112,25 @@ def commands(run: Path, half: Path, made: Path) -> dict[str, Sequence[object]]:
     }  # fmt: skip
 
 
-def simulate_ranks(made: Path) -> bool:
-    """Write the partial summaries of RANKS ranks; whether there is an MPI to record the four that they are made from."""
+def record_ranks(source: Path, made: Path, *arguments: str) -> Path | None:
+    """A run of four ranks of an MPI program, with its tables; None: there is no MPI."""
     compiler, launcher = shutil.which("mpicc.openmpi"), shutil.which("mpirun.openmpi")
     if not compiler or not launcher:
-        return False
-    program, run = made / "rank", made / "four"
-    source = ROOT / "tests" / "programs" / "fixed_cost" / "four_calls.c"
+        return None
+    program, run = made / source.stem, made / f"run-{source.stem}"
     subprocess.run([compiler, "-O1", "-o", program, source], check=True)
     options = ["--oversubscribe", "--allow-run-as-root"]
-    recorded: list[str | Path] = [launcher, *options, "-n", "4", *OURS, "-q", "-o", run, program]
+    recorded: list[str | Path] = [launcher, *options, "-n", "4", *OURS, "-q", "-o", run, program, *arguments]
     subprocess.run(recorded, check=True, capture_output=True)
     subprocess.run([*OURS, "report", run], check=True, capture_output=True)
+    return run
+
+
+def simulate_ranks(made: Path) -> bool:
+    """Write the partial summaries of RANKS ranks; whether there is an MPI to record the four that they are made from."""
+    run = record_ranks(ROOT / "tests" / "programs" / "fixed_cost" / "four_calls.c", made)
+    if run is None:
+        return False
     tool = ROOT / "tools" / "simulate_ranks"
     subprocess.run([sys.executable, tool, str(RANKS), run, made / "ranks"], check=True, capture_output=True)
     return True
@@ -167,20 +179,24 @@ def main() -> None:
         if not args.only:
             shutil.rmtree(run / "tables", ignore_errors=True)
         rows: dict[str, Measured] = {}
-        print(f"{'':<40}{'wall s':>9}{'CPU s':>9}{'peak MB':>9}")
+        print(f"{'':<60}{'wall s':>9}{'CPU s':>9}{'peak MB':>9}")
 
         def wanted(title: str) -> bool:
             return not args.only or any(word in title for word in args.only)
 
         there = simulate_ranks(made) if wanted(f"merge and report {RANKS:,} ranks") else False
+        of_mpi = [title for title in commands(run, run, made, made) if title.startswith(OF_MPI)]
+        ring = HERE / "programs" / "mpi_ring.c"
+        messages = record_ranks(ring, made, str(ROUNDS)) if any(map(wanted, of_mpi)) else None
         missing = []
-        for title, command in commands(run, run, made).items():
-            if not wanted(title) or (title.startswith("merge") and not there):
+        for title, command in commands(run, run, messages or made, made).items():
+            absent = (title.startswith("merge") and not there) or (title in of_mpi and messages is None)
+            if not wanted(title) or absent:
                 missing.append(title)
                 continue
             m = rows[title] = measure(command)
             ended = {0: "", None: "  stopped"}.get(m.status, f"  exit status {m.status}")
-            print(f"{title:<40}{m.wall:>9.1f}{m.cpu:>9.1f}{m.peak:>9.0f}{ended}", flush=True)
+            print(f"{title:<60}{m.wall:>9.1f}{m.cpu:>9.1f}{m.peak:>9.0f}{ended}", flush=True)
         if args.docs:
             with occatrace.open(run) as opened:
                 calls, work = opened.sql(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from occatrace import _native, reports
 from occatrace.cli.dispatch import main
 from occatrace.errors import RunError
 from occatrace.reports import critical
-from occatrace.reports.critical import whatif
+from occatrace.reports.critical import building, mpi, whatif
 from occatrace.store.tables import Store, open_store
 from tests.support import fake
 from tests.support.fake import MODEL, FakeThread, FakeTrace, fake_device, python_call, recorded, run_folder
@@ -379,14 +380,12 @@ def test_edges_in_the_order_of_their_targets_by_brute_force() -> None:
             for s, t in zip(source.tolist(), target.tolist(), strict=True)
         ]
         order = sorted((at for at, (t, s, _) in enumerate(every) if s < t), key=lambda at: every[at][0])
-        source, target, kind, place = _native.sort_edges(nodes, parts, True)
-        assert place.tolist() == order
+        source, target, kind = _native.sort_edges(nodes, parts)
         assert list(zip(target.tolist(), source.tolist(), kind.tolist(), strict=True)) == [every[at] for at in order]
-        assert not len(_native.sort_edges(nodes, parts, False)[3])
     with pytest.raises(ValueError, match="no node"):
-        _native.sort_edges(1, [(0, np.array([0], np.uint32), np.array([1], np.uint32))], False)
+        _native.sort_edges(1, [(0, np.array([0], np.uint32), np.array([1], np.uint32))])
     with pytest.raises(ValueError, match="target"):
-        _native.sort_edges(2, [(0, np.array([0], np.uint32), np.array([], np.uint32))], False)
+        _native.sort_edges(2, [(0, np.array([0], np.uint32), np.array([], np.uint32))])
 
 
 def test_rows_by_group() -> None:
@@ -427,7 +426,7 @@ def test_the_answer_does_not_depend_on_how_much_is_read_at_a_time(
 
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=repeated(60, queues=3).open) as store:
         whole = answers(store)
-        monkeypatch.setattr(critical.graph, "_AT_ONCE", 7)
+        monkeypatch.setattr(critical.graph, "AT_ONCE", 7)
         monkeypatch.setattr(critical, "_AT_ONCE", 7)
         monkeypatch.setattr(critical.called, "AT_ONCE", 7)
         monkeypatch.setattr(critical.labels, "_AT_ONCE", 7)
@@ -468,9 +467,11 @@ def test_work_that_ends_at_one_moment_has_an_order(tmp_path: Path, monkeypatch: 
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
         first = critical.Run(store).graph
         # Rows in another order, as DuckDB's threads may give them.
-        numbers = critical.graph._numpy
-        monkeypatch.setattr(critical.graph, "_numpy", lambda *words: {n: c[::-1] for n, c in numbers(*words).items()})
-        monkeypatch.setattr(critical.graph, "_AT_ONCE", 2)  # less than end at one moment
+        numbers = building.numbers_of
+        monkeypatch.setattr(
+            critical.graph, "numbers_of", lambda *words: {n: c[::-1] for n, c in numbers(*words).items()}
+        )
+        monkeypatch.setattr(critical.graph, "AT_ONCE", 2)  # less than end at one moment
         work = critical.graph._work(store, first.zero) if first else {}
         assert first and {name: work[name].tolist() for name in first.activities} == {
             name: column.tolist() for name, column in first.activities.items()
@@ -486,3 +487,29 @@ def test_the_graph_is_small(tmp_path: Path) -> None:
         held = sum(c.nbytes for c in columns if isinstance(c, np.ndarray) and c.strides != (0,))
     # 5 million launches are 0.5 GB at 100 bytes.
     assert held < 100 * launches
+
+
+def test_messages_are_arrays(tmp_path: Path) -> None:
+    """Each of two ranks sends to the other one and receives, again and again; the tags alternate."""
+    rounds = 2000
+    trace = FakeTrace()
+    for rank in (0, 1):
+        t = fake.fake_rank(trace, rank, 2, AT)
+        for at in range(AT + 1000, AT + 1000 + 100 * rounds, 100):
+            tag = (at // 100) % 3
+            fake.mpi(t, "MPI_Send", at + 10 * rank, at + 10 * rank + 5, partner=1 - rank, tag=tag, bytes=8, count=1)
+            fake.mpi(t, "MPI_Recv", at + 30, at + 60 + rank, partner=1 - rank, tag=tag, bytes=8, count=1)
+        t.record("exit", AT + 2000 + 100 * rounds, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        functions = store.functions()
+        tracemalloc.start()
+        calls = mpi.nodes(store, building.Builder(), AT, functions)["calls"]
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    sent, got = calls["sent"]
+    assert len(sent) == 2 * rounds and calls["unmatched"] == 0
+    # The n-th send of a rank was received by the n-th receive of the other one.
+    assert set((calls["s"][got] - calls["s"][sent]).tolist()) == {20, 30}
+    assert set((calls["thread"][got] - calls["thread"][sent]).tolist()) == {1, -1}
+    # 4 million messages and 5 million calls are 1 GB at 220 bytes of each.
+    assert peak < 220 * 8 * rounds

@@ -133,7 +133,7 @@ class Run:
     def busy(self) -> dict[int, float]:
         """By rank, how long it computes between MPI_Init and MPI_Finalize, with its device work (ns)."""
         g = self._known
-        own = (g.kind == building.HOST) & (g.call < 0) & self.computing
+        own = (g.kind == building.HOST) & (g.leaves[g.target] < 0) & self.computing
         thread_process = np.full(int(g.thread.max(initial=0)) + 1, -1, np.int64)
         for thread, process in g.process_of.items():
             if thread < len(thread_process):
@@ -344,9 +344,9 @@ class Run:
         g = self._known
         parts = []
         own = kind == building.HOST
-        of_mpi = own & (g.call[path] >= 0)
+        of_mpi = own & (g.calls_of(path) >= 0)
         if of_mpi.any():
-            numbers = self._mpi_labels(g.call[path][of_mpi], None)
+            numbers = self._mpi_labels(g.calls_of(path[of_mpi]), None)
             at = source[of_mpi]
             parts.append(_part(g.time[at], weight[of_mpi], numbers, self._processes(g.thread[at])))
         own &= ~of_mpi & (weight > 0)
@@ -390,7 +390,7 @@ class Run:
         names = np.empty(int(rest.sum()), np.int64)
         sent = np.isin(kind[rest], (building.MESSAGE, building.TOGETHER))
         if sent.any():
-            names[sent] = self._mpi_labels(g.call[path][rest][sent], source[rest][sent])
+            names[sent] = self._mpi_labels(g.calls_of(path[rest][sent]), source[rest][sent])
         kinds, which_kind = np.unique(kind[rest][~sent], return_inverse=True)
         names[~sent] = np.array([self._latency(k, None) for k in kinds.tolist()], np.int64)[which_kind]
         return [_part(g.time[source[rest]], weight[rest], names, process)]
@@ -484,7 +484,7 @@ class _Factors:
     def _split_host(self) -> dict[int, tuple[Ints, Ints, Ints]]:
         """Of each thread the pieces of its own edges: the edge, the duration, the label. Host code has labels only now."""
         run, g = self._run, self._run._known
-        edges = np.flatnonzero((g.kind == building.HOST) & (g.call < 0))
+        edges = np.flatnonzero((g.kind == building.HOST) & (g.leaves[g.target] < 0))
         edges = edges[g.lags(edges) > 0]
         edges = edges[np.lexsort((g.time[g.source[edges]], g.thread[g.source[edges]]))]
         threads = g.thread[g.source[edges]]
@@ -564,12 +564,15 @@ class _Factors:
             lag[has] *= self._of_label(self._launches)[named]
             process = g.activities["process"][which]
             work[has] *= np.array([self._of_rank.get(p, 1.0) for p in range(int(process.max(initial=0)) + 1)])[process]
-        sent = np.isin(g.kind, (building.MESSAGE, building.TOGETHER)) | ((g.kind == building.HOST) & (g.call >= 0))
+        sent = np.isin(g.kind, (building.MESSAGE, building.TOGETHER)) | (
+            (g.kind == building.HOST) & (g.leaves[g.target] >= 0)
+        )
         # The start and the end of MPI move no messages: they take as long on a network that takes no time.
         if self._network != 1.0:
             ends = np.array([name in mpi.ENDS for name in g.calls["function"]])
-            of_ends = ends[g.calls["f"][np.maximum(g.call, 0)]] & (g.call >= 0)
-            lag[sent & ~of_ends] *= self._network
+            moved = np.flatnonzero(sent)
+            call = g.calls_of(moved)
+            lag[moved[~(ends[g.calls["f"][np.maximum(call, 0)]] & (call >= 0))]] *= self._network
         own = (g.kind == building.HOST) & ~sent & (lag > 0)
         threads = np.where(own, g.thread[g.source], -1)
         for thread in np.unique(threads[own]).tolist():

@@ -36,7 +36,6 @@ class Builder:
     nodes: list[tuple[Ints, Narrow]] = field(default_factory=list)  # time and order as a key, thread
     elastic: list[Flags] = field(default_factory=list)
     edges: list[tuple[int, Nodes, Nodes]] = field(default_factory=list)
-    calls: list[Any] = field(default_factory=list)  # of the edges
     count: int = 0
 
     def add(self, time: Any, order: int, thread: Any = -1, elastic: bool = False) -> Nodes:
@@ -48,10 +47,9 @@ class Builder:
         self.count += len(key)
         return np.arange(self.count - len(key), self.count, dtype=np.uint32)
 
-    def link(self, kind: int, source: Any, target: Any, call: Any = None) -> None:
+    def link(self, kind: int, source: Any, target: Any) -> None:
         """Edges."""
         self.edges.append((kind, np.asarray(source, np.uint32), np.asarray(target, np.uint32)))
-        self.calls.append(call)
 
 
 def numbers_of(store: Store, sql: str) -> dict[str, Any]:

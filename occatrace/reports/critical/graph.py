@@ -72,7 +72,7 @@ class Graph:
     kind: Kinds
     decides: Flags  # edge that has all the time between its nodes
     usual: Floats  # by kind: the lag of an edge that does not decide
-    call: Narrow  # of an edge: the MPI call that it ends, -1: none
+    leaves: Narrow  # the MPI call that ends at a node, -1: none
     activities: dict[str, Any]
     calls: dict[str, Any]  # of MPI
     process_of: dict[int, int]  # of threads
@@ -89,6 +89,11 @@ class Graph:
         """The piece of device work that each of these edges ends with; -1: none."""
         out: Narrow = self.piece[self.target[edges]]
         return out
+
+    def calls_of(self, edges: Any) -> Narrow:
+        """The MPI call that each of these edges ends; -1: none."""
+        of = self.leaves[self.target[edges]]
+        return np.where(np.isin(self.kind[edges], (HOST, MESSAGE)), of, -1).astype(np.int32)
 
     def works(self, edges: Any) -> Floats:
         """How long the work at the end of each of these edges takes, as far as it is behind the edge's source (ns)."""
@@ -429,33 +434,23 @@ def _finish(
     frame["begins"], frame["ends"] = place[frame["begins"]], place[frame["ends"]]
     _threads(b, frame, time, thread, elastic, by_thread, process_of)
     del by_thread
-    called = any(call is not None for call in b.calls)
-    source, target, kind, number = _native.sort_edges(len(time), b.edges, called)
-    # -1 everywhere takes no memory.
-    call: Narrow = np.broadcast_to(np.array(-1, np.int32), source.shape)
-    if called:
-        of_all = [
-            np.broadcast_to(np.asarray(-1 if of is None else of, np.int32), part[1].shape)
-            for part, of in zip(b.edges, b.calls, strict=True)
-        ]
-        call = np.concatenate(of_all)[number]
-    del number
+    source, target, kind = _native.sort_edges(len(time), b.edges)
     b.edges.clear()
-    b.calls.clear()
     piece = np.full(len(time), -1, np.int32)
     piece[place[ends]] = np.arange(len(ends), dtype=np.int32)
-    if len(messages["nodes"]):
-        own_call = np.full(len(time), -1, np.int32)
-        own_call[place[messages["leave"]]] = np.arange(len(messages["leave"]))
-        # The host's edge to the end of a call is that call's.
-        call = np.where(kind == HOST, own_call[target], call).astype(np.int32)
+    # -1 everywhere takes no memory.
+    leaves: Narrow = np.broadcast_to(np.array(-1, np.int32), time.shape)
+    if calls := len(messages["calls"]["f"]):
+        leaves = np.full(len(time), -1, np.int32)
+        leave = messages["leave"]
+        leaves[place[leave : leave + calls]] = np.arange(calls, dtype=np.int32)
     last = frame["ends"]
     end = int(last[np.argmax(time[last])])
     del place
     elastic |= piece >= 0
     decides, usual = _weights(time, elastic, piece, work, kind, source, target)
     return Graph(
-        zero, end, time, thread, elastic, piece, source, target, kind, decides, usual, call, work, messages["calls"], process_of,
+        zero, end, time, thread, elastic, piece, source, target, kind, decides, usual, leaves, work, messages["calls"], process_of,
         waited,
     )  # fmt: skip
 

@@ -124,13 +124,14 @@ def _no_meetings() -> Meetings:
 
 
 def nodes(store: Store, b: Builder, zero: int, calls_of: tuple[str, ...]) -> dict[str, Any]:
-    """Two nodes at each call of MPI; messages and collectives lead from the start of one to the end of another."""
+    """Two nodes at each call of MPI; messages and collectives lead from the start of one to the end of another. The calls, and the
+    first of the nodes in which they end."""
     names = [name for name in calls_of if name.startswith("mpi.")]
     none = np.empty(0, np.int64)
     if not names:
         matched = {"received": none, "meetings": _no_meetings(), "unmatched": 0}
         matched |= dict.fromkeys(("sent", "probed", "posted", "driven"), (none, none))
-        return {"nodes": none, "calls": {"function": [], "lines": [""], "f": none, "line": none, **matched}}
+        return {"leave": 0, "calls": {"function": [], "lines": [""], "f": none, "line": none, **matched}}
     union = " UNION ALL ".join(
         f"SELECT {number} AS f, process, thread, seq, caller, start_ns, end_ns FROM {sql_name(name)}"
         for number, name in enumerate(names)
@@ -149,8 +150,6 @@ def nodes(store: Store, b: Builder, zero: int, calls_of: tuple[str, ...]) -> dic
     del order
     calls["lines"] = known.texts
     calls["function"] = [name.partition(".")[2] for name in names]
-    enter = b.add(calls["s"], SOURCE, calls["thread"])
-    leave = b.add(np.maximum(calls["s"], calls["e"]), SINK, calls["thread"], elastic=True)
     ranks = store.con.execute(
         "SELECT process, coalesce(m.rank, p.rank) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
     ).fetchall()
@@ -160,9 +159,24 @@ def nodes(store: Store, b: Builder, zero: int, calls_of: tuple[str, ...]) -> dic
     rows["own"] = places.of(rows["thread"], rows["seq"])
     rows["done"] = _completed(rows, calls)
     del rows["named"]
-    _messages(b, rows, _probes(store, names, zero), places, enter, leave, calls)
-    _collectives(b, rows, rank_of, enter, leave, calls)
-    return {"nodes": np.concatenate([enter, leave]), "enter": enter, "leave": leave, "calls": calls}
+    _messages(rows, _probes(store, names, zero), places, calls)
+    calls["meetings"] = _joined(_counted(rows, calls), _of_all(rank_of, calls))
+    del rows, places
+    enter, leave = b.count, b.count + len(calls["s"])
+    b.add(calls["s"], SOURCE, calls["thread"])
+    b.add(np.maximum(calls["s"], calls["e"]), SINK, calls["thread"], elastic=True)
+    for name in ("sent", "probed", "posted", "driven"):
+        first, last = calls[name]
+        b.link(MESSAGE, _at(enter, first), _at(leave, last))
+    _meet(b, enter, leave, calls)
+    return {"leave": leave, "calls": calls}
+
+
+def _at(first: int, calls: Any) -> Nodes:
+    """The nodes of calls, of which those of all stand together."""
+    out: Nodes = calls.astype(np.uint32)
+    out += np.uint32(first)
+    return out
 
 
 def of_run(store: Store) -> dict[str, Any]:
@@ -257,34 +271,73 @@ def _probes(store: Store, names: list[str], zero: int) -> _Probes:
     return {key: sorted(ends) for key, ends in out.items()}
 
 
-def _pairs(rows: dict[str, Any]) -> tuple[Ints, Ints, Ints, int]:
+def _pairs(rows: dict[str, Any]) -> tuple[Nodes, Nodes, Ints, int]:
     """Rows of sends and of their receives, by sender and receiver (a number of each such two), and how many sends have none. MPI
     keeps the order of messages between two ranks: the first sent is the first received."""
-    those = np.flatnonzero((rows["kind"] != _COLLECTIVE) & (rows["partner"] != _NONE) & (rows["rank"] >= 0))
+    those = np.flatnonzero((rows["kind"] != _COLLECTIVE) & (rows["partner"] != _NONE) & (rows["rank"] >= 0)).astype(
+        np.uint32
+    )
     sends = rows["kind"][those] == _SEND
-    rank, partner = rows["rank"][those].astype(np.int64), rows["partner"][those].astype(np.int64)
-    between = np.where(sends, rank, partner) << 32 | np.where(sends, partner, rank) & 0xFFFFFFFF
+    rank, partner = (rows[name][those] for name in ("rank", "partner"))
+    low = min(rank.min(initial=0), partner.min(initial=0))
+    count = int(max(rank.max(initial=0), partner.max(initial=0))) - int(low) + 1
+    between = np.where(sends, rank, partner).astype(np.int64)
+    between -= low
+    between *= count
+    between += np.where(sends, partner, rank)
+    between -= low
     del rank, partner
-    _, between = np.unique(between, return_inverse=True)
-    tag, comm = (rows[name][those].astype(np.int64) for name in ("tag", "comm"))
-    _, tag = np.unique(tag << 32 | comm & 0xFFFFFFFF, return_inverse=True)
-    channel = between * (int(tag.max()) + 1 if len(tag) else 1) + tag
+    # Small numbers, so that both fit into one.
+    between, tag, comm = (
+        _small(each) for each in (between, *(rows[name][those].astype(np.int64) for name in ("tag", "comm")))
+    )
+    tag *= int(comm.max(initial=0)) + 1
+    tag += comm
+    tag = _small(tag)
+    del comm
+    tags = int(tag.max(initial=0)) + 1
+    between *= tags
+    between += tag
     del tag
-    numbers, channel = np.unique(channel, return_inverse=True)
-    sent, received = (np.bincount(channel[each], minlength=len(numbers)) for each in (sends, ~sends))
-    matched = sent == received  # else which belongs to which is not sure
-    found = []
+    sides = []
     for each in (sends, ~sends):
-        some = np.flatnonzero(each & matched[channel])
-        row = those[some]
-        found.append(some[np.lexsort((rows["seq"][row], rows["s"][row], channel[some]))])
-    return those[found[0]], those[found[1]], between[found[0]], int(sent[~matched].sum())
+        channel, row = between[each], those[each]
+        order = np.lexsort((rows["seq"][row], rows["s"][row], channel))
+        sides.append((row[order], channel[order]))
+    del between, those, sends
+    runs = [_runs(channel) for _, channel in sides]
+    matched = [_common(runs[0], runs[1]), _common(runs[1], runs[0])]  # else which belongs to which is not sure
+    kept = [np.repeat(known, lengths) for known, (_, lengths) in zip(matched, runs, strict=True)]
+    (send, channel), (receive, _) = sides
+    return send[kept[0]], receive[kept[1]], channel[kept[0]] // tags, int(runs[0][1][~matched[0]].sum())
 
 
-def _messages(
-    b: Builder, rows: dict[str, Any], probes: _Probes, places: Places, enter: Nodes, leave: Nodes, calls: dict[str, Any]
-) -> None:
-    """The edges of messages, and what is kept of them."""
+def _small(values: Ints) -> Ints:
+    """Numbers below 2 ** 31 that are equal where the values are."""
+    low, high = int(values.min(initial=_LATEST)), int(values.max(initial=0))
+    if high - low < 1 << 31:
+        return values - low if low else values
+    out: Ints = np.unique(values, return_inverse=True)[1]
+    return out
+
+
+def _runs(values: Ints) -> tuple[Ints, Ints]:
+    """The values of a sorted column, and how often each is there."""
+    first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.empty(0, np.int64)
+    return values[first], np.diff(np.r_[first, len(values)])
+
+
+def _common(some: tuple[Ints, Ints], others: tuple[Ints, Ints]) -> Flags:
+    """Which values are there in both as often."""
+    if not len(others[0]):
+        return np.zeros(len(some[0]), bool)
+    at = np.minimum(np.searchsorted(others[0], some[0]), len(others[0]) - 1)
+    out: Flags = (others[0][at] == some[0]) & (others[1][at] == some[1])
+    return out
+
+
+def _messages(rows: dict[str, Any], probes: _Probes, places: Places, calls: dict[str, Any]) -> None:
+    """Which calls of messages belong together."""
     send, receive, between, calls["unmatched"] = _pairs(rows)
     begun, over = rows["own"][send], rows["done"][send]
     posted, got = rows["own"][receive], rows["done"][receive]
@@ -311,13 +364,10 @@ def _messages(
     chosen = surely | short
     calls["posted"] = np.concatenate([posted[chosen], got[passive]]), np.concatenate([over[chosen], over[passive]])
     calls["driven"] = over[driven], got[driven]
-    for name in ("sent", "probed", "posted", "driven"):
-        first, last = calls[name]
-        b.link(MESSAGE, enter[first], leave[last], last)
 
 
 def _probed(
-    rows: dict[str, Any], receive: Ints, begun: Narrow, probes: _Probes, places: Places
+    rows: dict[str, Any], receive: Nodes, begun: Narrow, probes: _Probes, places: Places
 ) -> tuple[Narrow, Narrow]:
     """Who sent what a probe found, and the probe: the last one of its kind before the message is received."""
     if not probes:
@@ -353,13 +403,10 @@ def _seen_to_wait(first: Narrow, last: Narrow, kind: Ints, among: Flags, calls: 
 # ---- collectives ----
 
 
-def _collectives(
-    b: Builder, rows: dict[str, Any], rank_of: dict[int, int], enter: Nodes, leave: Nodes, calls: dict[str, Any]
-) -> None:
+def _meet(b: Builder, enter: int, leave: int, calls: dict[str, Any]) -> None:
     """Where nobody leaves before all have come, all lead to a meeting and it to all. Else the last to come before a rank
     leaves leads to that rank. A nonblocking one is left at the end of the call that saw it complete."""
-    meetings = _joined(_counted(rows, calls), _of_all(rank_of, calls))
-    calls["meetings"] = meetings
+    meetings: Meetings = calls["meetings"]
     if not len(meetings):
         return
     begins, left = calls["s"][meetings.comes], meetings.leaves >= 0
@@ -372,15 +419,15 @@ def _collectives(
     meet = np.full(len(meetings), -1, np.int64)
     meet[together & some] = b.add(latest[together & some], MEETING, elastic=True)
     there = (together & some)[number]
-    b.link(TOGETHER, enter[meetings.comes[there]], meet[number[there]])
+    b.link(TOGETHER, _at(enter, meetings.comes[there]), meet[number[there]])
     there &= left
-    b.link(MESSAGE, meet[number[there]], leave[meetings.leaves[there]], meetings.leaves[there])
+    b.link(MESSAGE, meet[number[there]], _at(leave, meetings.leaves[there]))
     others = meetings.chosen(~together & some)
     if len(others):
         _one_after_another(b, others, enter, leave, calls)
 
 
-def _one_after_another(b: Builder, meetings: Meetings, enter: Nodes, leave: Nodes, calls: dict[str, Any]) -> None:
+def _one_after_another(b: Builder, meetings: Meetings, enter: int, leave: int, calls: dict[str, Any]) -> None:
     """Edges of collectives that one may leave before all have come."""
     begins, left = calls["s"][meetings.comes], meetings.leaves >= 0
     ends = np.where(left, calls["e"][meetings.leaves], -1)
@@ -400,8 +447,7 @@ def _one_after_another(b: Builder, meetings: Meetings, enter: Nodes, leave: Node
         upto = np.array([int(np.argmax(begins[own][: n + 1])) for n in range(own.stop - own.start)])
         before[own] = own.start + upto
         there[own] = left[own] & (before[own] != place[own]) & (begins[before[own]] <= ends[own])
-    target = meetings.leaves[there]
-    b.link(MESSAGE, enter[meetings.comes[before[there]]], leave[target], target)
+    b.link(MESSAGE, _at(enter, meetings.comes[before[there]]), _at(leave, meetings.leaves[there]))
 
 
 def _joined(*parts: Meetings) -> Meetings:
