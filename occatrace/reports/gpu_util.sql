@@ -21,45 +21,50 @@
 -- column: total_ns ns Sum (of the durations)
 -- column: overlap number Overlap (sum over busy time: 1 is one after the other)
 -- column: name text Device or queue
-WITH places AS (
-    SELECT device, NULL AS queue, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, process FROM activities
+WITH used AS (SELECT device, queue FROM activities GROUP BY ALL),
+places AS (
+    SELECT device, NULL AS queue, CASE WHEN count(*) = 1 THEN min(queue) END AS single FROM used GROUP BY device
     UNION ALL
-    SELECT device, queue, start_ns, greatest(start_ns, end_ns), thread, process FROM activities
+    SELECT device, queue, queue FROM used WHERE queue IS NOT NULL
 ),
-keys AS (SELECT device, queue, row_number() OVER (ORDER BY device, queue NULLS FIRST) AS key FROM (SELECT DISTINCT device, queue FROM places)),
+-- A device with one queue is as busy as that queue.
+keys AS (SELECT *, dense_rank() OVER (ORDER BY device, single NULLS FIRST) AS key FROM places),
+parts AS (SELECT DISTINCT device, single, key FROM keys),
 intervals AS (
-    SELECT key, s, e, thread, process FROM places p JOIN keys k ON p.device IS NOT DISTINCT FROM k.device AND p.queue IS NOT DISTINCT FROM k.queue
+    SELECT key, start_ns AS s, greatest(start_ns, end_ns) AS e, thread, process
+    FROM activities a JOIN parts p ON a.device IS NOT DISTINCT FROM p.device AND a.queue = p.single
+    UNION ALL
+    SELECT key, start_ns, greatest(start_ns, end_ns), thread, process FROM activities a JOIN parts p ON a.device IS NOT DISTINCT FROM p.device WHERE p.single IS NULL
 ),
 ordered AS (
-    SELECT key, s, thread, process, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM intervals
+    SELECT key, s, e, thread, process, max(e) OVER (PARTITION BY key ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM intervals
 ),
 -- What was not recorded is no gap.
-gaps AS (
-    SELECT key, thread, until AS begins, s AS ends, s - until - unrecorded_ns(process, until, s) AS ns FROM ordered WHERE s > until
+pieces AS (
+    SELECT key, s, e, thread, until, CASE WHEN s > until THEN nullif(greatest(s - until - unrecorded_ns(process, until, s), 0), 0) END AS gap FROM ordered
 ),
-holes AS (
-    SELECT key, count(*) AS gaps, count(*) FILTER (ns < 10_000) AS gaps_10us, count(*) FILTER (ns BETWEEN 10_000 AND 99_999) AS gaps_100us,
-           count(*) FILTER (ns BETWEEN 100_000 AND 999_999) AS gaps_1ms, count(*) FILTER (ns BETWEEN 1_000_000 AND 9_999_999) AS gaps_10ms,
-           count(*) FILTER (ns >= 10_000_000) AS long_gaps, max(ns) AS longest, sum(ns)::BIGINT AS idle
-    FROM gaps WHERE ns > 0 GROUP BY key
+-- All of one pass: a window over millions of pieces is what takes time here. Of gaps that are as long the first.
+sums AS (
+    SELECT key, count(*) AS calls, sum(e - s) AS total,
+           sum(CASE WHEN until IS NULL THEN span(s, e) WHEN e > until THEN span(greatest(s, until), e) ELSE 0 END) AS busy,
+           count(gap) AS gaps, count(*) FILTER (gap < 10_000) AS gaps_10us, count(*) FILTER (gap BETWEEN 10_000 AND 99_999) AS gaps_100us,
+           count(*) FILTER (gap BETWEEN 100_000 AND 999_999) AS gaps_1ms, count(*) FILTER (gap BETWEEN 1_000_000 AND 9_999_999) AS gaps_10ms,
+           count(*) FILTER (gap >= 10_000_000) AS long_gaps, max(gap) AS longest, sum(gap)::BIGINT AS idle,
+           arg_max({'thread': thread, 'begins': until, 'ends': s}, gap * 18446744073709551616::HUGEINT - s) FILTER (gap IS NOT NULL) AS hole
+    FROM pieces GROUP BY key
 ),
-longest_holes AS (
-    SELECT DISTINCT ON (key) key, thread, begins, ends FROM gaps WHERE ns > 0 ORDER BY key, ns DESC, ends
-),
+longest_holes AS (SELECT key, hole.thread AS thread, hole.begins AS begins, hole.ends AS ends FROM sums WHERE hole IS NOT NULL),
 within AS (
     SELECT h.key, c.function, min(c.start_ns) AS first, sum(least(c.end_ns, h.ends) - greatest(c.start_ns, h.begins)) AS ns
     FROM longest_holes h JOIN calls c ON c.thread = h.thread AND c.start_ns < h.ends AND c.end_ns > h.begins GROUP BY h.key, c.function
 ),
 -- Of calls within each other that fill it alike, the outermost.
 causes AS (SELECT DISTINCT ON (key) key, function AS call, ns FROM within ORDER BY key, ns DESC, first, function),
-sums AS (SELECT key, count(*) AS calls, sum(e - s) AS total FROM intervals GROUP BY key),
-spans AS (SELECT key, busy, (busy + coalesce(idle, 0))::BIGINT AS length FROM busy(intervals) LEFT JOIN holes USING (key))
+spans AS (SELECT *, (busy + coalesce(idle, 0))::BIGINT AS length FROM sums)
 SELECT share(busy, length) AS share, busy AS busy_ns, length - busy AS idle_ns, coalesce(longest, 0) AS longest_gap_ns,
        CASE WHEN c.call IS NOT NULL THEN share(c.ns, longest) END AS call_share, coalesce(c.call, '') AS call,
-       length AS span_ns, calls, coalesce(gaps, 0) AS gaps, coalesce(gaps_10us, 0) AS gaps_10us,
-       coalesce(gaps_100us, 0) AS gaps_100us, coalesce(gaps_1ms, 0) AS gaps_1ms, coalesce(gaps_10ms, 0) AS gaps_10ms,
-       coalesce(long_gaps, 0) AS long_gaps, total AS total_ns, CASE WHEN busy > 0 THEN total / busy END AS overlap,
+       length AS span_ns, calls, gaps, gaps_10us, gaps_100us, gaps_1ms, gaps_10ms, long_gaps, total AS total_ns, CASE WHEN busy > 0 THEN total / busy END AS overlap,
        coalesce(d.name, 'unknown device') || CASE WHEN k.queue IS NULL THEN '' ELSE ', queue ' || q.id END AS name
-FROM sums JOIN spans USING (key) LEFT JOIN holes USING (key) LEFT JOIN causes c ON c.key = holes.key AND 10 * c.ns >= longest JOIN keys k USING (key)
+FROM keys k JOIN spans USING (key) LEFT JOIN causes c ON c.key = k.key AND 10 * c.ns >= longest
 LEFT JOIN devices d USING (device) LEFT JOIN queues q ON q.queue = k.queue
-ORDER BY k.key
+ORDER BY device, k.queue NULLS FIRST
