@@ -133,6 +133,8 @@ def definition(name: str) -> Definition:
 
 def _hint(name: str) -> str:
     """What to write instead of an unknown name."""
+    if name == "all":
+        return "`--all` prints the whole summary, with all rows; `occa_prof report --list` names each report"
     if meant := alike(name):
         return f"did you mean {meant}? (occa_prof report --list)"
     plain = _letters(name)

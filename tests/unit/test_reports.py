@@ -219,6 +219,8 @@ def test_definitions() -> None:
     found = "no report 'mpi'; did you mean one of mpi_event_sum, mpi_imbalance, mpi_matrix, mpi_msg_size_sum\\?"
     with pytest.raises(reports.UnknownReport, match=found):
         reports.definition("mpi")
+    with pytest.raises(reports.UnknownReport, match="`--all` prints the whole summary"):
+        reports.definition("all")
     with pytest.raises(ValueError, match="line 2"):
         parse("x", "-- title: t\n--nonsense\nSELECT 1")
     with pytest.raises(ValueError, match="unit"):
