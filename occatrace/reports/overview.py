@@ -70,8 +70,9 @@ SELECT r.process, r.start_ns, least(s.start_ns, r.end_ns)
 FROM received r JOIN sent s ON s.rank = r.partner AND s.partner = r.rank AND s.tag = r.tag AND s.comm = r.comm AND s.k = r.k
 WHERE r.function IS NOT NULL
 """
-# What calls of MPI wait in, where it is known by a sum only; and calls that may wait, start work or build.
-_WAITING = re.compile(r"^MPI_(Wait|Mprobe|Probe|Win_(fence|wait|complete|lock|unlock|flush))")
+# What calls of MPI wait in, where it is known by a sum only; and calls that may wait, start work or build. Tests that take a part
+# of the run are made in a loop, until something has come.
+_WAITING = re.compile(r"^MPI_(Wait|Test|Mprobe|Probe|Improbe|Iprobe|Win_(fence|wait|complete|lock|unlock|flush))")
 _MPI_ENDS = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Session_init", "MPI_Session_finalize")
 _BUSY_CALLS = re.compile(
     r"Finish|Wait|Synchronize|Enqueue|[Mm]emcpy|[Mm]emset|[Ll]aunch|Query|MapBuffer|Build|Compile|Module"

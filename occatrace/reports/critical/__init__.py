@@ -133,7 +133,7 @@ class Run:
     def busy(self) -> dict[int, float]:
         """By rank, how long it computes between MPI_Init and MPI_Finalize, with its device work (ns)."""
         g = self._known
-        own = (g.kind == building.HOST) & (g.leaves[g.target] < 0) & self.computing
+        own = (g.kind == building.HOST) & ~g.in_mpi & self.computing
         thread_process = np.full(int(g.thread.max(initial=0)) + 1, -1, np.int64)
         for thread, process in g.process_of.items():
             if thread < len(thread_process):
@@ -484,7 +484,7 @@ class _Factors:
     def _split_host(self) -> dict[int, tuple[Ints, Ints, Ints]]:
         """Of each thread the pieces of its own edges: the edge, the duration, the label. Host code has labels only now."""
         run, g = self._run, self._run._known
-        edges = np.flatnonzero((g.kind == building.HOST) & (g.leaves[g.target] < 0))
+        edges = np.flatnonzero((g.kind == building.HOST) & ~g.in_mpi)
         edges = edges[g.lags(edges) > 0]
         edges = edges[np.lexsort((g.time[g.source[edges]], g.thread[g.source[edges]]))]
         threads = g.thread[g.source[edges]]
@@ -564,9 +564,7 @@ class _Factors:
             lag[has] *= self._of_label(self._launches)[named]
             process = g.activities["process"][which]
             work[has] *= np.array([self._of_rank.get(p, 1.0) for p in range(int(process.max(initial=0)) + 1)])[process]
-        sent = np.isin(g.kind, (building.MESSAGE, building.TOGETHER)) | (
-            (g.kind == building.HOST) & (g.leaves[g.target] >= 0)
-        )
+        sent = np.isin(g.kind, (building.MESSAGE, building.TOGETHER)) | g.in_mpi
         # The start and the end of MPI move no messages: they take as long on a network that takes no time.
         if self._network != 1.0:
             ends = np.array([name in mpi.ENDS for name in g.calls["function"]])

@@ -90,6 +90,15 @@ class Graph:
         out: Narrow = self.piece[self.target[edges]]
         return out
 
+    @property
+    def in_mpi(self) -> Flags:
+        """Edges of threads that are a call of MPI."""
+        if not len(self.calls["f"]):
+            return np.broadcast_to(np.array(False), self.kind.shape)
+        out: Flags = self.kind == HOST
+        out &= self.leaves[self.target] >= 0
+        return out
+
     def calls_of(self, edges: Any) -> Narrow:
         """The MPI call that each of these edges ends; -1: none."""
         of = self.leaves[self.target[edges]]
