@@ -55,6 +55,7 @@ _OF_ALL = re.compile(
 )
 _SEND, _RECEIVE, _COLLECTIVE = range(3)
 _NONE = -(1 << 31)  # of numbers that may be negative
+_NO_CALL = (1 << 32) - 1
 _LATEST = np.iinfo(np.int64).max
 
 
@@ -194,7 +195,8 @@ def _rows(store: Store, zero: int, rank_of: dict[int, int]) -> dict[str, Any]:
         WITH communicators AS (
             SELECT mpi_comm, dense_rank() OVER (ORDER BY (coalesce(name, ''), size, first_rank)::VARCHAR) AS comm FROM mpi_comms
         )
-        SELECT m.process::INTEGER AS process, m.thread::INTEGER AS thread, m.seq::UINTEGER AS seq, m.function IS NOT NULL AS named,
+        SELECT m.process::INTEGER AS process, m.thread::INTEGER AS thread, coalesce(m.seq, {_NO_CALL})::UINTEGER AS seq,
+               m.function IS NOT NULL AS named,
                CASE m.kind WHEN 'send' THEN {_SEND} WHEN 'receive' THEN {_RECEIVE} ELSE {_COLLECTIVE} END::TINYINT AS kind,
                coalesce(m.partner, {_NONE})::INTEGER AS partner, coalesce(m.tag, {_NONE})::INTEGER AS tag,
                coalesce(m.bytes, 0) > {_EAGER_BYTES} AS large, m.start_ns::BIGINT - {zero} AS s, m.end_ns::BIGINT - {zero} AS e,
