@@ -231,7 +231,7 @@ def _busy_ranks(store: Store, run: critical.Run, length: float) -> Iterator[Sign
         ),
         used AS (
             SELECT process, thread, sum(total_ns)::DOUBLE AS ns, arg_max(function, total_ns) AS function FROM call_stats
-            WHERE api = 'mpi' AND function NOT IN ({", ".join(f"'{name}'" for name in wait_states.ENDING)}) GROUP BY ALL
+            WHERE api = 'mpi' AND function NOT IN ({", ".join(f"'{name}'" for name in mpi.ENDS)}) GROUP BY ALL
         )
         SELECT rank, any_value(r.ns), max(u.ns), arg_max(u.function, u.ns), arg_max(u.thread, u.ns)
         FROM ranks r JOIN used u USING (process) GROUP BY rank ORDER BY rank"""

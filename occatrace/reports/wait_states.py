@@ -30,10 +30,8 @@ BROADCAST, REDUCE, SCAN, ENDS = "late broadcast", "early reduce", "early scan", 
 DEVICE, QUEUE, LOCK = "wait for device", "wait for queue", "wait for lock"
 TEAM, INNER = "end of OpenMP region", "OpenMP barrier"
 
-ENDING = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")
 _FROM_ROOT = frozenset(("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv"))
 _TO_ROOT = frozenset(("MPI_Reduce", "MPI_Gather", "MPI_Gatherv"))
-_PREFIX = frozenset(("MPI_Scan", "MPI_Exscan"))
 _LIKE_BARRIER = frozenset(("MPI_Barrier", "MPI_Win_fence"))
 _PATTERNS = (SENDER, RECEIVER, BARRIER, NXN, BROADCAST, REDUCE, SCAN, ENDS)
 _SHOWN = {
@@ -150,20 +148,14 @@ class _States:
         ]
         meetings, begins = calls["meetings"], calls["s"]
         found += self._of_roots(calls)
-        for at in meetings.having(_PREFIX).each():
+        for at in meetings.having(mpi.PREFIX).each():
             for i, call in enumerate(at.leaves.tolist()):
                 last = int(at.comes[np.argmax(begins[at.comes[: i + 1]])])
                 if begins[last] <= calls["e"][call]:  # else the ranks have another order there
                     found.append((np.array([call]), np.array([last]), SCAN))
-        rest = [
-            name for name in meetings.names if name not in _FROM_ROOT | _TO_ROOT | _PREFIX and mpi.synchronizes(name)
-        ]
-        for name, functions in (
-            (BARRIER, [name for name in rest if name in _LIKE_BARRIER]),
-            (ENDS, [name for name in rest if name in ENDING and name not in _LIKE_BARRIER]),
-            (NXN, [name for name in rest if name not in _LIKE_BARRIER and name not in ENDING]),
-        ):
-            those = meetings.having(frozenset(functions))
+        for function in filter(mpi.synchronizes, dict.fromkeys(meetings.names)):
+            those = meetings.having(frozenset((function,)))
+            name = BARRIER if function in _LIKE_BARRIER else ENDS if function in mpi.ENDS else NXN
             found.append((those.leaves, those.comes[those.last(begins[those.comes])][those.number], name))
         own, other = (np.concatenate([each[i] for each in found]).astype(np.int64) for i in (0, 1))
         pattern = np.repeat([_PATTERNS.index(name) for *_, name in found], [len(each) for each, *_ in found])
@@ -184,11 +176,8 @@ class _States:
             own = self._rank(thread)
             rank[thread] = -1 if own is None else own
         root = self._roots(calls)[meetings.comes[meetings.first[:-1]]]
-        here = np.flatnonzero(
-            (rank[calls["thread"][meetings.comes]] == root[meetings.number]) & (root[meetings.number] >= 0)
-        )
-        at = np.full(len(meetings), -1, np.int64)
-        at[meetings.number[here[::-1]]] = here[::-1]
+        root = root[meetings.number]
+        at = meetings.first_of((rank[calls["thread"][meetings.comes]] == root) & (root >= 0))
         from_root = np.array([name in _FROM_ROOT for name in meetings.names], bool)[meetings.function]
         there = (from_root & (at >= 0))[meetings.number]
         yield meetings.leaves[there], meetings.comes[at[meetings.number[there]]], BROADCAST

@@ -90,7 +90,7 @@ class Meetings:
         """Of each member the number of its collective."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
 
-    def having(self, functions: Sequence[str] | frozenset[str]) -> Meetings:
+    def having(self, functions: frozenset[str]) -> Meetings:
         """Those of some functions."""
         wanted = np.array([name in functions for name in self.names], bool)
         return self.chosen(wanted[self.function] if len(self) else np.empty(0, bool))
@@ -108,15 +108,18 @@ class Meetings:
             first = np.array([0, own.stop - own.start])
             yield Meetings(self.names, self.function[number : number + 1], first, self.comes[own], self.leaves[own])
 
+    def first_of(self, marked: Flags) -> Ints:
+        """Of each the place of the first marked member; -1: it has none."""
+        places = np.flatnonzero(marked)[::-1]
+        out = np.full(len(self), -1, np.int64)
+        out[self.number[places]] = places  # of several the last assignment stays
+        return out
+
     def last(self, begins: Ints) -> Ints:
         """Of each the place of the member that comes last (of several the first). `begins`: by place."""
         if not len(self):
             return np.empty(0, np.int64)
-        number = self.number
-        late = np.flatnonzero(begins == np.maximum.reduceat(begins, self.first[:-1])[number])[::-1]
-        out = np.empty(len(self), np.int64)
-        out[number[late]] = late  # of those at the same moment the first stays
-        return out
+        return self.first_of(begins == np.maximum.reduceat(begins, self.first[:-1])[self.number])
 
 
 def _no_meetings() -> Meetings:

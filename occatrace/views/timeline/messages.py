@@ -40,12 +40,12 @@ class Messages:
         ranks: dict[int, int | None] = dict(store.con.execute(_RANKS).fetchall())
         self._rank = np.array([-1 if (r := ranks.get(p)) is None else r for p in calls["process"].tolist()], np.int64)
         self._calls = calls
-        self._key = calls["thread"].astype(np.int64) << 32 | calls["seq"].astype(np.int64)
-        self.found = len(self._key) > 0
-        self._order = np.argsort(self._key)
-        self._last_rank = np.full(len(self._key), -1, np.int64)
-        self._waited = np.zeros(len(self._key), np.int64)
-        self._leave = _Lists(np.empty(0, np.int64), np.empty(0, np.uint64), len(self._key))
+        self._places = mpi.Places(calls)
+        count = len(calls["s"])
+        self.found = count > 0
+        self._last_rank = np.full(count, -1, np.int64)
+        self._waited = np.zeros(count, np.int64)
+        self._leave = _Lists(np.empty(0, np.int64), np.empty(0, np.uint64), count)
 
     @property
     def source(self) -> Source:
@@ -61,8 +61,9 @@ class Messages:
         """Fills the table `arrivals`, given the calls that are in the timeline (file, thread, number)."""
         calls = self._calls
         start, end = calls["s"], calls["e"]
-        chosen = np.full(len(self._key), -1, np.int64)
-        at, hit = self._find(thread.astype(np.int64), seq.astype(np.int64))
+        chosen = np.full(len(start), -1, np.int64)
+        at = self._places.of(thread, seq)
+        hit = at >= 0
         chosen[at[hit]] = part[hit]
         froms, tos = [calls["sent"][0]], [calls["sent"][1]]
         times = [np.maximum(calls["received"], start[tos[0]])]
@@ -83,7 +84,7 @@ class Messages:
         arrow = there & (chosen[source] == to_part) & (start[source] < time) & (source != target)
         ids = np.zeros(len(source), np.uint64)
         ids[arrow] = np.uint64(_FIRST) - np.arange(arrow.sum(), dtype=np.uint64)
-        self._leave = _Lists(source[arrow], ids[arrow], len(self._key))
+        self._leave = _Lists(source[arrow], ids[arrow], len(start))
         rows = {
             "time": time[there],
             "process": calls["process"][target][there],
@@ -101,16 +102,10 @@ class Messages:
             FROM _arrivals""")
         self._con.unregister("_arrivals")
 
-    def _find(self, thread: Array, seq: Array) -> tuple[Array, Array]:
-        """Numbers of calls, and which are there."""
-        key = thread << 32 | seq
-        place = np.minimum(np.searchsorted(self._key, key, sorter=self._order), len(self._key) - 1)
-        at = self._order[place]
-        return at, self._key[at] == key
-
     def tie(self, rows: dict[str, Array], thread: Array, seq: Array) -> None:
         """Adds arrows and what is known of collectives to the slices of calls."""
-        at, hit = self._find(thread.astype(np.int64), seq.astype(np.int64))
+        at = self._places.of(thread, seq)
+        hit = at >= 0
         known = hit & (self._last_rank[at] >= 0)
         if known.any():
             rows["last_rank"] = np.ma.array(self._last_rank[at], mask=~known)
