@@ -31,6 +31,7 @@ ANSWER_S = 60.0  # the node's process answers within
 MAX_PACKET = 1 << 16
 PREFIX = "occatrace_job"
 STALE_AFTER_S = 120.0
+DYING_S = 1.0  # after which a process that was killed listens no more
 MANY_RANKS = (
     256  # from here on the report at the end is that of the partial summaries; tables are merged when asked for
 )
@@ -158,18 +159,30 @@ def clear_desk(folder: Path) -> None:
 def clear_lost_desk(folder: Path) -> bool:
     """Remove the node's folder if nobody listens there any more; whether it was still there, which one rank finds."""
     with contextlib.suppress(OSError):
+        if _listens(folder / "node"):
+            return False
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
         try:
-            files.connect(folder / "node").close()
-        except (ConnectionRefusedError, FileNotFoundError):
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                there = (folder / "lock").exists()
-                files.remove_tree(folder)
-                return there
-            finally:
-                os.close(lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            there = (folder / "lock").exists()
+            files.remove_tree(folder)
+            return there
+        finally:
+            os.close(lock)
     return False
+
+
+def _listens(path: Path) -> bool:
+    """Whether a process is there. Of one that is killed the kernel may close the connections first: what it listens at then still
+    takes others for a moment, and hangs up."""
+    try:
+        with files.connect(path) as connection:
+            connection.settimeout(DYING_S)
+            return bool(connection.recv(1))
+    except TimeoutError:
+        return True
+    except (ConnectionRefusedError, ConnectionResetError, FileNotFoundError):
+        return False
 
 
 def sweep() -> None:
