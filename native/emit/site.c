@@ -16,7 +16,7 @@
 #include "unwinder.h"
 
 /* Libraries between the program and what is traced, by the begin of their file's name. */
-static const char *const passing[] = {"libocca.", "libOpenCL.", "liboccatrace", "libcudart.", "libmpi_mpifh.", "libmpi_usempi",
+static const char *const passing[] = {"libocca.", "libOpenCL.", "libOpenCL-", "liboccatrace", "libcudart.", "libmpi_mpifh.", "libmpi_usempi",
                                       "libmpifort.", "libmpichfort.", "libmpi_cxx.", "libmpicxx.", "libsycl.", "libur_", "libxptifw.",
                                       "libDPCTLSyclInterface."};
 enum { DEEPEST = 40 }; /* frames of such libraries between a call and the program: SYCL's runtime has fifteen and more */

@@ -71,15 +71,22 @@ static int list(struct dl_phdr_info *info, size_t size, void *data) {
   return 0;
 }
 
-/* Every driver exports this function for its loader, and nothing else but a loader does. */
-static int is_driver(const char *path) {
-  if (*path == '\0' || is_loader(path) || strncmp(file_of(path), "liboccatrace", 12) == 0) return 0;
+/* Whether a library exports a function itself. */
+static int has(const char *path, const char *name) {
   void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-  void *function = library == NULL ? NULL : dlsym(library, "clGetExtensionFunctionAddress");
+  void *function = library == NULL ? NULL : dlsym(library, name);
   Dl_info info;
   const int own = function != NULL && dladdr(function, &info) != 0 && info.dli_fname != NULL && strcmp(info.dli_fname, path) == 0;
   if (library != NULL) dlclose(library);
   return own;
+}
+
+/* Every driver exports this function for its loader, and nothing else but a loader does. All have "cl" in their names (libpocl,
+ * libnvidia-opencl, libamdocl64, libigdrcl, libRusticlOpenCL): others are not asked. */
+static int is_driver(const char *path) {
+  const char *name = file_of(path);
+  if (strcasestr(name, "cl") == NULL || is_loader(path) || strncmp(name, "liboccatrace", 12) == 0) return 0;
+  return has(path, "clGetExtensionFunctionAddress") && (has(path, "clIcdGetPlatformIDsKHR") || !has(path, "clCreateContext"));
 }
 
 /* Waits for the answer: with this process occa_prof may end, and would then not read it. */
@@ -113,6 +120,18 @@ static void tell_opencl(const struct libraries *all, const char *loader) {
   const char *layers = getenv("OPENCL_LAYERS");
   const int named = layers != NULL && strstr(layers, "liboccatrace_opencl") != NULL;
   if (drivers > 0) tell("opencl", named ? "layer" : "variable", loader);
+}
+
+/* A driver and no loader: that is part of the program, or of a library that does not export it (opencl/opencl_loaders.cpp). */
+static void tell_opencl_inside(const struct libraries *all) {
+  char program_path[512];
+  for (unsigned at = 0; at < all->count; at++) {
+    if (!is_driver(all->paths[at])) continue;
+    const ssize_t n = readlink("/proc/self/exe", program_path, sizeof program_path - 1);
+    program_path[n < 0 ? 0 : n] = '\0';
+    tell("opencl", "loader", program_path);
+    return;
+  }
 }
 
 static int leaving; /* by _exit, perhaps out of a handler of a signal: nothing that allocates */
@@ -234,6 +253,7 @@ static void tell_unseen(void) {
       occatrace_served(rules[r].api); /* once */
     }
   }
+  if (!leaving && !is_served("opencl") && occatrace_chosen("opencl")) tell_opencl_inside(&all);
   tell_inside();
   errno = saved;
 }

@@ -666,6 +666,8 @@ _UNSEEN = {
     "xpti": "{api}: {who} loaded {library}, and its commands are not recorded: the XPTI_ variables of the environment are not"
     " occatrace's",
     "static": "{api}: {who} has the library linked into {library}, and its calls are not recorded: link the shared library",
+    "loader": "{api} was used and is not recorded in {who}: a loader inside {library} or one of its libraries called the driver; use"
+    " a build with the shared libOpenCL.so.1",
     "silent": "{api}: {who} loaded {library}, and no call of it was seen",
 }
 
@@ -704,6 +706,7 @@ def program_environment(
         (wanted("hip") and install.hip_library())
         or (wanted("cudart") and shimmed)
         or (wanted("ze") and install.ze_library())
+        or (wanted("opencl") and install.OPENCL_LAYER.exists())
     )
     if by_handle and install.BY_HANDLE.exists():
         preload.append(install.BY_HANDLE)

@@ -1,18 +1,20 @@
 /* Programs that open HIP's library, the CUDA runtime or Level Zero's loader themselves (ctypes, Triton, TensorFlow, Julia) ask it for functions by
  * dlsym with its handle, past all that is preloaded. Here is a dlsym in front of libc's that gives them ours. Everything that is
  * no function of these, or asked for without a handle, goes on to libc's with the caller's return address where it is.
- * CUPTI, for which a program may ask in the same way, has its own rules (cuda/cupti_watch.h). Preloaded only where there is a
- * HIP, a driver of CUDA, or a loader of Level Zero. */
+ * CUPTI, for which a program may ask in the same way, has its own rules (cuda/cupti_watch.h), and so has OpenCL, whose loaders
+ * have layers or not (opencl/opencl_loaders.cpp). Preloaded only where there is a HIP, a driver of CUDA or a loader of Level
+ * Zero, or where OpenCL is traced. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "../cuda/cupti_watch.h"
+#include "../opencl/opencl_by_handle.h"
 #include "library_of.h"
 #include "occatrace_core.h"
 
-typedef void *(*lookup)(void *, const char *);
+typedef occatrace_lookup lookup;
 
 __attribute__((visibility("hidden"), used)) lookup occatrace_real_dlsym;
 
@@ -39,12 +41,30 @@ static void *in_front_of(lookup next, void *handle, const char *name, size_t api
   return anchor != NULL && occatrace_in_one_library(anchor, found) && occatrace_leads_to(ours, found) ? ours : found;
 }
 
+/* The layer knows the loaders. */
+static void *in_front_of_opencl(lookup next, const char *name, void *found, const void *asker) {
+  typedef void *(*layer_lookup)(occatrace_lookup, const char *, void *, const void *);
+  static layer_lookup known;
+  if (occatrace_is_core(asker) || !occatrace_chosen("opencl")) return found;
+  layer_lookup layer = __atomic_load_n(&known, __ATOMIC_ACQUIRE);
+  if (layer == NULL) {
+    void *library = occatrace_load_library("liboccatrace_opencl.so");
+    layer = library == NULL ? NULL : (layer_lookup)next(library, "occatrace_opencl_by_handle");
+    __atomic_store_n(&known, layer, __ATOMIC_RELEASE);
+  }
+  void *given = layer == NULL ? found : layer(next, name, found, asker);
+  dlerror(); /* as below */
+  return given;
+}
+
 __attribute__((visibility("hidden"), used)) void *occatrace_dlsym_by_handle(void *handle, const char *name) {
   lookup next = __atomic_load_n(&occatrace_real_dlsym, __ATOMIC_ACQUIRE);
   if (next == NULL) next = occatrace_find_dlsym();
   void *found = next(handle, name);
   if (found != NULL && strncmp(name, "cupti", 5) == 0)
     return occatrace_in_front_of_cupti(name, found, __builtin_return_address(0));
+  if (found != NULL && name[0] == 'c' && name[1] == 'l' && name[2] >= 'A' && name[2] <= 'Z')
+    return in_front_of_opencl(next, name, found, __builtin_return_address(0));
   size_t api = 0;
   while (api < sizeof apis / sizeof *apis && strncmp(name, apis[api].prefix, strlen(apis[api].prefix)) != 0) api++;
   /* Our own search for the real functions. */

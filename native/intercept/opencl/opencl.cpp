@@ -1,5 +1,6 @@
 // The OpenCL layer: the loader hands us its dispatch table and calls ours. The wrappers are generated from the model;
 // here is what they cannot know: device time for every command, and that the program sees nothing of how we get it.
+#include "opencl_loader.h"
 #include "opencl_older.h"
 #include "opencl_queues.h"
 #include "opencl_work.h"
@@ -383,6 +384,7 @@ void after_fork_child() {
   buffer_queues.unlock_after_fork();
   shared_memory().unlock_after_fork();
   new (&asked_mutex) std::mutex;
+  loaders_after_fork_child();
 }
 
 occatrace_backend backend{"opencl", harvest, after_fork_child, nullptr};

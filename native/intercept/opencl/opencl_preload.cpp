@@ -14,10 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <algorithm>
-
 #include "../common/library_of.h"
 #include "opencl_functions.h"
+#include "opencl_loader.h"
 
 namespace {
 
@@ -38,33 +37,6 @@ void *find(const char *name, const void *caller) {
   void *found = object == nullptr ? nullptr : dlsym(object, name);
   // The program's own search order begins with us: then the loader has no such function.
   return found != nullptr && occatrace_in_one_library(&real_table, found) ? nullptr : found;
-}
-
-// Whether the library of a function reads the variable that names layers: then the loader has ours already. (A program may
-// bring its own loader, as pyopencl's wheels do, where the system's has no layers.)
-bool has_layers(const void *function) {
-  struct Asked {
-    uintptr_t address;
-    bool found;
-  } asked{reinterpret_cast<uintptr_t>(function), false};
-  dl_iterate_phdr(
-      [](dl_phdr_info *info, size_t, void *data) {
-        auto &wanted = *static_cast<Asked *>(data);
-        static constexpr char variable[] = "OPENCL_LAYERS";
-        const auto begin = [info](const ElfW(Phdr) &part) { return info->dlpi_addr + part.p_vaddr; };
-        const auto any = [info](auto is) {
-          return std::any_of(info->dlpi_phdr, info->dlpi_phdr + info->dlpi_phnum,
-                             [is](const ElfW(Phdr) &part) { return part.p_type == PT_LOAD && (part.p_flags & PF_R) != 0 && is(part); });
-        };
-        // Only this library is read: others may be large.
-        if (!any([&](const ElfW(Phdr) &part) { return wanted.address - begin(part) < part.p_memsz; })) return 0;
-        wanted.found = any([&](const ElfW(Phdr) &part) {
-          return memmem(reinterpret_cast<const void *>(begin(part)), part.p_filesz, variable, sizeof variable) != nullptr;
-        });
-        return 1;
-      },
-      &asked);
-  return asked.found;
 }
 
 using InitLayer = decltype(&clInitLayer);
@@ -92,7 +64,7 @@ const cl_icd_dispatch *bind(const void *caller) {
   real_table.name = reinterpret_cast<decltype(real_table.name)>(find(#name, caller));
     OCCATRACE_OPENCL_FUNCTIONS(OCCATRACE_BIND)
 #undef OCCATRACE_BIND
-    const bool alone = has_layers(reinterpret_cast<const void *>(real_table.clGetPlatformIDs));
+    const bool alone = occatrace::opencl::has_layers(reinterpret_cast<const void *>(real_table.clGetPlatformIDs));
     __atomic_store_n(&table, alone ? &real_table : layered(), __ATOMIC_RELEASE);
   }
   pthread_mutex_unlock(&lock);
