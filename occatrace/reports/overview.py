@@ -7,7 +7,7 @@ only (waits for requests, calls that were tallied) is taken out of the host's pa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,7 @@ _MPI_ENDS = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Session_init", 
 _BUSY_CALLS = re.compile(
     r"Finish|Wait|Synchronize|Enqueue|[Mm]emcpy|[Mm]emset|[Ll]aunch|Query|MapBuffer|Build|Compile|Module"
 )
+_CREATING_CALLS = re.compile(r"Create|Destroy|Alloc|Free|Release|Retain")
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, .
     run = con.execute("SELECT recorded_ns(run_length())::DOUBLE").fetchall()[0][0]
     if not found:
         return []
-    out = _rows(_together(found), float(run), _kernels(store, made))
+    out = _rows(_together(found), float(run), _kernels(store, made), lambda: _most_of_calls(con))
     strongest = _strongest(store, float(run))
     return out if strongest is None else [*(row for row in out if row[4] != "advice"), *strongest]
 
@@ -235,8 +236,8 @@ def _processes(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[_
 
 def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, dict[str, float]]:
     """By process, what is known as sums: of MPI without the calls that are spans, of calls that neither wait, build nor start work;
-    of the thread that has most. CUDA's runtime calls its driver: the larger of the two counts. Where OCCA builds kernels, its
-    builds have the calls on programs in them (`clGetProgramInfo` compiles in PoCL)."""
+    of the thread that has most. CUDA's runtime calls its driver: the larger of the two counts. `clGetProgramInfo` compiles in PoCL:
+    it is a build; where OCCA builds kernels, its builds have the calls on programs in them."""
     if "call_stats" not in filled:
         return {}
     apis = "'mpi', 'opencl', 'cuda', 'cudart', 'hip', 'ze'"
@@ -251,7 +252,9 @@ def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, d
             part, key = ENDS, thread
         elif api == "mpi":
             part, key = (RANKS if _WAITING.match(function) else TRANSFER), thread
-        elif not _BUSY_CALLS.search(function) and not (process in building and "Program" in function):
+        elif function == "clGetProgramInfo" and process not in building:
+            part, key = BUILDS, (thread, api)
+        elif _is_other(function) and not (process in building and "Program" in function):
             part, key = CALLS, (thread, api)
         else:
             continue
@@ -270,6 +273,24 @@ def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, d
     return out
 
 
+def _is_other(function: str) -> bool:
+    """Whether the time in a function of a device's API is that of other calls: it neither waits, builds nor starts work."""
+    return _BUSY_CALLS.search(function) is None
+
+
+def _most_of_calls(con: duckdb.DuckDBPyConnection) -> str:
+    """The function that has half of the time in other calls; empty if none has."""
+    found = [
+        (ns, function)
+        for function, ns in con.execute(
+            "SELECT function, sum(total_ns)::DOUBLE FROM call_stats WHERE api IN ('opencl', 'cuda', 'cudart', 'hip', 'ze') GROUP BY 1"
+        ).fetchall()
+        if _is_other(function) and function != "clGetProgramInfo"
+    ]
+    most, function = max(found, default=(0.0, ""))
+    return function if most >= sum(ns for ns, _ in found) / 2 else ""
+
+
 def _started_by_import(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> set[int]:
     """Processes in which an import starts MPI, as that of mpi4py.MPI does."""
     if not {"mpi_ranks", "python_calls"} <= filled:
@@ -284,9 +305,9 @@ def _started_by_import(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -
 def _take_sums(own: dict[str, float], whole: float, sums: Mapping[str, float], by_import: bool = False) -> None:
     """Add what is known as sums, out of what is left of the host's time; the rest is the host's own. Waiting for a device comes
     after MPI and before other calls, Python after both. `by_import`: an import started MPI."""
-    for name in (RANKS, TRANSFER, ENDS, CALLS):
+    for name in (RANKS, TRANSFER, ENDS, BUILDS, CALLS):
         python = (IMPORTS, PYTHON) if name == ENDS and by_import else (PYTHON, IMPORTS)
-        after = python if name == CALLS else (DEVICE, *python)
+        after = python if name in (BUILDS, CALLS) else (DEVICE, *python)
         left = max(whole - sum(ns for part, ns in own.items() if part not in after), 0.0)
         taken = min(sums.get(name, 0.0), left)
         own[name] = own.get(name, 0.0) + taken
@@ -317,8 +338,10 @@ def _together(found: Sequence[_Process]) -> _Whole:
     return _Whole(sum(process.length for process in found), len(found), parts)
 
 
-def _rows(found: _Whole, run: float, kernels: Sequence[tuple[str, str, float]]) -> list[tuple[Any, ...]]:
-    """share, time_ns, worst, worst_rank, kind, name, source, advice."""
+def _rows(
+    found: _Whole, run: float, kernels: Sequence[tuple[str, str, float]], most_of_calls: Callable[[], str] = str
+) -> list[tuple[Any, ...]]:
+    """share, time_ns, worst, worst_rank, kind, name, source, advice. `most_of_calls`: the function that has most of CALLS."""
     rows: list[tuple[Any, ...]] = [(100.0, run, None, None, "run", "run time", "", "")]
     order = [*dict.fromkeys(name for name, _, _ in SPANS), MPI, ENDS, CALLS, HOST]
     parts: list[tuple[Any, ...]] = [
@@ -333,7 +356,7 @@ def _rows(found: _Whole, run: float, kernels: Sequence[tuple[str, str, float]]) 
     for name, source, ns in kernels:
         shown = naming.demangled(name)
         rows.append((100.0 * ns / found.total, ns / found.count, None, None, "kernel", shown, source, ""))
-    rows += _advice({row[5]: row for row in parts}, any(source for _, source, _ in kernels))
+    rows += _advice({row[5]: row for row in parts}, any(source for _, source, _ in kernels), most_of_calls)
     return rows
 
 
@@ -349,7 +372,9 @@ _RULES: Sequence[tuple[str, float, str]] = (
 )
 
 
-def _advice(parts: Mapping[str, tuple[Any, ...]], has_occa: bool) -> list[tuple[Any, ...]]:
+def _advice(
+    parts: Mapping[str, tuple[Any, ...]], has_occa: bool, most_of_calls: Callable[[], str]
+) -> list[tuple[Any, ...]]:
     """The part that costs most of those against which something can be done. `has_occa`: kernels are those of OCCA, which has a
     cache of its own."""
     signs = []
@@ -363,4 +388,7 @@ def _advice(parts: Mapping[str, tuple[Any, ...]], has_occa: bool) -> list[tuple[
     _, part, advice = max(signs, key=lambda sign: sign[0])
     if part[5] == BUILDS and has_occa:
         advice = advice.replace("the cache of built kernels", "OCCA_CACHE_DIR or the driver's cache")
+    most = most_of_calls() if part[5] == CALLS else ""
+    if most and not _CREATING_CALLS.search(most):
+        advice = f"most of it is in {most}: see api_sum, and callsite_sum for the lines that call it"
     return [(*part[:4], "advice", part[5], "", advice)]
