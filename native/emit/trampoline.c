@@ -185,6 +185,20 @@ int occatrace_leads_to(const void *ours, const void *real) {
 
 uint32_t occatrace_unloads;
 
+static int read_unloads(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  *(unsigned long long *)data = info->dlpi_subs;
+  return 1; /* of the process, the same for each library */
+}
+
+/* Most calls unload nothing: others have the library open too (our own searches open one that is there, and close it). */
+static void count_unloads(void) {
+  static unsigned long long known;
+  unsigned long long now = 0;
+  dl_iterate_phdr(read_unloads, &now);
+  if (__atomic_exchange_n(&known, now, __ATOMIC_ACQ_REL) != now) __atomic_add_fetch(&occatrace_unloads, 1, __ATOMIC_RELEASE);
+}
+
 OCCATRACE_EXPORT int dlclose(void *handle) {
   static int (*real)(void *);
   if (real == NULL) real = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
@@ -192,6 +206,6 @@ OCCATRACE_EXPORT int dlclose(void *handle) {
   if (sampling) occatrace_sample_closing();
   const int result = real(handle);
   if (sampling) occatrace_sample_closed();
-  __atomic_add_fetch(&occatrace_unloads, 1, __ATOMIC_RELEASE);
+  count_unloads();
   return result;
 }

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <string>
+#include <unordered_map>
 
 #include "../common/site.h"
 
@@ -80,7 +82,12 @@ void harvest(int final) {
 }
 
 // The parent's regions are none of the child's, whose only thread gets a state of its own.
+// Of all threads: a search takes a while in a library with many symbols, and a thread has room for few places.
+std::mutex &sites_lock = *new std::mutex;
+std::unordered_map<const void *, Site> &all_sites = *new std::unordered_map<const void *, Site>;
+
 void after_fork_child() {
+  new (&sites_lock) std::mutex;
   for (State *s = all_states; s; s = s->other) s->masters = s->depth = 0;
 }
 
@@ -130,21 +137,29 @@ bool start() {
 
 Site &site_entry(State *state, const void *address) {
   const uint64_t a = reinterpret_cast<uintptr_t>(address);
-  return state->sites[(a ^ (a >> 7)) % kSites];
+  Site &site = state->sites[(a ^ (a >> 7)) % kSites];
+  const uint32_t generation = __atomic_load_n(&occatrace_unloads, __ATOMIC_ACQUIRE);
+  if (site.address == address && site.generation == generation) return site;
+  site = {address, generation, 0, nullptr};
+  const std::lock_guard<std::mutex> guard(sites_lock);
+  const auto known = all_sites.find(address);
+  if (known != all_sites.end() && known->second.generation == generation) site = known->second;
+  return site;
+}
+
+void keep_site(const Site &site) {
+  const std::lock_guard<std::mutex> guard(sites_lock);
+  all_sites[site.address] = site;
 }
 
 uint32_t site_of(State *state, const void *address) {
   if (!address) return 0;
-  const uint32_t generation = __atomic_load_n(&occatrace_unloads, __ATOMIC_ACQUIRE);
   Site &site = site_entry(state, address);
-  if (site.address == address && site.generation == generation && site.id) return site.id;
+  if (site.id) return site.id;
   const std::string text = occatrace::site_text(address);
-  const uint32_t id = occatrace_intern_n(text.data(), text.size());
-  if (site.address != address || site.generation != generation) site.runtime = nullptr;
-  site.address = address;
-  site.generation = generation;
-  site.id = id;
-  return id;
+  site.id = occatrace_intern_n(text.data(), text.size());
+  keep_site(site);
+  return site.id;
 }
 
 // ---- regions ----

@@ -128,7 +128,8 @@ inline uint64_t caller_at(occatrace_thread *self, const void *place) {
   return place ? occatrace_site_at(self, reinterpret_cast<uintptr_t>(place) + 1, 0) : 0;
 }
 inline uint64_t caller_of(occatrace_thread *self, const void *address) { return caller_at(self, address ? static_cast<const char *>(address) - 1 : nullptr); }
-Site &site_entry(State *state, const void *address); // not yet resolved when its `address` is another
+Site &site_entry(State *state, const void *address); // what is 0 in it is not yet known
+void keep_site(const Site &site);                     // for all threads
 
 // Loads the provider, once. False: nothing is recorded.
 bool start();

@@ -59,8 +59,7 @@ Library &library_for(const void *address) {
   occatrace_thread *self = occatrace_self();
   State *state = state_of(self);
   Site &site = site_entry(state, address);
-  const uint32_t generation = __atomic_load_n(&occatrace_unloads, __ATOMIC_ACQUIRE);
-  if (site.address != address || site.generation != generation || !site.runtime) {
+  if (!site.runtime) {
     const void *near = address;
     // A call at the very end of an outlined function comes, as it seems, from ours: it belongs to the region's library.
     Dl_info info, ours;
@@ -68,7 +67,8 @@ Library &library_for(const void *address) {
         state->gomp)
       return *static_cast<Library *>(state->gomp);
     Library *library = library_of(occatrace_find_symbol("GOMP_parallel", near));
-    site = {address, generation, 0, library ? library : unknown_library};
+    site.runtime = library ? library : unknown_library;
+    keep_site(site);
   }
   if (site.runtime == unknown_library) {
     occatrace_say("a call of libgomp came from where no libgomp is; please report this");
