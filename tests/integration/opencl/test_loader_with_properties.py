@@ -23,8 +23,12 @@ def new_loader(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     if loader is None or known not in loader.read_bytes():
         pytest.skip("needs an OpenCL loader that knows layers, to make a new one of it")
     folder = tmp_path_factory.mktemp("loader")
-    # It takes the layer that stands for the new loader by another variable, and looks from outside as if it took ours.
-    (folder / "libOpenCL.so.1").write_bytes(loader.read_bytes().replace(known, b"OPENCL_LAYER2\0") + known)
+    # It takes the layer that stands for the new loader by another variable, and looks as if it took ours: the text of ours stands
+    # where one is that a loader answers when it is asked who made it.
+    vendor = b"OCL Icd free software\0"
+    image = loader.read_bytes().replace(known, b"OPENCL_LAYER2\0")
+    assert vendor in image
+    (folder / "libOpenCL.so.1").write_bytes(image.replace(vendor, known.ljust(len(vendor), b"\0")))
     layer = folder / "loader.so"
     source = ROOT / "tests" / "fakes" / "opencl" / "loader.c"
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", str(layer), str(source), "-ldl"], check=True)
