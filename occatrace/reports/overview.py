@@ -27,6 +27,7 @@ from occatrace.reports.spans import (
     TRANSFER,
     UNRECORDED,
 )
+from occatrace.run import folder
 
 if TYPE_CHECKING:
     from occatrace.core.duck import duckdb
@@ -117,7 +118,7 @@ def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, .
     run = con.execute("SELECT recorded_ns(run_length())::DOUBLE").fetchall()[0][0]
     if not found:
         return []
-    out = _rows(_together(found), float(run), _kernels(store, made), lambda: _most_of_calls(con))
+    out = _rows(_together(found), float(run), _kernels(store, made), lambda part: _better_advice(store, part))
     strongest = _strongest(store, float(run))
     return out if strongest is None else [*(row for row in out if row[4] != "advice"), *strongest]
 
@@ -291,6 +292,32 @@ def _most_of_calls(con: duckdb.DuckDBPyConnection) -> str:
     return function if most >= sum(ns for ns, _ in found) / 2 else ""
 
 
+def _better_advice(store: Store, part: str) -> str:
+    """Instead of that of `_RULES`, where the run says more."""
+    if part in (RANKS, MPI, TRANSFER):
+        return _crowded(store)
+    most = _most_of_calls(store.con) if part == CALLS else ""
+    return (
+        f"most of it is in {most}: see api_sum, and callsite_sum for the lines that call it"
+        if most and not _CREATING_CALLS.search(most)
+        else ""
+    )
+
+
+def _crowded(store: Store) -> str:
+    """Of one machine that has fewer processors than ranks: an MPI that waits keeps its processor, or has to get one again."""
+    hosts, ranks = store.con.execute(
+        "SELECT count(DISTINCT host), count(DISTINCT coalesce(m.rank, p.rank)) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
+    ).fetchall()[0]
+    session = folder.run_facts(store.run).get("session", {}) if hosts == 1 else {}
+    processors = int(session.get("buffers", {}).get("cpus", 0))
+    if not 0 < processors < ranks:
+        return ""
+    return (
+        f"{ranks} ranks share {processors} processors and wait for each other's turns: start a rank for each processor"
+    )
+
+
 def _started_by_import(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> set[int]:
     """Processes in which an import starts MPI, as that of mpi4py.MPI does."""
     if not {"mpi_ranks", "python_calls"} <= filled:
@@ -339,9 +366,12 @@ def _together(found: Sequence[_Process]) -> _Whole:
 
 
 def _rows(
-    found: _Whole, run: float, kernels: Sequence[tuple[str, str, float]], most_of_calls: Callable[[], str] = str
+    found: _Whole,
+    run: float,
+    kernels: Sequence[tuple[str, str, float]],
+    better_advice: Callable[[str], str] = lambda part: "",
 ) -> list[tuple[Any, ...]]:
-    """share, time_ns, worst, worst_rank, kind, name, source, advice. `most_of_calls`: the function that has most of CALLS."""
+    """share, time_ns, worst, worst_rank, kind, name, source, advice. `better_advice`: what this run says of a part, or nothing."""
     rows: list[tuple[Any, ...]] = [(100.0, run, None, None, "run", "run time", "", "")]
     order = [*dict.fromkeys(name for name, _, _ in SPANS), MPI, ENDS, CALLS, HOST]
     parts: list[tuple[Any, ...]] = [
@@ -356,7 +386,7 @@ def _rows(
     for name, source, ns in kernels:
         shown = naming.demangled(name)
         rows.append((100.0 * ns / found.total, ns / found.count, None, None, "kernel", shown, source, ""))
-    rows += _advice({row[5]: row for row in parts}, any(source for _, source, _ in kernels), most_of_calls)
+    rows += _advice({row[5]: row for row in parts}, any(source for _, source, _ in kernels), better_advice)
     return rows
 
 
@@ -373,7 +403,7 @@ _RULES: Sequence[tuple[str, float, str]] = (
 
 
 def _advice(
-    parts: Mapping[str, tuple[Any, ...]], has_occa: bool, most_of_calls: Callable[[], str]
+    parts: Mapping[str, tuple[Any, ...]], has_occa: bool, better_advice: Callable[[str], str]
 ) -> list[tuple[Any, ...]]:
     """The part that costs most of those against which something can be done. `has_occa`: kernels are those of OCCA, which has a
     cache of its own."""
@@ -388,7 +418,5 @@ def _advice(
     _, part, advice = max(signs, key=lambda sign: sign[0])
     if part[5] == BUILDS and has_occa:
         advice = advice.replace("the cache of built kernels", "OCCA_CACHE_DIR or the driver's cache")
-    most = most_of_calls() if part[5] == CALLS else ""
-    if most and not _CREATING_CALLS.search(most):
-        advice = f"most of it is in {most}: see api_sum, and callsite_sum for the lines that call it"
+    advice = better_advice(part[5]) or advice
     return [(*part[:4], "advice", part[5], "", advice)]

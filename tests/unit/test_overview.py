@@ -249,6 +249,46 @@ def test_a_run_of_tallies_has_the_advice_of_its_parts(tmp_path: Path, monkeypatc
         assert [row["name"] for row in rows_of(store) if row["kind"] == "advice"] == ["other traced calls"]
 
 
+@pytest.mark.parametrize(
+    ("function", "part", "words"),
+    [
+        ("clCreateBuffer", "other traced calls", "create contexts, queues and memory once"),
+        ("clSetKernelArg", "other traced calls", "most of it is in clSetKernelArg"),
+        ("clGetProgramInfo", "kernel builds", "keep the cache of built kernels"),
+    ],
+)
+def test_other_calls_have_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, part: str, words: str
+) -> None:
+    """PoCL compiles in clGetProgramInfo."""
+    trace = FakeTrace()
+    t = trace.process(100, start=1000)
+    trace.tally(t, f"opencl:{function}", [400_000], 900_000)
+    trace.tally(t, "opencl:clReleaseMemObject", [10_000], 900_000)
+    t.record("exit", 1_001_000, reason=0)
+    monkeypatch.setattr(overview, "_ADVICE_NS", 0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        (row,) = [row for row in rows_of(store) if row["kind"] == "advice"]
+    assert row["name"] == part and row["advice"].startswith(words)
+
+
+@pytest.mark.parametrize(("processors", "crowded"), [(2, True), (4, False)])
+def test_more_ranks_than_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int, crowded: bool
+) -> None:
+    trace = FakeTrace()
+    for rank in range(4):
+        t = trace.process(100 + rank, start=1000, rank=rank, size=4)
+        trace.tally(t, "mpi:MPI_Wait", [400_000], 900_000)
+        t.record("exit", 1_001_000, reason=0)
+    monkeypatch.setattr(overview, "_ADVICE_NS", 0)
+    run = recorded(tmp_path, trace, session={"buffers": {"cpus": processors}})
+    with open_store(run, model=MODEL) as store:
+        (row,) = [row for row in rows_of(store) if row["kind"] == "advice"]
+    assert row["name"] == "waiting for other ranks"
+    assert row["advice"].startswith("4 ranks share 2 processors" if crowded else "balance the ranks")
+
+
 def test_no_terminal_is_too_narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=known_trace().open) as store:
