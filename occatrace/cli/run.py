@@ -10,6 +10,7 @@ import os
 import pwd
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -33,7 +34,21 @@ if TYPE_CHECKING:
 TAKES_PROGRAM = True
 FORMATS = ("table", "csv", "tsv", "json", "markdown")
 KEEP = ("all", "tables", "none")
+# What has ended, as LTTng's daemon that was one too many, counts until its parent has waited for it.
+_ENDED_S, _AGAIN_S = 3.0, 0.02
 _NO_MORE = "no more processes or threads are allowed (ulimit -u, or the limit of a control group)"
+
+
+def spawn_alone(path: Path, words: Sequence[str], guard: program.SignalGuard) -> int:
+    """Start the program without a session; returns its process id."""
+    end = time.monotonic() + _ENDED_S
+    while True:
+        try:
+            return program.spawn(path, words, os.environ, guard)
+        except program.NoProcess:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_AGAIN_S)
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -232,7 +247,7 @@ class Recording:
     def _spawn(self, path: Path, guard: program.SignalGuard) -> int:
         """Start the program; returns its process id."""
         if self.session is None:
-            return program.spawn(path, self.args.program, os.environ, guard)
+            return spawn_alone(path, self.args.program, guard)
         environment = self.session.environment(choice.with_device_time(os.environ, self.args.device_time))
         if self.session.switch:
             self.session.switch.start()
@@ -243,7 +258,7 @@ class Recording:
             self.session.close()
             self.session = None
             self._no_session(_NO_MORE)
-            return program.spawn(path, self.args.program, os.environ, guard)
+            return spawn_alone(path, self.args.program, guard)
 
     def close(self) -> None:
         """Leave nothing behind but the run's folder."""
