@@ -707,6 +707,7 @@ def program_environment(
         or (wanted("cudart") and shimmed)
         or (wanted("ze") and install.ze_library())
         or (wanted("opencl") and install.OPENCL_LAYER.exists())
+        or wanted("mpi")
     )
     if by_handle and install.BY_HANDLE.exists():
         preload.append(install.BY_HANDLE)

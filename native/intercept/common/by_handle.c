@@ -1,9 +1,9 @@
-/* Programs that open HIP's library, the CUDA runtime or Level Zero's loader themselves (ctypes, Triton, TensorFlow, Julia) ask it for functions by
- * dlsym with its handle, past all that is preloaded. Here is a dlsym in front of libc's that gives them ours. Everything that is
+/* Programs that open HIP's library, the CUDA runtime, Level Zero's loader or an MPI themselves (ctypes, Triton, TensorFlow, Julia)
+ * ask it for functions by dlsym with its handle, past all that is preloaded. Here is a dlsym in front of libc's that gives them ours. Everything that is
  * no function of these, or asked for without a handle, goes on to libc's with the caller's return address where it is.
  * CUPTI, for which a program may ask in the same way, has its own rules (cuda/cupti_watch.h), and so has OpenCL, whose loaders
- * have layers or not (opencl/opencl_loaders.cpp). Preloaded only where there is a HIP, a driver of CUDA or a loader of Level
- * Zero, or where OpenCL is traced. */
+ * have layers or not (opencl/opencl_loaders.cpp). Preloaded where there is a HIP, a driver of CUDA or a loader of Level
+ * Zero, or where OpenCL or MPI is traced. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ __attribute__((visibility("hidden"), used)) lookup occatrace_find_dlsym(void) {
 /* How functions of each begin, and one that only its library has. */
 static const struct {
   const char *prefix, *anchor;
-} apis[] = {{"hip", "hipApiName"}, {"cuda", "cudaRuntimeGetVersion"}, {"ze", "zelLoaderGetVersions"}};
+} apis[] = {{"hip", "hipApiName"}, {"cuda", "cudaRuntimeGetVersion"}, {"ze", "zelLoaderGetVersions"}, {"MPI_", "PMPI_Init"}};
 
 /* What stands in for `found`, a function of the name that the library behind the handle has. */
 static void *in_front_of(lookup next, void *handle, const char *name, size_t api, void *found) {
@@ -75,13 +75,14 @@ __attribute__((visibility("hidden"), used)) void *occatrace_dlsym_by_handle(void
 }
 
 /* dlsym(handle, name): the handles -1 (RTLD_NEXT) and 0 (RTLD_DEFAULT) mean the caller's place in the search order. Only
- * names that begin with h, c or z are looked at any further. */
+ * names that begin with h, c, z or M are looked at any further. */
 #if defined(__x86_64__)
 __asm__(
     ".text\n.p2align 4\n.globl dlsym\n.type dlsym,@function\ndlsym:\nendbr64\n"
     "leaq 1(%rdi),%rax\ncmpq $1,%rax\njbe 1f\n"
     "testq %rsi,%rsi\njz 1f\n"
-    "cmpb $0x68,(%rsi)\nje 3f\ncmpb $0x63,(%rsi)\nje 3f\ncmpb $0x7a,(%rsi)\njne 1f\n"
+    "cmpb $0x68,(%rsi)\nje 3f\ncmpb $0x63,(%rsi)\nje 3f\ncmpb $0x7a,(%rsi)\nje 3f\n"
+    "cmpb $0x4d,(%rsi)\njne 1f\n"
     "3:\njmp occatrace_dlsym_by_handle\n"
     "1:\nmovq occatrace_real_dlsym(%rip),%rax\ntestq %rax,%rax\njz 2f\njmp *%rax\n"
     "2:\npushq %rdi\npushq %rsi\nsubq $8,%rsp\ncall occatrace_find_dlsym\naddq $8,%rsp\npopq %rsi\npopq %rdi\njmp *%rax\n"
@@ -90,7 +91,8 @@ __asm__(
 __asm__(
     ".text\n.p2align 4\n.globl dlsym\n.type dlsym,%function\ndlsym:\nhint #34\n"
     "add x9,x0,#1\ncmp x9,#1\nb.ls 1f\ncbz x1,1f\n"
-    "ldrb w9,[x1]\ncmp w9,#0x68\nb.eq 3f\ncmp w9,#0x63\nb.eq 3f\ncmp w9,#0x7a\nb.ne 1f\n"
+    "ldrb w9,[x1]\ncmp w9,#0x68\nb.eq 3f\ncmp w9,#0x63\nb.eq 3f\ncmp w9,#0x7a\nb.eq 3f\n"
+    "cmp w9,#0x4d\nb.ne 1f\n"
     "3:\nb occatrace_dlsym_by_handle\n"
     "1:\nadrp x16,occatrace_real_dlsym\nldr x16,[x16,#:lo12:occatrace_real_dlsym]\ncbz x16,2f\nbr x16\n"
     "2:\nstp x29,x30,[sp,#-32]!\nmov x29,sp\nstp x0,x1,[sp,#16]\nbl occatrace_find_dlsym\nmov x16,x0\n"

@@ -190,6 +190,17 @@ def test_mpi4py(number: int, trace: Trace) -> None:
         assert found == {(0, 1, 1, 4000): 1, (1, 0, 1, 4000): 1, (0, 1, 2, 4000): 1, (1, 0, 2, 4000): 1}
 
 
+def test_functions_asked_for_with_a_handle(debian_mpi: Mpi, trace: Trace) -> None:
+    """As by ctypes and Julia, of a library that only the program's handle leads to."""
+    library = "libmpi.so.40" if debian_mpi.is_open_mpi else "libmpich.so.12"
+    for options in ((), ("--trace", "mpi")):
+        traced = trace(debian_mpi, 2, sys.executable, str(PROGRAMS / "by_handle.py"), library, options=options)
+        assert (traced.status, traced.stdout) == (0, "3.0\n"), traced.stderr
+        calls = traced.calls()
+        assert (calls["MPI_Init"], calls["MPI_Allreduce"], calls["MPI_Finalize"]) == (2, 100, 2)
+        assert _found(traced, "send") == _found(traced, "receive") == {(0, 1, 7, 8000): 1}
+
+
 @pytest.mark.parametrize("how", ["error", "abort", "null"])
 def test_ends_as_without_us(debian_mpi: Mpi, build: Build, trace: Trace, how: str) -> None:
     """The program's own error: MPI's message names no call of ours, and the status is the same."""
