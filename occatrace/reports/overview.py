@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from occatrace import reports
 from occatrace.core import naming
 from occatrace.errors import RunError
-from occatrace.reports import spans
+from occatrace.reports import machine, spans
 from occatrace.reports.spans import (
     BUILDS,
     COMPUTING,
@@ -27,7 +27,6 @@ from occatrace.reports.spans import (
     TRANSFER,
     UNRECORDED,
 )
-from occatrace.run import folder
 
 if TYPE_CHECKING:
     from occatrace.core.duck import duckdb
@@ -75,6 +74,7 @@ WHERE r.function IS NOT NULL
 # of the run are made in a loop, until something has come.
 _WAITING = re.compile(r"^MPI_(Wait|Test|Mprobe|Probe|Improbe|Iprobe|Win_(fence|wait|complete|lock|unlock|flush))")
 _MPI_ENDS = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Session_init", "MPI_Session_finalize")
+_DEVICE_APIS = "'opencl', 'cuda', 'cudart', 'hip', 'ze'"
 _BUSY_CALLS = re.compile(
     r"Finish|Wait|Synchronize|Enqueue|[Mm]emcpy|[Mm]emset|[Ll]aunch|Query|MapBuffer|Build|Compile|Module"
 )
@@ -241,22 +241,19 @@ def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, d
     it is a build; where OCCA builds kernels, its builds have the calls on programs in them."""
     if "call_stats" not in filled:
         return {}
-    apis = "'mpi', 'opencl', 'cuda', 'cudart', 'hip', 'ze'"
     threads: dict[tuple[int, str], dict[Any, float]] = {}
     building = set()
     if "builds" in filled:
         building = {process for (process,) in con.execute("SELECT process FROM builds WHERE api = 'occa'").fetchall()}
     for process, thread, api, function, ns in con.execute(
-        f"SELECT process, thread, api, function, total_ns::DOUBLE FROM call_stats WHERE api IN ({apis}) AND calls > 0"
+        f"SELECT process, thread, api, function, total_ns::DOUBLE FROM call_stats WHERE api IN ('mpi', {_DEVICE_APIS}) AND calls > 0"
     ).fetchall():
         if function in _MPI_ENDS:
             part, key = ENDS, thread
         elif api == "mpi":
             part, key = (RANKS if _WAITING.match(function) else TRANSFER), thread
-        elif function == "clGetProgramInfo" and process not in building:
-            part, key = BUILDS, (thread, api)
-        elif _is_other(function) and not (process in building and "Program" in function):
-            part, key = CALLS, (thread, api)
+        elif (of_device := _part_of(function)) and not (process in building and "Program" in function):
+            part, key = of_device, (thread, api)
         else:
             continue
         known = threads.setdefault((process, part), {})
@@ -274,9 +271,11 @@ def _sums(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> dict[int, d
     return out
 
 
-def _is_other(function: str) -> bool:
-    """Whether the time in a function of a device's API is that of other calls: it neither waits, builds nor starts work."""
-    return _BUSY_CALLS.search(function) is None
+def _part_of(function: str) -> str | None:
+    """To which part the time in a function of a device's API belongs; None: it waits, builds or starts work, which is known."""
+    if function == "clGetProgramInfo":
+        return BUILDS
+    return None if _BUSY_CALLS.search(function) else CALLS
 
 
 def _most_of_calls(con: duckdb.DuckDBPyConnection) -> str:
@@ -284,9 +283,9 @@ def _most_of_calls(con: duckdb.DuckDBPyConnection) -> str:
     found = [
         (ns, function)
         for function, ns in con.execute(
-            "SELECT function, sum(total_ns)::DOUBLE FROM call_stats WHERE api IN ('opencl', 'cuda', 'cudart', 'hip', 'ze') GROUP BY 1"
+            f"SELECT function, sum(total_ns)::DOUBLE FROM call_stats WHERE api IN ({_DEVICE_APIS}) GROUP BY 1"
         ).fetchall()
-        if _is_other(function) and function != "clGetProgramInfo"
+        if _part_of(function) == CALLS
     ]
     most, function = max(found, default=(0.0, ""))
     return function if most >= sum(ns for ns, _ in found) / 2 else ""
@@ -297,20 +296,17 @@ def _better_advice(store: Store, part: str) -> str:
     if part in (RANKS, MPI, TRANSFER):
         return _crowded(store)
     most = _most_of_calls(store.con) if part == CALLS else ""
-    return (
-        f"most of it is in {most}: see api_sum, and callsite_sum for the lines that call it"
-        if most and not _CREATING_CALLS.search(most)
-        else ""
-    )
+    if not most or _CREATING_CALLS.search(most):
+        return ""
+    return f"most of it is in {most}: see api_sum, and callsite_sum for the lines that call it"
 
 
 def _crowded(store: Store) -> str:
     """Of one machine that has fewer processors than ranks: an MPI that waits keeps its processor, or has to get one again."""
-    hosts, ranks = store.con.execute(
-        "SELECT count(DISTINCT host), count(DISTINCT coalesce(m.rank, p.rank)) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
-    ).fetchall()[0]
-    session = folder.run_facts(store.run).get("session", {}) if hosts == 1 else {}
-    processors = int(session.get("buffers", {}).get("cpus", 0))
+    processors = machine.processors(machine.session(store))
+    ranks = store.con.execute(
+        "SELECT count(DISTINCT coalesce(m.rank, p.rank)) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
+    ).fetchall()[0][0]
     if not 0 < processors < ranks:
         return ""
     return (

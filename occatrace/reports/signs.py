@@ -10,9 +10,8 @@ import numpy as np
 
 from occatrace.core.sql import name as sql_name
 from occatrace.core.units import duration, size
-from occatrace.reports import idle, wait_states
+from occatrace.reports import idle, machine, wait_states
 from occatrace.reports.critical import labels, mpi, whatif
-from occatrace.run import folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -393,8 +392,8 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
     in common is a sign."""
     if "omp_threads" not in store.filled:
         return
-    session = _session(store)
-    processors = int(session.get("buffers", {}).get("cpus", 0))
+    session = machine.session(store)
+    processors = machine.processors(session)
     others = float(session.get("others", 0.0))
     busy = others >= _BUSY
     rows = store.con.execute(
@@ -476,12 +475,6 @@ def _of_region(function: str, kernel: str | None, factor: float) -> tuple[whatif
     """A region that is an OCCA kernel has the name of the kernel on the critical path."""
     kind, name = ("kernel", kernel) if kernel else ("function", function)
     return (whatif.Change(kind, name, factor, f"{kind}:{name}*{factor:.3g}"),)
-
-
-def _session(store: Store) -> Any:
-    """What run.json says of the session, where one machine recorded the run: its processors, and what others used of them."""
-    hosts = store.con.execute("SELECT count(DISTINCT host) FROM processes").fetchall()[0][0]
-    return folder.run_facts(store.run).get("session", {}) if hosts == 1 else {}
 
 
 # ---- copies of data that did not change ----
