@@ -114,24 +114,16 @@ static int is_ours(const char *path) {
   return strncmp(path, info.dli_fname, (size_t)(file_of(info.dli_fname) - info.dli_fname)) == 0;
 }
 
-static void tell_opencl(const struct libraries *all, const char *loader) {
-  unsigned drivers = 0;
-  for (unsigned at = 0; at < all->count; at++) drivers += (unsigned)is_driver(all->paths[at]);
-  const char *layers = getenv("OPENCL_LAYERS");
-  const int named = layers != NULL && strstr(layers, "liboccatrace_opencl") != NULL;
-  if (drivers > 0) tell("opencl", named ? "layer" : "variable", loader);
+static int has_driver(const struct libraries *all) {
+  for (unsigned at = 0; at < all->count; at++)
+    if (is_driver(all->paths[at])) return 1;
+  return 0;
 }
 
-/* A driver and no loader: that is part of the program, or of a library that does not export it (opencl/opencl_loaders.cpp). */
-static void tell_opencl_inside(const struct libraries *all) {
-  char program_path[512];
-  for (unsigned at = 0; at < all->count; at++) {
-    if (!is_driver(all->paths[at])) continue;
-    const ssize_t n = readlink("/proc/self/exe", program_path, sizeof program_path - 1);
-    program_path[n < 0 ? 0 : n] = '\0';
-    tell("opencl", "loader", program_path);
-    return;
-  }
+static void tell_opencl(const struct libraries *all, const char *loader) {
+  const char *layers = getenv("OPENCL_LAYERS");
+  const int named = layers != NULL && strstr(layers, "liboccatrace_opencl") != NULL;
+  if (has_driver(all)) tell("opencl", named ? "layer" : "variable", loader);
 }
 
 static int leaving; /* by _exit, perhaps out of a handler of a signal: nothing that allocates */
@@ -253,7 +245,8 @@ static void tell_unseen(void) {
       occatrace_served(rules[r].api); /* once */
     }
   }
-  if (!leaving && !is_served("opencl") && occatrace_chosen("opencl")) tell_opencl_inside(&all);
+  /* A driver and no loader: that is part of the program, or of a library that does not export it (opencl/opencl_loaders.cpp). */
+  if (!leaving && !is_served("opencl") && occatrace_chosen("opencl") && has_driver(&all)) tell("opencl", "loader", program);
   tell_inside();
   errno = saved;
 }
