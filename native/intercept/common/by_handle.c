@@ -1,8 +1,8 @@
 /* Programs that open HIP's library, the CUDA runtime, Level Zero's loader or an MPI themselves (ctypes, Triton, TensorFlow, Julia)
- * ask it for functions by dlsym with its handle, past all that is preloaded. Here is a dlsym in front of libc's that gives them ours. Everything that is
- * no function of these, or asked for without a handle, goes on to libc's with the caller's return address where it is.
- * CUPTI, for which a program may ask in the same way, has its own rules (cuda/cupti_watch.h), and so has OpenCL, whose loaders
- * have layers or not (opencl/opencl_loaders.cpp). Preloaded where there is a HIP, a driver of CUDA or a loader of Level
+ * ask it for functions by dlsym with its handle, past all that is preloaded. Here is a dlsym in front of libc's that gives them
+ * ours. Everything that is no function of these, or asked for without a handle, goes on to libc's with the caller's return address
+ * where it is. CUPTI, for which a program may ask in the same way, has its own rules (cuda/cupti_watch.h), and so has OpenCL, whose
+ * loaders have layers or not (opencl/opencl_loaders.cpp). Preloaded where there is a HIP, a driver of CUDA or a loader of Level
  * Zero, or where OpenCL or MPI is traced. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -81,11 +81,11 @@ void harvest(int final) {
       }
 }
 
-// The parent's regions are none of the child's, whose only thread gets a state of its own.
 // Of all threads: a search takes a while in a library with many symbols, and a thread has room for few places.
 std::mutex &sites_lock = *new std::mutex;
 std::unordered_map<const void *, Site> &all_sites = *new std::unordered_map<const void *, Site>;
 
+// The parent's regions are none of the child's, whose only thread gets a state of its own.
 void after_fork_child() {
   new (&sites_lock) std::mutex;
   for (State *s = all_states; s; s = s->other) s->masters = s->depth = 0;
