@@ -96,7 +96,7 @@ def private_libgomp(letter: str, source: str = "two_runtimes.c") -> Path:
     (folder / name).write_bytes(Path(found.strip()).read_bytes().replace(b"libgomp.so.1", name.encode()))
     (folder / "libgomp.so").unlink(missing_ok=True)
     (folder / "libgomp.so").symlink_to(name)
-    library = folder / f"{'region' if source == 'two_runtimes.c' else 'many'}{letter}.so"
+    library = folder / f"region{letter}.so"
     command = [
         "gcc",
         "-g",
