@@ -277,6 +277,7 @@ def files_of(model: Model) -> dict[str, str]:
     for api in model.apis:
         if api.functions and (api.dispatch or api.shim or api.preload):
             files[f"native/{api.name}_wrappers.h"] = render("wrappers.h.j2", api=api, blob_max=BLOB_MAX, modes=MODES)
+            files[f"native/{api.name}_places.h"] = render("places.h.j2", api=api)
         if api.commands and (api.dispatch or api.shim or api.preload):
             files[f"native/{api.name}_commands.h"] = render("commands.h.j2", api=api)
         if api.functions and api.dispatch:

@@ -333,10 +333,8 @@ void *wrapped(const char *name, void *address, cl_platform_id platform) {
   if (std::strcmp(name, "clCreateCommandQueueWithPropertiesKHR") == 0) {
     return wrap_khr<I>(address, std::make_index_sequence<kKhrPlatforms>());
   }
-  for (const Place &place : places) {
-    if (std::strcmp(name, place.name) != 0) continue;
-    void *ours = nullptr;
-    std::memcpy(&ours, reinterpret_cast<const char *>(&tables[I]) + place.offset, sizeof ours);
+  if (const Place *place = place_of(places, name)) {
+    void *ours = at(std::as_const(tables[I]), *place);
     return ours != nullptr ? ours : address;
   }
   const bool older = is_older<I>(name, platform);

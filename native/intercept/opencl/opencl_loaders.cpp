@@ -1,21 +1,12 @@
 // Loaders that know no layers, found while the program runs: those that it opens itself (dlopen, dlsym), and those that are
 // part of a library of its own (a wheel's). Debian 11, Ubuntu 20.04 and Rocky Linux 8 have such a loader; LightGBM's wheel has
 // one inside. Each gets a table of the layer; the program gets the table's functions in the place of the loader's.
-#define CL_TARGET_OPENCL_VERSION 300
-#define CL_USE_DEPRECATED_OPENCL_1_0_APIS
-#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
-#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_0_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_1_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_2_APIS
-#include <CL/cl_layer.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -23,34 +14,11 @@
 
 #include "occatrace_core.h"
 #include "opencl_by_handle.h"
-#include "opencl_functions.h"
 #include "opencl_loader.h"
+#include "opencl_table.h"
 
 namespace occatrace::opencl {
 namespace {
-
-struct Function {
-  const char *name;
-  size_t offset;
-};
-constexpr Function functions[] = {
-#define OCCATRACE_PLACE(result, name, parameters, arguments) {#name, offsetof(cl_icd_dispatch, name)},
-    OCCATRACE_OPENCL_FUNCTIONS(OCCATRACE_PLACE)
-#undef OCCATRACE_PLACE
-};
-
-const Function *function_of(const char *name) {
-  for (const Function &function : functions)
-    if (std::strcmp(function.name, name) == 0) return &function;
-  return nullptr;
-}
-
-void *&in(cl_icd_dispatch &table, const Function &function) {
-  return *reinterpret_cast<void **>(reinterpret_cast<char *>(&table) + function.offset);
-}
-void *in(const cl_icd_dispatch &table, const Function &function) {
-  return *reinterpret_cast<void *const *>(reinterpret_cast<const char *>(&table) + function.offset);
-}
 
 // A library of the process, by an address in it.
 struct Library {
@@ -115,7 +83,7 @@ const Loader &loader_of(occatrace_lookup lookup, const Library &library) {
   const void *platforms = exported(lookup, library, "clGetPlatformIDs");
   // What a driver exports is for loaders.
   const bool missed = platforms != nullptr && exported(lookup, library, "clIcdGetPlatformIDsKHR") == nullptr && !has_layers(platforms);
-  for (const Function &function : functions) in(loader->real, function) = missed ? exported(lookup, library, function.name) : nullptr;
+  for (const Place &place : places) at(loader->real, place) = missed ? exported(lookup, library, place.name) : nullptr;
   const std::lock_guard<std::mutex> guard(lock);
   if (const Loader *other = known(library, unloads)) {
     delete loader;
@@ -128,8 +96,8 @@ const Loader &loader_of(occatrace_lookup lookup, const Library &library) {
 
 // What stands in for a function of the loader, or NULL.
 void *in_place_of(const Loader &loader, const char *name, const void *found) {
-  const Function *function = function_of(name);
-  return function != nullptr && in(loader.real, *function) == found ? in(*loader.layered, *function) : nullptr;
+  const Place *place = place_of(places, name);
+  return place != nullptr && at(loader.real, *place) == found ? at(*loader.layered, *place) : nullptr;
 }
 
 // ---- libraries that were linked with a loader before it was known ----
@@ -195,21 +163,22 @@ void relink(occatrace_lookup lookup, const Linked &linked, const Loader &loader)
   if (symbols == 0 || names == 0) return;
   const auto each = [&](uintptr_t table, uintptr_t size) {
     const auto *entries = reinterpret_cast<const ElfW(Rela) *>(table);
-    for (size_t at = 0; table != 0 && at < size / sizeof *entries; at++) {
-      if (!is_slot(ELF64_R_TYPE(entries[at].r_info))) continue;
-      const auto &symbol = reinterpret_cast<const ElfW(Sym) *>(symbols)[ELF64_R_SYM(entries[at].r_info)];
+    for (size_t i = 0; table != 0 && i < size / sizeof *entries; i++) {
+      if (!is_slot(ELF64_R_TYPE(entries[i].r_info))) continue;
+      const auto &symbol = reinterpret_cast<const ElfW(Sym) *>(symbols)[ELF64_R_SYM(entries[i].r_info)];
       const char *name = reinterpret_cast<const char *>(names) + symbol.st_name;
-      const Function *function = name[0] == 'c' && name[1] == 'l' ? function_of(name) : nullptr;
-      if (function == nullptr || in(loader.real, *function) == nullptr) continue;
-      auto **slot = reinterpret_cast<void **>(linked.base + entries[at].r_offset);
+      const Place *place = name[0] == 'c' && name[1] == 'l' ? place_of(places, name) : nullptr;
+      void *const real = place == nullptr ? nullptr : at(loader.real, *place);
+      if (real == nullptr) continue;
+      auto **slot = reinterpret_cast<void **>(linked.base + entries[i].r_offset);
       void *bound = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
       // Not bound before the first call: what the dynamic linker would find.
-      if (reinterpret_cast<uintptr_t>(bound) - linked.begin < linked.end - linked.begin && bound != in(loader.real, *function)) {
+      if (reinterpret_cast<uintptr_t>(bound) - linked.begin < linked.end - linked.begin && bound != real) {
         bound = lookup(RTLD_DEFAULT, name);
         if (bound == nullptr) bound = exported(lookup, library_of(linked.dynamic), name);
-        if (bound == nullptr) bound = in(loader.real, *function);
+        if (bound == nullptr) bound = real;
       }
-      if (bound == in(loader.real, *function)) write(linked, slot, in(*loader.layered, *function));
+      if (bound == real) write(linked, slot, at(*loader.layered, *place));
     }
   };
   each(jumps, jump_size);

@@ -1,13 +1,5 @@
 // OpenCL loaders that know no layers: this library, preloaded, has the loader's functions in front of the loader. It makes a
 // dispatch table of the real ones, hands it to the layer as a loader would, and calls what the layer gives back.
-#define CL_TARGET_OPENCL_VERSION 300
-#define CL_USE_DEPRECATED_OPENCL_1_0_APIS
-#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
-#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_0_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_1_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_2_APIS
-#include <CL/cl_layer.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -15,8 +7,8 @@
 #include <string.h>
 
 #include "../common/library_of.h"
-#include "opencl_functions.h"
 #include "opencl_loader.h"
+#include "opencl_table.h"
 
 namespace {
 

@@ -1,14 +1,6 @@
 // The device work of OpenCL's calls: what the expressions of the model name (tracepoints/opencl.yaml), and the hook of such calls.
 #pragma once
 
-#define CL_TARGET_OPENCL_VERSION 300
-#define CL_USE_DEPRECATED_OPENCL_1_0_APIS
-#define CL_USE_DEPRECATED_OPENCL_1_1_APIS
-#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_0_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_1_APIS
-#define CL_USE_DEPRECATED_OPENCL_2_2_APIS
-#include <CL/cl_layer.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -27,10 +19,9 @@
 #include "known_functions.h"
 #include "made_once.h"
 #include "occatrace_core.h"
+#include "opencl_table.h"
 
 namespace occatrace::opencl {
-
-using Dispatch = cl_icd_dispatch;
 
 // A process may hold several loaders (a program's own, one inside a Python wheel); each has its table of real functions.
 constexpr int kLoaders = 4;

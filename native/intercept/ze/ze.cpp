@@ -1,7 +1,6 @@
 // Level Zero, by preloaded symbols in front of its loader. The wrappers are generated from tracepoints/ze.yaml; here is what they
 // cannot know: the life of events, lists and queues, and functions that a program asks a driver for by name.
 #include <cstring>
-#include <iterator>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -25,6 +24,7 @@ const Dispatch &loader() { return targets[0]; }
 }  // namespace occatrace::ze
 
 #include "ze_device_work.h"
+#include "ze_places.h"
 #include "ze_slots.h"
 
 namespace occatrace::ze {
@@ -33,14 +33,12 @@ namespace {
 
 using Function = void *;
 
-Function &at(Dispatch &table, size_t offset) { return *reinterpret_cast<Function *>(reinterpret_cast<char *>(&table) + offset); }
-
 // The wrapper in front of a driver's function. Other drivers keep theirs: a wrapper has one function to go on to.
 Function in_front_of(const char *name, Function theirs) {
   static std::mutex mutex;
   static Dispatch *wrappers;
-  const auto place = std::find_if(std::begin(places), std::end(places), [&](const Place &p) { return std::strcmp(p.name, name) == 0; });
-  if (place == std::end(places)) return nullptr;
+  const Place *place = place_of(places, name);
+  if (place == nullptr) return nullptr;
   std::lock_guard<std::mutex> guard(mutex);
   if (wrappers == nullptr) {
     wrappers = new Dispatch;
@@ -48,9 +46,9 @@ Function in_front_of(const char *name, Function theirs) {
     std::memset(static_cast<void *>(wrappers), 0xff, sizeof *wrappers);
     fill<1>(*wrappers);
   }
-  Function &target = at(targets[1], place->offset);
+  Function &target = at(targets[1], *place);
   if (target == nullptr) __atomic_store_n(&target, theirs, __ATOMIC_RELEASE);
-  return target == theirs ? at(*wrappers, place->offset) : nullptr;
+  return target == theirs ? at(*wrappers, *place) : nullptr;
 }
 
 }  // namespace
