@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 VERSIONS = {
     1: "processes, threads, calls, device work, OCCA kernels and copies, tallies, losses",
@@ -671,6 +671,7 @@ parent       UINTEGER  id     number of the place that called it; null: none, or
 function     VARCHAR   text   function
 source       VARCHAR   text   file
 line         UINTEGER  line   line in it
+part         VARCHAR   text   whose code it is: program, package (an installed one that is the program), library; empty: not recorded
 entered      UINTEGER  number how many evaluations of the interpreter, each a function of C, begin with it
 """),
     ),

@@ -14,14 +14,71 @@ options: str = globals()["options"]
 place: str = globals()["place"]
 
 
-def _functions(patterns: str) -> None:
-    """Calls and returns of Python functions; what is not wanted is told to be silent, or passed over in C."""
+def _main() -> "tuple[str, str]":
+    """What the interpreter was started for: a module (`-m`) or else a script; both empty: neither."""
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word == "--check-hash-based-pycs":
+            next(words, "")
+        elif not word.startswith("-"):
+            return "", word
+        elif word == "-":
+            break
+        elif not word.startswith("--"):
+            for at, letter in enumerate(word[1:], 2):
+                if letter == "m":
+                    return word[at:] or next(words, ""), ""
+                if letter == "c":
+                    return "", ""
+                if letter in "WX":
+                    if at == len(word):
+                        next(words, "")
+                    break
+    return "", ""
+
+
+def _called(script: str) -> str:
+    """The package of which a script does no more than call a function, as those in `bin` do that pip makes; empty: none."""
+    try:
+        with open(script, encoding="utf-8") as file:
+            text = file.read(4097)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    if len(text) > 4096:
+        return ""
+    packages: dict[str, str] = {}
+    called = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith(("def ", "class ", "for ", "while ", "with ")):
+            return ""
+        module, _, names = line.partition(" import ") if line.startswith("from ") else ("", "", "")
+        if line.startswith("import "):
+            packages.update((name.strip().partition(".")[0],) * 2 for name in line[7:].split(","))
+        for name in names.strip("() ").split(","):
+            if name.strip():
+                packages[name.split()[-1]] = module[5:].strip().partition(".")[0]
+        for begin in ("sys.exit(", "raise SystemExit(", "exit("):
+            if line.startswith(begin):
+                called = line[len(begin) :].partition("(")[0].strip()
+        if line.startswith("main("):
+            called = "main"
+    return packages.get(called.partition(".")[0], "")
+
+
+def _program() -> None:
+    """Says whose code is the program's: not the standard library's, ours, and what was installed, except for a package that
+    is the program itself."""
     import os
 
-    # Without patterns: neither the standard library nor ourselves.
-    native["want"](
-        patterns, f"{os.path.dirname(os.__file__)}/:{os.path.dirname(os.path.dirname(os.path.realpath(place)))}/"
-    )
+    module, script = _main()
+    package = module.partition(".")[0] if module else _called(script) if script else ""
+    libraries = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.realpath(place))))
+    native["program"](package, script if package else "", "".join(f"{folder}/:" for folder in libraries))
+
+
+def _functions(patterns: str) -> None:
+    """Calls and returns of Python functions; what is not wanted is told to be silent, or passed over in C."""
+    native["want"](patterns)
     if sys.version_info < (3, 12):
         import threading
 
@@ -175,14 +232,16 @@ def _logging(_: str = "") -> None:
     setattr(logging.Logger, "callHandlers", callHandlers)  # noqa: B010
 
 
-for _option in options.split(";"):
-    _word, _, _value = _option.partition(":")
+_options = [_option.partition(":")[::2] for _option in options.split(";")]
+if any(_word in ("functions", "lines", "pools", "samples", "paths") for _word, _ in _options):
+    _program()
+for _word, _value in _options:
     if _word == "samples":
         # No reason to record the process: its samples are written when something else is.
         if _confirm_stack():
             native["samples"]()
     elif _word == "paths":
-        if "lines" not in options.split(";") and _confirm_stack():
+        if ("lines", "") not in _options and _confirm_stack():
             native["paths"]()
     elif _word and native["start"]():
         if _word == "functions":

@@ -1,6 +1,6 @@
 -- title: Python lines
 -- about: launches, copies, allocations, builds, waits and MPI calls by the line of the program's own code that caused them
---   (--python lines): the innermost one that is not of an installed package. Device is the time of the work that they launched, for OCCA's Serial and OpenMP modes
+--   (--python lines): the innermost one (docs/python-programs.md). Device is the time of the work that they launched, for OCCA's Serial and OpenMP modes
 --   that of the kernel calls
 -- empty: no lines recorded (occa_prof --python lines)
 -- column: device_ns ns Device

@@ -70,22 +70,29 @@ CREATE OR REPLACE MACRO statistics(samples) AS TABLE (
 -- The number of a place in Python code among the call sites: above all others.
 CREATE OR REPLACE MACRO python_site(frame) AS (2147483648 + frame)::UINTEGER;
 
--- For each place in Python code (leaf) of a process the innermost line on its stack that is the program's own, or the outermost where
--- there is none, and what in a package was called through.
+-- Whose code a place in Python is; of runs that did not record it, by its file.
+CREATE OR REPLACE MACRO python_part(part, source) AS CASE
+    WHEN part != '' THEN part
+    WHEN source LIKE '%/site-packages/%' OR source LIKE '%/dist-packages/%' OR source LIKE '<%' OR regexp_matches(source, '/lib/python3[^/]*/[^/]+$') THEN 'library'
+    ELSE 'program' END;
+
+-- For each place in Python code (leaf) of a process the innermost line on its stack that is the program's own; where there is none, that
+-- of the installed package that the program is, or the outermost of any package, or of all; and what in a package was called through.
 CREATE OR REPLACE MACRO own_lines(frames) AS TABLE (
     WITH RECURSIVE walked AS (
-        SELECT process, id AS leaf, id, parent, function, source, line FROM query_table(frames)
+        SELECT process, id AS leaf, id, parent, function, source, line, python_part(part, source) AS part FROM query_table(frames)
         UNION ALL
-        SELECT w.process, w.leaf, f.id, f.parent, f.function, f.source, f.line
+        SELECT w.process, w.leaf, f.id, f.parent, f.function, f.source, f.line, python_part(f.part, f.source)
         FROM walked w JOIN query_table(frames) f ON f.process = w.process AND f.id = w.parent
-        WHERE w.source LIKE '%/site-packages/%' OR w.source LIKE '%/dist-packages/%' OR w.source LIKE '<%' OR regexp_matches(w.source, '/lib/python3[^/]*/[^/]+$')
+        WHERE w.part != 'program'
     ),
-    -- The last of each walk: the program's own, or the outermost where there is none.
+    -- A caller has the lower number. The walk ends at the program's own.
     own AS (
-        SELECT process, leaf, arg_min(function, id) AS function, arg_min(source, id) AS source, arg_min(line, id) AS line, min(id) AS id
+        SELECT process, leaf, arg_max(struct_pack(function, source, line, id), (CASE WHEN part = 'program' THEN 3 WHEN part = 'package' THEN 2 WHEN source LIKE '%-packages/%' THEN 1 ELSE 0 END,
+                                                                               CASE part WHEN 'package' THEN id::BIGINT ELSE -id::BIGINT END)) AS found
         FROM walked GROUP BY ALL
     )
-    SELECT o.process, o.leaf, o.function, o.source AS file, o.line, o.source || ':' || o.line AS source,
-           CASE WHEN o.id != o.leaf THEN CASE WHEN f.source LIKE '%/%' THEN regexp_extract(f.source, '[^/]*/[^/]*$') ELSE f.source END || ':' || f.line || ' ' || f.function ELSE '' END AS through
+    SELECT o.process, o.leaf, o.found.function AS function, o.found.source AS file, o.found.line AS line, o.found.source || ':' || o.found.line AS source,
+           CASE WHEN o.found.id != o.leaf THEN CASE WHEN f.source LIKE '%/%' THEN regexp_extract(f.source, '[^/]*/[^/]*$') ELSE f.source END || ':' || f.line || ' ' || f.function ELSE '' END AS through
     FROM own o JOIN query_table(frames) f ON f.process = o.process AND f.id = o.leaf
 );

@@ -370,7 +370,12 @@ static PyObject *native_profile(PyObject *self, PyObject *const *args, ptrdiff_t
 }
 
 static PyObject *native_want(PyObject *self, PyObject *const *args, ptrdiff_t count) {
-  python_want(text_at(args, count, 0), text_at(args, count, 1));
+  python_want(text_at(args, count, 0));
+  return nothing();
+}
+/* package, script, folders of libraries */
+static PyObject *native_program(PyObject *self, PyObject *const *args, ptrdiff_t count) {
+  python_program(text_at(args, count, 0), text_at(args, count, 1), text_at(args, count, 2));
   return nothing();
 }
 static PyObject *native_start(PyObject *self, PyObject *const *args, ptrdiff_t count) {
@@ -455,6 +460,7 @@ static struct python_method natives[] = {
     {"time", native_time, 0x80, NULL},     {"untime", native_untime, 0x80, NULL},
     {"on_import", native_on_import, 0x80, NULL}, {"confirmed", native_confirmed, 0x80, NULL},
     {"samples", native_samples, 0x80, NULL},     {"paths", native_paths, 0x80, NULL},
+    {"program", native_program, 0x80, NULL},
     {NULL, NULL, 0, NULL}};
 // clang-format on
 

@@ -97,7 +97,8 @@ struct python_code {
   const void *name, *file; /* the objects: another code may come to the same address */
   uint32_t name_id, source_id, line;
   uint8_t wanted; /* by --python functions */
-  uint8_t ours;   /* of occatrace/_inside*.py */
+  uint8_t ours;   /* of occatrace/inprocess */
+  uint8_t part;   /* enum occatrace_frame_part */
 };
 __attribute__((visibility("hidden"))) struct python_code *python_code(const void *code);
 /* `on_call` of the core: notes where the calling thread is in Python. */
@@ -124,12 +125,18 @@ __attribute__((visibility("hidden"))) void python_sample_ends(struct python_thre
 /* The place of the calling thread, announced, by its number; 0: none, or how frames lie in memory was not confirmed. */
 __attribute__((visibility("hidden"))) uint32_t python_here(struct occatrace_thread *self);
 extern __attribute__((visibility("hidden"))) int python_stack_confirmed;
-/* The number of a place within the frame `parent` (0: none), announced; function and source are interned. */
-__attribute__((visibility("hidden"))) uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line, int entered);
+/* A place in a function, whose texts are interned. */
+struct python_place {
+  uint32_t function, source;
+  int line, entered;
+  uint8_t part; /* enum occatrace_frame_part */
+};
+/* The number of a place within the frame `parent` (0: none), announced. */
+__attribute__((visibility("hidden"))) uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, const struct python_place *place);
 /* From now on samples of stacks have frames of Python. */
 __attribute__((visibility("hidden"))) void python_stack_samples_start(void);
 
-/* ---- what functions for the Python part of ours (occatrace/_inside*.py) are made of ---- */
+/* ---- what functions for the Python part of ours (occatrace/inprocess) are made of ---- */
 
 /* An argument as text; "" where there is none. */
 static inline const char *text_at(PyObject *const *args, ptrdiff_t count, ptrdiff_t at) {
@@ -153,6 +160,11 @@ struct python_method {
 /* Of memory pools and builds, for occatrace/inprocess/python_pools.py. */
 extern __attribute__((visibility("hidden"))) struct python_method python_pool_methods[];
 __attribute__((visibility("hidden"))) void python_pools_forked(void);
-/* Which functions --python functions wants: patterns, or the program's own, which are not below these folders. */
-__attribute__((visibility("hidden"))) void python_want(const char *patterns, const char *foreign);
+/* Which functions --python functions wants: patterns, or those of the program. */
+__attribute__((visibility("hidden"))) void python_want(const char *patterns);
+/* What the program is: an installed package, where it is one, and the script that only calls it. What lies below the folders
+ * (separated by colons) is of libraries. */
+__attribute__((visibility("hidden"))) void python_program(const char *package, const char *script, const char *folders);
+/* Whose code the file is. */
+__attribute__((visibility("hidden"))) enum occatrace_frame_part python_part(const char *file);
 #endif

@@ -16,7 +16,7 @@
 
 enum {
   DEEPEST = 64,
-  DEEPEST_LINE = 16, /* of --python lines alone */
+  DEEPEST_LINE = 16, /* of --python lines alone, where one of them is of the program */
 };
 
 static const struct python_layout layouts[] = {
@@ -38,7 +38,8 @@ static void *word(const void *object, int offset) { return *(void *const *)((con
 /* ---- code objects ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char *patterns, *foreign; /* of --python functions, separated by commas and colons */
+static char *patterns; /* of --python functions, separated by commas */
+static char *program_package, *program_script, *library_folders;
 static struct python_code **codes;
 static uint32_t codes_size, codes_used;
 
@@ -77,12 +78,43 @@ static int matches(const char *list, char separator, const char *text, int prefi
   return 0;
 }
 
-/* Whether --python functions wants it: by its name, by file.name, or by the path of its file. Without patterns: what was not
- * installed, nor made on the way (<string>: by namedtuple and others). */
-static int is_wanted(const char *name, const char *file) {
+void python_program(const char *package, const char *script, const char *folders) {
+  program_package = strdup(package);
+  program_script = strdup(script);
+  library_folders = strdup(folders);
+}
+
+/* Whether a path is this one, which may be relative. */
+static int is_path(const char *path, const char *given) {
+  const size_t n = strlen(path), g = strlen(given);
+  return g > 0 && n >= g && strcmp(path + n - g, given) == 0 && (n == g || path[n - g - 1] == '/');
+}
+
+enum occatrace_frame_part python_part(const char *file) {
+  static const char *const installed[] = {"/site-packages/", "/dist-packages/"};
+  /* Others of this kind are made on the way (<string>: by namedtuple and others), or part of the interpreter (<frozen ...>). */
+  static const char *const typed[] = {"<stdin>", "<ipython-input", "<doctest "};
+  if (file[0] == '<') {
+    for (size_t i = 0; i < sizeof typed / sizeof *typed; i++)
+      if (strncmp(file, typed[i], strlen(typed[i])) == 0) return PYTHON_FRAME_OF_PROGRAM;
+    return PYTHON_FRAME_OF_LIBRARY;
+  }
+  for (size_t i = 0; i < sizeof installed / sizeof *installed; i++) {
+    const char *at = strstr(file, installed[i]);
+    if (at == NULL) continue;
+    at += strlen(installed[i]);
+    const size_t n = program_package != NULL ? strlen(program_package) : 0;
+    return n > 0 && strncmp(at, program_package, n) == 0 && (at[n] == '/' || at[n] == '.') ? PYTHON_FRAME_OF_PACKAGE : PYTHON_FRAME_OF_LIBRARY;
+  }
+  if (program_script != NULL && is_path(file, program_script)) return PYTHON_FRAME_OF_LIBRARY;
+  return library_folders != NULL && matches(library_folders, ':', file, 1) ? PYTHON_FRAME_OF_LIBRARY : PYTHON_FRAME_OF_PROGRAM;
+}
+
+/* Whether --python functions wants it: by its name, by file.name, or by the path of its file. Without patterns: what is of the
+ * program. */
+static int is_wanted(const char *name, const char *file, uint8_t part) {
   if (patterns == NULL || strncmp(file, "<occatrace>", 11) == 0) return 0;
-  if (patterns[0] == '\0')
-    return (file[0] != '<' || strcmp(file, "<stdin>") == 0) && strstr(file, "/site-packages/") == NULL && strstr(file, "/dist-packages/") == NULL && !matches(foreign, ':', file, 1);
+  if (patterns[0] == '\0') return part != PYTHON_FRAME_OF_LIBRARY;
   const char *slash = strrchr(file, '/'), *base = slash != NULL ? slash + 1 : file;
   const char *dot = strrchr(base, '.');
   char full[1024];
@@ -128,7 +160,8 @@ static void describe(struct python_code *c, int gil) {
   }
   c->name_id = occatrace_intern(name[0] != '\0' ? name : "?");
   c->source_id = occatrace_intern(file[0] != '\0' ? file : "?");
-  c->wanted = (uint8_t)is_wanted(name, file);
+  c->part = (uint8_t)python_part(file);
+  c->wanted = (uint8_t)is_wanted(name, file, c->part);
   c->ours = strncmp(file, "<occatrace>", 11) == 0;
 }
 
@@ -175,9 +208,8 @@ struct python_code *python_code(const void *code) {
   return found;
 }
 
-void python_want(const char *wanted, const char *not_ours) {
+void python_want(const char *wanted) {
   patterns = strdup(wanted);
-  foreign = strdup(not_ours);
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < codes_size; i++)
     if (codes[i] != NULL) codes[i]->name = NULL; /* looked at again */
@@ -226,19 +258,20 @@ int python_stack_text(char *text, size_t room) {
 
 /* Stacks as a tree: a frame is a place and the frame around it. */
 struct frame {
-  uint32_t function, source, parent, id;
-  int line, entered;
+  struct python_place place;
+  uint32_t parent, id;
 };
 static struct frame *frames;
 static uint32_t frames_size, frames_used;
 static pthread_mutex_t frames_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint32_t hash_of(const struct frame *f) {
-  return ((f->function * 31 + f->source) * 31 + (uint32_t)f->line * 2 + (uint32_t)f->entered) * 2246822519u + f->parent * 2654435761u;
+  const struct python_place *p = &f->place;
+  return ((p->function * 31 + p->source) * 31 + (uint32_t)p->line * 2 + (uint32_t)p->entered) * 2246822519u + f->parent * 2654435761u;
 }
 
 /* Under the lock. */
-static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line, int entered) {
+static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, const struct python_place *p) {
   if (frames_used * 2 >= frames_size) {
     const uint32_t size = frames_size ? frames_size * 2 : 1024;
     struct frame *larger = calloc(size, sizeof *larger);
@@ -253,11 +286,11 @@ static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, uint32_
     frames = larger;
     frames_size = size;
   }
-  const struct frame wanted = {function, source, parent, 0, line, entered};
+  const struct frame wanted = {*p, parent, 0};
   uint32_t at = hash_of(&wanted) & (frames_size - 1);
   for (; frames[at].id != 0; at = (at + 1) & (frames_size - 1)) {
-    const struct frame *f = &frames[at];
-    if (f->function == function && f->source == source && f->parent == parent && f->line == line && f->entered == entered) return f->id;
+    const struct python_place *f = &frames[at].place;
+    if (f->function == p->function && f->source == p->source && frames[at].parent == parent && f->line == p->line && f->entered == p->entered) return frames[at].id;
   }
   frames[at] = wanted;
   frames[at].id = ++frames_used;
@@ -267,18 +300,19 @@ static uint32_t frame_of(struct occatrace_thread *self, uint32_t parent, uint32_
       .pid = (uint32_t)getpid(),
       .id = frames[at].id,
       .parent = parent,
-      .function = function,
-      .source = source,
-      .line = (uint32_t)line,
-      .entered = (uint16_t)entered,
+      .function = p->function,
+      .source = p->source,
+      .line = (uint32_t)p->line,
+      .part = p->part,
+      .entered = (uint16_t)p->entered,
   };
   python_events->frame(&r);
   return frames[at].id;
 }
 
-uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, uint32_t function, uint32_t source, int line, int entered) {
+uint32_t python_frame(struct occatrace_thread *self, uint32_t parent, const struct python_place *place) {
   pthread_mutex_lock(&frames_lock);
-  const uint32_t id = frame_of(self, parent, function, source, line, entered);
+  const uint32_t id = frame_of(self, parent, place);
   pthread_mutex_unlock(&frames_lock);
   return id;
 }
@@ -299,11 +333,17 @@ int python_lines_at_paths;
 
 static uint32_t place_of(struct occatrace_thread *self, int deepest) {
   struct place places[DEEPEST];
-  const int count = python_stack_confirmed ? walk(places, deepest) : 0;
+  int count = python_stack_confirmed ? walk(places, deepest) : 0;
   if (count == 0 || !python_start_events()) return 0;
   const struct python_code *code[DEEPEST];
-  for (int i = 0; i < count; i++)
-    if ((code[i] = python_code(places[i].code)) == NULL) return 0;
+  for (int known = 0, in_library = 1;;) {
+    for (; known < count; known++) {
+      if ((code[known] = python_code(places[known].code)) == NULL) return 0;
+      in_library &= code[known]->part == PYTHON_FRAME_OF_LIBRARY;
+    }
+    if (!in_library || count < deepest || deepest == DEEPEST) break;
+    count = walk(places, deepest = DEEPEST); /* the line that reports name is further out */
+  }
   pthread_mutex_lock(&frames_lock);
   uint32_t id = 0;
   for (int i = 0, inner = -1; i < count; i++) { /* what ours have entered counts for the frame within them */
@@ -311,7 +351,8 @@ static uint32_t place_of(struct occatrace_thread *self, int deepest) {
     else if (inner >= 0) places[inner].entered += places[i].entered;
   }
   for (int i = count - 1; i >= 0; i--)
-    if (!code[i]->ours) id = frame_of(self, id, code[i]->name_id, code[i]->source_id, places[i].line, places[i].entered);
+    if (!code[i]->ours)
+      id = frame_of(self, id, &(struct python_place){code[i]->name_id, code[i]->source_id, places[i].line, places[i].entered, code[i]->part});
   pthread_mutex_unlock(&frames_lock);
   return id;
 }

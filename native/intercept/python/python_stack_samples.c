@@ -28,6 +28,7 @@ struct copied {
   const void *code;
   uint32_t state;
   uint32_t name_id, source_id; /* 0: not interned yet; only by the thread that writes samples */
+  uint8_t part;                /* from then on */
   uint8_t ours;
   char name[NAME], file[FILE_NAME];
 };
@@ -146,8 +147,11 @@ static uint32_t announce(struct occatrace_thread *self, const uint64_t *words, u
   for (uint32_t i = count; i-- > 0;) {
     struct copied *const c = &codes[(words[i] >> NUMBER & 0xffff) - 1];
     if (c->name_id == 0) c->name_id = occatrace_intern(c->name);
-    if (c->source_id == 0) c->source_id = occatrace_intern(c->file);
-    id = python_frame(self, id, c->name_id, c->source_id, (int)(uint32_t)words[i], (int)(words[i] >> ENTERED));
+    if (c->source_id == 0) {
+      c->source_id = occatrace_intern(c->file);
+      c->part = (uint8_t)python_part(c->file);
+    }
+    id = python_frame(self, id, &(struct python_place){c->name_id, c->source_id, (int)(uint32_t)words[i], (int)(words[i] >> ENTERED), c->part});
   }
   return id;
 }

@@ -42,14 +42,16 @@ def _is_frame(event: str, function: Function | None, columns: Columns) -> bool:
 
 def _frames(threads: ThreadMap, columns: Columns) -> Columns:
     found = {name: columns[name] for name in _FRAME}
-    return {**found, "entered": columns.get("entered", np.zeros(len(columns["id"]), np.uint16))}
+    added = {"part": np.uint8, "entered": np.uint16}  # older traces lack them
+    return {**found, **{name: columns.get(name, np.zeros(len(columns["id"]), of)) for name, of in added.items()}}
 
 
 def _insert_frames(model: Model) -> str:
-    return """
+    return f"""
         INSERT INTO python_frames BY NAME
         SELECT s.process, r.id, nullif(r.parent, 0) AS parent, coalesce(n.text, '') AS function,
-               coalesce(f.text, '') AS source, r.line, r.entered
+               coalesce(f.text, '') AS source, r.line,
+               {enum_text(model, "python", "frame_part", "r.part")} AS part, r.entered
         FROM raw_python_frames r JOIN slots s USING (slot)
         LEFT JOIN names n ON n.process = s.process AND n.id = r.function
         LEFT JOIN names f ON f.process = s.process AND f.id = r.source"""
@@ -120,7 +122,7 @@ CALLS = Gathered(
 )
 FRAMES = Gathered(
     "raw_python_frames",
-    "slot INTEGER, id UINTEGER, parent UINTEGER, function UINTEGER, source UINTEGER, line UINTEGER, entered USMALLINT",
+    "slot INTEGER, id UINTEGER, parent UINTEGER, function UINTEGER, source UINTEGER, line UINTEGER, part UTINYINT, entered USMALLINT",
     _is_frame,
     _frames,
     _insert_frames,

@@ -265,6 +265,87 @@ def test_lines_of_mpi(profile: Profile) -> None:
     assert run.sql("SELECT count(*) FROM call_stats WHERE source = 'tally' AND api = 'mpi'") > [(0,)]
 
 
+ENGINE = """
+import os
+import pyopencl as cl
+
+def run(depth):
+    if depth:
+        return run(depth - 1)
+    context = cl.Context([cl.get_platforms()[0].get_devices()[0]])
+    queue = cl.CommandQueue(context)
+    data = bytearray(4096)
+    there = cl.Buffer(context, cl.mem_flags.READ_WRITE, len(data))
+    cl.enqueue_copy(queue, data, there)  # line: copy
+
+def main():
+    run(int(os.environ["DEPTH"]))
+    return 0
+"""
+SCRIPT = """#!/usr/bin/env python
+# -*- coding: utf-8 -*-
+import re
+import sys
+from solver.engine import main
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit(main())
+"""
+DRIVER = "import solver.engine\n\n\ndef step():\n    solver.engine.main()\n\n\nstep()\n"
+THREAD = """
+import concurrent.futures
+import solver.engine
+with concurrent.futures.ThreadPoolExecutor() as pool:
+    pool.submit(solver.engine.main).result()
+"""
+
+
+@pytest.mark.parametrize(
+    "started",
+    ["by a script", "by its short script", "as a module", "by a driver", "in a thread of the standard library"],
+)
+@pytest.mark.parametrize("depth", [0, 30])
+def test_whose_line_it_is(started: str, depth: int, tmp_path: Path, profile: Profile) -> None:
+    """A program that is an installed package has the lines of that package; others those of their own code, however far out
+    it is; and where there is none, the one by which a package was entered."""
+    pytest.importorskip("pyopencl")
+    packages = tmp_path / "lib" / "python3" / "site-packages"
+    package, scripts = packages / "solver", tmp_path / "bin"
+    package.mkdir(parents=True)
+    scripts.mkdir()
+    (package / "__init__.py").touch()
+    (package / "engine.py").write_text(ENGINE)
+    (package / "__main__.py").write_text("import sys\nfrom solver.engine import main\nsys.exit(main())\n")
+    (scripts / "solve").write_text(
+        SCRIPT if "short" not in started else "import solver.engine\nexit(solver.engine.main())\n"
+    )
+    (tmp_path / "driver.py").write_text(DRIVER if "driver" in started else THREAD)
+    copy = next(n for n, text in enumerate(ENGINE.splitlines(), 1) if text.endswith("# line: copy"))
+    entry = next(n for n, text in enumerate(ENGINE.splitlines(), 1) if "run(int" in text)
+    ways: dict[str, tuple[list[str | Path], str]] = {
+        "by a script": ([scripts / "solve"], f"{package / 'engine.py'}:{copy}"),
+        "by its short script": (["-X", "utf8", scripts / "solve"], f"{package / 'engine.py'}:{copy}"),
+        "as a module": (["-um", "solver"], f"{package / 'engine.py'}:{copy}"),
+        "by a driver": ([tmp_path / "driver.py"], f"{tmp_path / 'driver.py'}:5"),
+        "in a thread of the standard library": ([tmp_path / "driver.py"], f"{package / 'engine.py'}:{entry}"),
+    }
+    words, expected = ways[started]
+    run = profile(
+        sys.executable,
+        *words,
+        python=("lines", "functions"),
+        PYTHONPATH=str(packages),
+        DEPTH=str(depth),
+        PYOPENCL_CTX="0",
+    )
+    (copied,) = (row for row in run.report("gpu_mem_size_sum") if row["name"] == "DtoH")
+    assert copied["caller"] == expected
+    functions = counted(run)
+    is_package = "driver.py" not in str(words[-1])
+    assert functions.get("run", 0) == (depth + 1 if is_package else 0)
+    assert ("step" in functions) == (started == "by a driver")
+
+
 @pytest.mark.parametrize("mode", ["Serial", "OpenCL"])
 def test_lines_of_occa(mode: str, profile: Profile) -> None:
     """What OCCA does below counts once."""
