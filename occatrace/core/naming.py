@@ -233,3 +233,12 @@ def author(name: str, source: str, line: int) -> str:
         return name
     place = source.rpartition("/")[2] + (f":{line}" if line else "")
     return f"{name} ({place})"
+
+
+def is_of_python(file: str) -> bool:
+    """Whether a library is what Python code calls (an extension module, or libffi below ctypes and CFFI), so that the line
+    which matters is one of Python. `file` may be followed by an offset (`+0x1f`)."""
+    name = file.rpartition("/")[2]
+    return name.startswith("libffi.so") or (
+        ".so" in name and any(tag in name for tag in (".cpython-", ".abi3.", ".pypy"))
+    )

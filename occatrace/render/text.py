@@ -337,6 +337,8 @@ def _print_table(
         console.file.write("\n".join(lines) + "\n")
     if folder and any(c.unit == "source" for c in columns):
         console.line(f"  sources are in {printable(folder)}", style="dim")
+    if any(naming.is_of_python(value) for c in columns if c.unit == "source" for value in cells[c.name]):
+        console.line("  called from Python: --python lines records its lines", style="dim")
     if alike:
         same = (f"{c.title} {cells[c.name][0]}" for c in alike)
         console.line(f"  (in all rows: {', '.join(same)})", style="dim", wrap=True)

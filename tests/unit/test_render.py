@@ -194,12 +194,12 @@ SELECT 1
 """
 
 
-def summary(*, brief: bool, other_failed: int = 0, other_ns: int = 999) -> str:
+def summary(*, brief: bool, other_failed: int = 0, other_ns: int = 999, caller: str = "") -> str:
     """Of a run of 1 ms."""
     rows = [
         ("occa", 800_000, 800_000, 3, 0, "build", "/code/kernels/a.okl:1"),
         ("occa", 100_000, 100_000, 1, 0, "run", "/code/main.cpp:20"),
-        ("opencl", other_ns, other_ns, 2, other_failed, "clGetPlatformIDs", ""),
+        ("opencl", other_ns, other_ns, 2, other_failed, "clGetPlatformIDs", caller),
     ]
     run = {"kind": "run", "time_ns": 1_000_000, "name": "run"}
     definition = definitions()[OVERVIEW]
@@ -213,6 +213,20 @@ def test_a_summary_has_one_line_for_an_api_that_took_nothing() -> None:
     assert "OpenCL calls (calls)  2 calls, 999 ns, less than 0.1 % of the run: --all\n" in summary(brief=True)
     for whole in (summary(brief=False), summary(brief=True, other_failed=1), summary(brief=True, other_ns=1000)):
         assert "less than" not in whole and "clGetPlatformIDs" in whole
+
+
+@pytest.mark.parametrize(
+    ("caller", "of_python"),
+    [
+        ("_cl.cpython-311-x86_64-linux-gnu.so+0x451fd", True),
+        ("/venv/lib/_cl.abi3.so+0x1f", True),
+        ("libffi.so.8.1.2+0x6f79", True),
+        ("libsolver.so+0x10", False),
+        ("/code/libffi/main.cpp:20", False),
+    ],
+)
+def test_calls_from_python_say_how_to_record_its_lines(caller: str, of_python: bool) -> None:
+    assert ("--python lines" in summary(brief=False, other_ns=9999, caller=caller)) == of_python
 
 
 def test_a_narrow_terminal_drops_first_what_says_least() -> None:

@@ -227,8 +227,13 @@ def test_debug_information_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "two.debug").unlink()
     assert not elf.has_debug_information(library) and not elf.has_debug_information(plain)
     servers = Servers()
-    reasons = [call_sites.why_no_line(call_sites.Module(str(file), "", 0), servers) for file in (library, plain)]
-    assert reasons == ["its debug information, two.debug, is not there", "no debug information (compile with -g)"]
+    extension = Path(shutil.copy(plain, tmp_path / "_cl.cpython-311-x86_64-linux-gnu.so"))
+    files = (library, plain, extension)
+    assert [call_sites.why_no_line(call_sites.Module(str(file), "", 0), servers) for file in files] == [
+        "its debug information, two.debug, is not there",
+        "no debug information (compile with -g)",
+        "called from Python: record with --python lines",
+    ]
     cut = tmp_path / "cut.so"
     for length in range(0, 64, 3):
         cut.write_bytes(library.read_bytes()[:length])
