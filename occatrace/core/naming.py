@@ -10,10 +10,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from occatrace.errors import RunError
+
+if TYPE_CHECKING:
+    import subprocess
 
 NAMES = ("okl", "short", "demangled", "raw")
 DEFAULT = "demangled"
@@ -21,6 +25,7 @@ DEFAULT = "demangled"
 OF_OCCA = "_occa_"  # begins OCCA's names of kernels for devices; their end is the number of the outer loop
 
 _LONG = 60  # characters of a function with its template arguments
+_RUNTIMES = 1024  # characters of a mangled name that GCC's runtime unfolds
 _LONGEST = 1 << 20  # what is longer than any compiler's names is no name
 _CPLUSPLUS = r"(?s)[\w>]\(|\w<.*>|\boperator\b"
 _CLOSING = {"(": ")", "<": ">", "{": "}", "[": "]"}
@@ -69,6 +74,49 @@ def _demangle(function: Callable[..., Any], free: Callable[..., Any], name: str)
         free(address)
 
 
+class _Filter:
+    """binutils' `c++filt`, which has no limit to what it unfolds (`-r`); started for the first name, asked one by one."""
+
+    LONGEST = 32_000  # its line is of so many bytes
+
+    def __init__(self) -> None:
+        import subprocess
+        from threading import Lock
+
+        self._lock = Lock()
+        # Its input ends with this process.
+        self._process: subprocess.Popen[bytes] | None = None
+        with suppress(OSError):
+            self._process = subprocess.Popen(
+                ["c++filt", "-i", "-r"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a signal of the terminal is not for it
+            )
+
+    def __call__(self, name: str) -> str | None:
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            return None
+        if len(name) > self.LONGEST or not re.fullmatch(r"[\w.$]+", name, re.ASCII):
+            return None
+        try:
+            with self._lock:
+                process.stdin.write(name.encode() + b"\n")
+                process.stdin.flush()
+                found = process.stdout.readline()
+        except (OSError, ValueError):
+            found = b""
+        if not found.endswith(b"\n"):  # it cannot run, or is another one that does not know the options
+            self._process = None
+        text = found[:-1].decode("utf-8", "backslashreplace")
+        return text if text != name and found else None
+
+
+_filter = cache(_Filter)
+
+
 def is_of_occa(name: object) -> bool:
     """Whether it is a name that OCCA gave a kernel for a device."""
     return isinstance(name, str) and name.startswith(OF_OCCA)
@@ -96,7 +144,11 @@ def demangled(name: str) -> str:
     if not name.startswith(("_Z", "__Z")) or runtime is None or len(name) > _LONGEST:
         return name
     # HIP's kernel descriptors have a suffix that the ABI does not know.
-    return (runtime(name.removesuffix(".kd")) or name).removeprefix(_SYCL)
+    plain = name.removesuffix(".kd")
+    found = runtime(plain)
+    if found is None and len(plain) > _RUNTIMES:
+        found = _filter()(plain)
+    return (found or name).removeprefix(_SYCL)
 
 
 @lru_cache(maxsize=4096)
@@ -139,7 +191,7 @@ def _without_parameters(name: str, most: int) -> str:
 
 
 def _beginning(mangled: str) -> str:
-    """The names up to the first template arguments: GCC's runtime does not unfold more than 1024 bytes."""
+    """The names up to the first template arguments, of what could not be unfolded."""
     match = re.match(r"_Z(?:TS)?(?:N[rVKRO]*)?(St)?", mangled)
     assert match
     out, at = ["std"] if match[1] else [], match.end()

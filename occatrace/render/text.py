@@ -403,7 +403,7 @@ def _overview_sentences(by_kind: Mapping[str, Sequence[Mapping[str, Any]]]) -> l
     """The kernels and the advice of the overview."""
     sentences = []
     if kernels := [row for row in by_kind.get("kernel", ()) if row["share"] >= _OVERVIEW_LEAST]:
-        told = (f"{each['name']} {each['share']:.1f} %" for each in kernels)
+        told = (f"{naming.function(each['name'])} {each['share']:.1f} %" for each in kernels)
         sentences.append(f"  kernels: {', '.join(told)}")
     for row in by_kind.get("advice", ()):
         rank = f"rank {row['worst_rank']}" if row["worst_rank"] is not None and row["worst"] is None else ""

@@ -572,7 +572,7 @@ def markdown() -> str:
         " demangled (default; in Python raw): as C++ writes them; raw: as recorded (`_occa_add_0`), and as stored in the tables."
         " Kernels of OCCA have the name in the source with all but raw, of several outer loops with the number of the loop; parts of"
         " a kernel (`occa_kern_sum`) and lists with both names keep those of the device. Rows with the same"
-        " shown name are combined. C++ names of over 1 KiB are not demangled, except by short. |",
+        " shown name are combined. C++ names of over 1 KiB need c++filt (binutils); without it only short shortens them. |",
         "| `--units UNITS` | Print in fixed units of times (ns, us, ms, s) and sizes (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB), as in"
         " `ms,MiB`; `base` is ns and B. The unit is in the heading and in the name of the field: `total_ms`. |",
         "| `--sort COLUMN` | Sort by a field or its heading: numbers descending, text ascending; `COLUMN:asc`, `COLUMN:desc`;"

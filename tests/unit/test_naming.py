@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from occatrace.core import naming
 from occatrace.core.naming import demangled, function, of_authors, short
 
 
@@ -115,7 +116,7 @@ def test_any_text_has_a_name(text: str) -> None:
 
 def test_long_names() -> None:
     assert short("x" * 524_288 + "<int>(int)") == "x" * 524_288
-    # GCC's runtime unfolds no more than 1024 bytes: such names stay as they are, but a short one can be told.
+    # What neither GCC's runtime (1024 bytes) nor c++filt (1024 in each other) unfolds stays as it is, but has a short name.
     for mangled, brief in (
         (f"_Z500000{'k' * 500_000}i", "k" * 500_000),
         ("_ZN6Kokkos4Impl8parallelI" + "f" * 2000 + "EEvv", "Kokkos::Impl::parallel"),
@@ -123,6 +124,32 @@ def test_long_names() -> None:
         ("_Z9k" + "f" * 5, "_Z9kfffff"),
     ):
         assert demangled(mangled) == mangled and short(mangled) == brief
+
+
+LONG_NAME = "_ZN6solver6kernelI" + 100 * "N6solver5fieldIiEE" + "EEvv"
+
+
+@pytest.mark.skipif(shutil.which("c++filt") is None, reason="no c++filt (Debian: binutils)")
+def test_names_that_the_runtime_does_not_unfold() -> None:
+    fields = ", ".join(100 * ["solver::field<int>"])
+    assert demangled(LONG_NAME) == f"void solver::kernel<{fields} >()"
+    assert short(LONG_NAME) == function(demangled(LONG_NAME)) == "solver::kernel"
+    # One process answers all, in order, also after what it cannot unfold.
+    unknown = "_Z" + 2000 * "?"
+    names = [LONG_NAME.replace("kernel", f"steps{n}") for n in range(9)]
+    assert [demangled(name).partition("<")[0] for name in names] == [f"void solver::steps{n}" for n in range(9)]
+    assert demangled(unknown) == unknown
+
+
+def test_long_names_without_the_program_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    for cached in (naming._filter, demangled, short):
+        cached.cache_clear()
+    try:
+        assert demangled(LONG_NAME) == LONG_NAME and short(LONG_NAME) == "solver::kernel"
+    finally:
+        for cached in (naming._filter, demangled, short):
+            cached.cache_clear()
 
 
 def test_names_of_authors() -> None:
