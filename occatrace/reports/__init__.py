@@ -518,7 +518,8 @@ def _summary(store: Store, scoped: Scoped | None) -> list[Report]:
     made = [report for report in made if report.rows]
     if made and (scoped is None or not (scoped.scope.window or scoped.scope.by)):
         entry = definition(OVERVIEW)
-        made.insert(0, Report(entry, _within(store, entry, lambda: _made(store, entry, made))))
+        rows = _within(store, entry, lambda: _made(store, entry, made))
+        made.insert(0, Report(entry, rows, _made_notes(store, entry)))
     return made
 
 

@@ -83,7 +83,7 @@ _CREATING_CALLS = re.compile(r"Create|Destroy|Alloc|Free|Release|Retain")
 
 @dataclass(frozen=True)
 class _Process:
-    """The time of one process: recorded in all, and its parts."""
+    """The time of one process, or of those of a rank: recorded in all, and its parts."""
 
     rank: int | None
     length: float
@@ -102,7 +102,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Whole:
-    """The time of all processes, how many there are, and its parts."""
+    """The time of all processes, of how many ranks the mean is wanted (1: the sum), and its parts."""
 
     total: float
     count: int
@@ -121,6 +121,18 @@ def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, .
     out = _rows(_together(found), float(run), _kernels(store, made), lambda part: _better_advice(store, part))
     strongest = _strongest(store, float(run))
     return out if strongest is None else [*(row for row in out if row[4] != "advice"), *strongest]
+
+
+def notes(store: Store, _: str) -> list[str]:
+    """Where the times are of more than one process, but not means of ranks."""
+    con = store.con
+    if not store.filled & _OF or con.execute("SELECT count(*) < 2 FROM processes").fetchall()[0][0]:
+        return []
+    processes, ranks = con.execute(
+        "SELECT count(*), count(DISTINCT rank) FROM processes"
+        f" WHERE end_ns > start_ns AND {spans.without(spans.launchers(con, store.filled))}"
+    ).fetchall()[0]
+    return [f"the times are sums of {processes} processes"] if processes > 1 and ranks < 2 else []
 
 
 def _strongest(store: Store, run: float) -> list[tuple[Any, ...]] | None:
@@ -158,12 +170,13 @@ def _strongest(store: Store, run: float) -> list[tuple[Any, ...]] | None:
 
 
 def by_rank(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[tuple[int | None, str, float]]:
-    """Rank, part and ns of each process, for merged summaries: `TIME` is the recorded time. Ranks of other nodes are not known
-    there, so waiting for them is part of MPI."""
+    """Rank, part and ns of each rank, and of each process without one, for merged summaries: `TIME` is the recorded time. Ranks
+    of other nodes are not known there, so waiting for them is part of MPI."""
     if not filled & _OF:
         return []
     out: list[tuple[int | None, str, float]] = []
-    for process in _processes(con, filled):
+    processes = _processes(con, filled)
+    for process in (*_of_ranks(processes), *(process for process in processes if process.rank is None)):
         parts = dict(process.parts)
         in_mpi = parts.pop(RANKS, 0.0) + parts.pop(TRANSFER, 0.0)
         out += [
@@ -178,7 +191,9 @@ def merged(rows: Sequence[tuple[Any, ...]], kernels: Sequence[Report]) -> list[t
     found = {name: (total, count, high, most, rank) for name, total, count, high, most, rank in rows}
     if TIME not in found:
         return []
-    total, count, longest, *_ = found.pop(TIME)
+    total, count, longest, _, ranked = found.pop(TIME)
+    if ranked is None:  # not of several ranks
+        count = 1
     mean = total / count
     parts = []
     for name, (ns, _, _, most, rank) in found.items():
@@ -348,17 +363,31 @@ def _spans(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> list[tuple
 
 def _together(found: Sequence[_Process]) -> _Whole:
     """The sums of the processes, with the rank of which each part takes the largest share."""
-    ranks = [process for process in found if process.rank is not None]
-    several = len({process.rank for process in ranks}) > 1
+    ranks = _of_ranks(found)
+    several = len(ranks) > 1
+    count = len(ranks) if several else 1
     parts = []
     for name in dict.fromkeys(name for process in found for name in process.parts):
         worst = max(ranks, key=lambda p: p.parts.get(name, 0.0) / p.length) if several else None
         total = sum(process.parts.get(name, 0.0) for process in found)
-        if worst is not None and worst.parts.get(name, 0.0) - total / len(found) < LEAST_NS:
+        if worst is not None and worst.parts.get(name, 0.0) - total / count < LEAST_NS:
             worst = None
         most = None if worst is None else 100.0 * worst.parts.get(name, 0.0) / worst.length
         parts.append(_Part(name, total, most, None if worst is None else worst.rank))
-    return _Whole(sum(process.length for process in found), len(found), parts)
+    return _Whole(sum(process.length for process in found), count, parts)
+
+
+def _of_ranks(found: Sequence[_Process]) -> list[_Process]:
+    """The time of each rank: that of its processes together."""
+    by_rank: dict[int, _Process] = {}
+    for process in found:
+        if process.rank is None:
+            continue
+        known = by_rank.get(process.rank, _Process(process.rank, 0.0, {}))
+        names = dict.fromkeys((*known.parts, *process.parts))
+        parts = {name: known.parts.get(name, 0.0) + process.parts.get(name, 0.0) for name in names}
+        by_rank[process.rank] = _Process(process.rank, known.length + process.length, parts)
+    return list(by_rank.values())
 
 
 def _rows(

@@ -4,14 +4,14 @@
 --   none runs (waiting for the device), Python imports, other Python, the rest. A rank waits in a receive until its message is sent, in a collective
 --   until the last rank comes that it needs; waits for requests are known by their sum, and so are traced calls that neither wait
 --   nor build. Before the first traced call: the program until then, and the start of the recording. Host computing is what is left.
---   The parts add up to 100 %; of several processes they are the mean, by their time; one without
+--   The parts add up to 100 %; of several ranks they are the mean, by their time, otherwise the sum of all processes; one without
 --   a rank that does no work (mpirun) has no part in it. In jobs of 256 and more ranks the parts come
 --   from the summaries of the nodes, and waiting for other ranks is part of MPI. The advice is the first one of the report
 --   `advice`, where finding it takes less than a fiftieth of the run; else what can be done about a large part
 -- made: overview
 -- share: of the recorded time of the run
 -- column: share percent Time
--- column: time_ns ns Total (of several processes: mean)
+-- column: time_ns ns Total (of several ranks: mean)
 -- column: worst percent Worst (largest share of a rank, if it is at least 1 µs above the mean)
 -- column: worst_rank number Of rank (of advice: the rank that it is about)
 -- column: kind text Kind (run; part: these add up to 100 %; device: computing and copies; kernel: the three largest; advice)

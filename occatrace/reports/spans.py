@@ -53,7 +53,9 @@ SPANS: Sequence[tuple[str, str, str]] = (
     (
         IMPORTS,
         "python_calls",
-        "SELECT process, start_ns, end_ns FROM python_calls WHERE kind = 'import' AND parent IS NULL",
+        # Where functions are recorded, the first import is in a function.
+        "SELECT process, start_ns, end_ns FROM python_calls i WHERE kind = 'import' AND NOT EXISTS"
+        " (SELECT 1 FROM python_calls o WHERE o.kind = 'import' AND o.process = i.process AND o.number = i.parent)",
     ),
     (PYTHON, "python_calls", "SELECT process, start_ns, end_ns FROM python_calls WHERE parent IS NULL"),
     # The program before it uses a traced API, and the start of the recording with its first call.

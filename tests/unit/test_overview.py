@@ -20,7 +20,17 @@ from occatrace.store import macros
 from occatrace.store.losses import Losses
 from occatrace.store.tables import Store, open_store
 from occatrace.views.plots import times
-from tests.support.fake import MODEL, NONE, FakeTrace, demo_trace, fake_device, fake_work, recorded, run_folder
+from tests.support.fake import (
+    MODEL,
+    NONE,
+    FakeTrace,
+    demo_trace,
+    fake_device,
+    fake_work,
+    python_call,
+    recorded,
+    run_folder,
+)  # fmt: skip
 from tests.unit.test_waits import overlapping
 
 
@@ -134,6 +144,56 @@ def test_parts_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         built = rows["kernel builds"]
         assert (built["share"], built["worst"], built["worst_rank"], built["time_ns"]) == (25.0, 50.0, 1, 250)
         assert rows["host computing"]["share"] == 75.0 and rows["host computing"]["worst_rank"] == 0
+
+
+def test_the_times_of_processes_without_ranks_are_sums(tmp_path: Path) -> None:
+    """A script that starts a program for 1000 ns, and a short one that builds: together 1200 ns, of which 100 are a build."""
+    trace = FakeTrace()
+    for pid, length in ((100, 1000), (101, 200)):
+        t = trace.process(pid, start=1000)
+        t.call("occa:device_buildKernel", 1050, 1100, source=t.name("a.okl", 1000), error=0)
+        t.record("exit", 1000 + length, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        rows = rows_of(store)
+        assert parts(rows) == {"kernel builds": 100, "host computing": 1100}
+        assert next(row for row in rows if row["name"] == "kernel builds")["share"] == pytest.approx(100 * 100 / 1200)
+        for report in (reports.make(store, "overview"), reports.summary(store)[0]):
+            assert report.notes == ["the times are sums of 2 processes"]
+
+
+def test_a_rank_has_the_time_of_all_of_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1 starts a compiler, which is a process of the same rank: the mean is that of two ranks, not of three processes."""
+    monkeypatch.setattr(overview, "LEAST_NS", 0.0)  # this run has 1 µs
+    trace = FakeTrace()
+    for pid, rank, length in ((100, 0, 1000), (101, 1, 1000), (102, 1, 400)):
+        t = trace.process(pid, start=1000, rank=rank, size=2)
+        if pid != 101:
+            t.call("occa:device_buildKernel", 1100, 1300, source=t.name("a.okl", 1000), error=0)
+        t.record("exit", 1000 + length, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        report = reports.make(store, "overview")
+        rows = {row["name"]: row for row in rows_of(store) if row["kind"] == "part"}
+    assert report.notes == []
+    built = rows["kernel builds"]
+    assert built["time_ns"] == 200 and built["share"] == pytest.approx(100 * 400 / 2400)
+    assert sum(row["time_ns"] for row in rows.values()) == pytest.approx(1200)
+    assert (
+        rows["host computing"]["worst"] == pytest.approx(100 * 1200 / 1400)
+        and rows["host computing"]["worst_rank"] == 1
+    )
+
+
+def test_imports_in_functions_are_imports(tmp_path: Path) -> None:
+    """With --python functions the first import is within a function; those within another import are part of it."""
+    trace = FakeTrace()
+    t = trace.process(100, start=1000)
+    python_call(t, 1, "function", "main", 1000, 2000)
+    python_call(t, 2, "import", "numpy", 1100, 1500, parent=1)
+    python_call(t, 3, "function", "numpy.<module>", 1110, 1490, parent=2)
+    python_call(t, 4, "import", "numpy.core", 1200, 1400, parent=2)
+    t.record("exit", 2000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        assert parts(rows_of(store)) == {"Python imports": 400, "Python": 600}
 
 
 def test_a_launcher_has_no_part_in_means_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
