@@ -48,6 +48,7 @@ static pthread_mutex_t flush_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct occatrace_thread *threads;
 static pthread_key_t thread_end_key;
 static uint64_t loaded_mono, loaded_ticks;
+static uint64_t born_mono; /* this process, if it is traced from then on: as it was loaded into it, or forked */
 static int finished;
 static int capture_stopped; /* by the program */
 static enum occatrace_range range_kind;
@@ -80,7 +81,7 @@ void occatrace_say(const char *format, ...) {
 }
 
 __attribute__((constructor)) static void loaded(void) {
-  loaded_mono = occatrace_now();
+  loaded_mono = born_mono = occatrace_now();
   loaded_ticks = occatrace_ticks();
   occatrace_pid = (uint32_t)getpid();
 }
@@ -392,6 +393,7 @@ static void after_fork_child(void) {
   if (inside_lttng) return;
   const int was = state;
   occatrace_pid = (uint32_t)getpid();
+  born_mono = occatrace_now();
   announcing = 0;
   occatrace_samples_after_fork();
   pthread_mutex_init(&flush_lock, NULL);

@@ -45,7 +45,7 @@ static void announce_process(struct occatrace_thread *self) {
       .exe = exe,
       .cmdline = cmdline,
       .run = run,
-      .start = loaded_mono,
+      .start = born_mono,
       .mono = before + (after - before) / 2,
       .realtime = (uint64_t)real.tv_sec * UINT64_C(1000000000) + (uint64_t)real.tv_nsec,
       .ticks = ticks,

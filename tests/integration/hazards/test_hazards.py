@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import occatrace
 from tests.support.runs import OCCA_PROF, ROOT
 from tests.support.suites.session import nothing_left
 
@@ -91,6 +92,13 @@ def test_a_forked_child_is_a_process_of_the_run(hazard: Path, tmp_path: Path) ->
     assert calls["clCreateKernel"] == 2  # one in the parent, one in the child
     facts = json.loads((run / "run.json").read_text())
     assert len(facts["processes"]) == 2
+    with occatrace.open(run) as opened:
+        parent, child = opened.sql(
+            "SELECT min(p.start_ns), min(c.start_ns), max(c.end_ns) FROM calls c JOIN processes p USING (process)"
+            " GROUP BY process ORDER BY process"
+        ).fetchall()
+    (began, first, _), (forked, first_of_child, last_of_child) = parent, child
+    assert began < first < forked < first_of_child < last_of_child  # it begins as it is forked, not with its parent
 
 
 def test_a_sandbox_in_which_opening_anything_kills(hazard: Path, tmp_path: Path) -> None:
