@@ -89,6 +89,16 @@ static int is_driver(const char *path) {
   return has(path, "clGetExtensionFunctionAddress") && (has(path, "clIcdGetPlatformIDsKHR") || !has(path, "clCreateContext"));
 }
 
+static char program[512]; /* its path; empty: not known */
+
+/* Programs of MPI's own, which look into its library and call nothing (heat and others start ompi_info as they are imported). */
+static int is_tool_of_mpi(void) {
+  static const char *const names[] = {"ompi_info", "oshmem_info", "mpichversion", "mpivars"};
+  for (size_t at = 0; at < sizeof names / sizeof *names; at++)
+    if (strncmp(file_of(program), names[at], strlen(names[at])) == 0) return 1;
+  return 0;
+}
+
 /* Waits for the answer: with this process occa_prof may end, and would then not read it. */
 static void tell(const char *api, const char *why, const char *path) {
   const char *place = getenv("OCCATRACE_SOCKET");
@@ -139,7 +149,9 @@ static void tell_of(const struct libraries *all, const struct rule *rule, const 
     if (tool != NULL && strcmp(tool, "disabled") == 0) tell(rule->api, "disabled", path);
   } else if (strcmp(rule->api, "sycl") == 0) {
     if (subscriber == NULL || strstr(subscriber, "liboccatrace_sycl") == NULL) tell(rule->api, "xpti", path);
-  } else if ((strcmp(rule->api, "occa") == 0 || !occatrace_is_recorded()) && !is_ours(path)) tell(rule->api, "silent", path);
+  } else if (strcmp(rule->api, "mpi") != 0 || !is_tool_of_mpi()) {
+    if ((strcmp(rule->api, "occa") == 0 || !occatrace_is_recorded()) && !is_ours(path)) tell(rule->api, "silent", path);
+  }
 }
 
 /* ---- libraries inside the program ---- */
@@ -155,7 +167,6 @@ static const struct inside {
 };
 
 static unsigned inside; /* bits of `insides`: the program defines them */
-static char program[512];
 
 /* A program's own symbols, where they were not stripped. `image` is its file, whose numbers are not to be trusted. */
 static unsigned find_defined(const char *image, size_t size) {

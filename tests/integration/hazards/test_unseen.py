@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -76,6 +77,15 @@ def test_a_program_that_ends_by__exit(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 3
     (line,) = (line for line in done.stderr.splitlines() if "no call of it was seen" in line)
     assert "MPI: process " in line and "," not in line.partition(" loaded ")[0]
+
+
+@pytest.mark.skipif(shutil.which("ompi_info") is None, reason="no Open MPI")
+def test_mpis_own_program_is_not_one_that_lacks_calls(tmp_path: Path) -> None:
+    """Libraries start it to learn of what MPI can do (heat, as it is imported)."""
+    command = [*OCCA_PROF, "-o", str(tmp_path / "run"), "sh", "-c", "ompi_info --version; true"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and "Open MPI" in done.stdout
+    assert "no call of it was seen" not in done.stderr
 
 
 STATIC = {
