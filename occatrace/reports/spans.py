@@ -79,11 +79,11 @@ def unrecorded(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
 
 
 def launchers(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> set[int]:
-    """Processes without a rank that did no work, where there are several ranks: they wait for the ranks (`occa_prof mpirun …`), so
-    they have no part in means of ranks."""
+    """Processes without a rank that did no work, where there are ranks: they wait for the ranks (`occa_prof mpirun …`, and what
+    Open MPI starts for a program without mpirun), so they have no part in times of ranks."""
     ranks = dict(con.execute("SELECT process, rank FROM processes").fetchall())
-    several = len({rank for rank in ranks.values() if rank is not None}) > 1
-    idle = {process for process, rank in ranks.items() if several and rank is None}
+    any_rank = any(rank is not None for rank in ranks.values())
+    idle = {process for process, rank in ranks.items() if any_rank and rank is None}
     for name, table, sql in SPANS if idle else ():
         if table in filled and name not in (RANKS, TRANSFER, START):  # those of MPI have a rank
             worked = con.execute(f"SELECT DISTINCT process FROM ({sql}) t(process, s, e)").fetchall()

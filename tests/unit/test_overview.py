@@ -183,6 +183,20 @@ def test_a_rank_has_the_time_of_all_of_its_processes(tmp_path: Path, monkeypatch
     )
 
 
+def test_what_mpi_starts_for_a_single_rank_has_no_part(tmp_path: Path) -> None:
+    """Without mpirun Open MPI starts orted, which asks OpenCL for devices and waits for the rank."""
+    trace = FakeTrace()
+    t = trace.process(100, start=1000, rank=0, size=1)
+    t.call("occa:device_buildKernel", 1050, 1100, source=t.name("a.okl", 1000), error=0)
+    t.record("exit", 2000, reason=0)
+    t = trace.process(101, start=1200)
+    t.call("opencl:clGetDeviceInfo", 1300, 1310, ret=0)
+    t.record("exit", 1900, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        assert parts(rows_of(store)) == {"kernel builds": 50, "host computing": 950}
+        assert reports.make(store, "overview").notes == []
+
+
 def test_imports_in_functions_are_imports(tmp_path: Path) -> None:
     """With --python functions the first import is within a function; those within another import are part of it."""
     trace = FakeTrace()
