@@ -85,7 +85,8 @@ def launchers(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> set[int
     any_rank = any(rank is not None for rank in ranks.values())
     idle = {process for process, rank in ranks.items() if any_rank and rank is None}
     for name, table, sql in SPANS if idle else ():
-        if table in filled and name not in (RANKS, TRANSFER, START):  # those of MPI have a rank
+        # Those of MPI have a rank; a launcher may be written in Python (torchrun).
+        if table in filled and name not in (RANKS, TRANSFER, START, IMPORTS, PYTHON):
             worked = con.execute(f"SELECT DISTINCT process FROM ({sql}) t(process, s, e)").fetchall()
             idle -= {process for (process,) in worked}
     return idle

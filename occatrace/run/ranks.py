@@ -93,6 +93,17 @@ LAUNCHERS: Sequence[Launcher] = (
         ("MPI_LOCALNRANKS",),
         ("PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID"),
     ),
+    # PyTorch's; its names are common words, so all of those that it sets have to be there.
+    Launcher(
+        "torchrun",
+        "RANK",
+        ("WORLD_SIZE",),
+        ("LOCAL_RANK",),
+        ("LOCAL_WORLD_SIZE",),
+        ("TORCHELASTIC_RUN_ID",),
+        needs="TORCHELASTIC_RUN_ID",
+        joins=False,  # its job has no name of its own
+    ),
     Launcher(
         "Slurm",
         "SLURM_PROCID",

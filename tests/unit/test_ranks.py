@@ -33,6 +33,10 @@ OPEN_MPI = {
     "SLURM_PROCID": "0",
 }
 SLURM = {"SLURM_JOB_ID": "42", "SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "2", "SLURM_NTASKS_X": "9"}
+TORCHRUN = {
+    "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none",
+    "MASTER_ADDR": "localhost",
+}  # fmt: skip
 CASES: Mapping[str, tuple[Mapping[str, str], ranks.Place]] = {
     "nothing": ({}, ranks.Place()),
     "open mpi": (OPEN_MPI, ranks.Place(3, 8, 1, 4, "a-b.77", "Open MPI", True)),
@@ -66,6 +70,12 @@ CASES: Mapping[str, tuple[Mapping[str, str], ranks.Place]] = {
         {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_LOCAL_RANK": "1"},
         ranks.Place(1, 2, 1, None, "", "MVAPICH", True),
     ),
+    "torchrun": (TORCHRUN, ranks.Place(3, 4, 1, 2, "none", "torchrun", False)),
+    "torchrun within srun": (
+        SLURM | {"SLURM_STEP_ID": "0"} | TORCHRUN,
+        ranks.Place(3, 4, 1, 2, "none", "torchrun", False),
+    ),
+    "RANK of something else": ({"RANK": "3", "WORLD_SIZE": "4"}, ranks.Place()),
     "a variable of one's own": (
         {"OCCATRACE_RANK_VAR": "MY_ID", "MY_ID": "12"},
         ranks.Place(12, None, None, None, "", "MY_ID", True),
