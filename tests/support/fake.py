@@ -389,8 +389,8 @@ class FakeTrace:
         self.names[pid] = 0
         self.interned = {key: number for key, number in self.interned.items() if key[0] != pid}
         main.record(
-            "process", start, host="node0", exe=exe, cmdline=exe, start=start, realtime=start + 10**18, mono=start,
-            ticks_hz=10**9, version="0.1", mode="default", **{"rank": -1, "size": -1, "local_rank": -1} | more,
+            "process", start, host="node0", exe=exe, start=start, realtime=start + 10**18, mono=start, ticks_hz=10**9,
+            version="0.1", mode="default", **{"cmdline": exe, "rank": -1, "size": -1, "local_rank": -1} | more,
         )  # fmt: skip
         return main
 

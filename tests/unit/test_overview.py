@@ -191,10 +191,40 @@ def test_what_mpi_starts_for_a_single_rank_has_no_part(tmp_path: Path) -> None:
     t.record("exit", 2000, reason=0)
     t = trace.process(101, start=1200)
     t.call("opencl:clGetDeviceInfo", 1300, 1310, ret=0)
+    python_call(t, 1, "run", "torchrun", 1300, 1900)  # another launcher, in Python
     t.record("exit", 1900, reason=0)
     with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
         assert parts(rows_of(store)) == {"kernel builds": 50, "host computing": 950}
         assert reports.make(store, "overview").notes == []
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("app.py 10", "app.py"),
+        ("-B -X utf8 -W ignore tool", "tool"),
+        ("-u -m package.worker x", "-m package.worker"),
+        ("-B -c from multiprocessing.spawn import spawn_main", "-c"),
+        ("", "Python"),
+    ],
+)
+@pytest.mark.parametrize("killed", [True, False])
+def test_the_program_of_a_killed_interpreter(words: str, name: str, killed: bool, tmp_path: Path) -> None:
+    """Its run is written as it ends; what was killed ran until its last event."""
+    trace = FakeTrace()
+    python = "/usr/bin/python3.11"
+    t = trace.process(100, start=1000, exe=python, cmdline=f"{python} {words}".strip())
+    python_call(t, 1, "start", "CPython 3.11.2", 1000, 1200)
+    python_call(t, 2, "import", "numpy", 1300, 1500)
+    t.call("opencl:clGetDeviceInfo", 1600, 1900, ret=0)
+    if not killed:
+        python_call(t, 3, "run", "script", 1200, 1950)
+        t.record("exit", 2000, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=trace.open) as store:
+        runs = store.con.execute(
+            "SELECT number, name, start_ns - 1000, end_ns - start_ns FROM python_calls WHERE kind = 'run'"
+        ).fetchall()
+    assert runs == [(3, name, 200, 700) if killed else (3, "script", 200, 750)]
 
 
 def test_imports_in_functions_are_imports(tmp_path: Path) -> None:

@@ -33,7 +33,22 @@ def _insert_calls(model: Model) -> str:
                r."inner" AS inner_ns
         FROM raw_python_calls r JOIN slots s USING (slot)
         LEFT JOIN names n ON n.process = s.process AND n.id = r.name
-        LEFT JOIN names f ON f.process = s.process AND f.id = r.source AND r.source != 0"""
+        LEFT JOIN names f ON f.process = s.process AND f.id = r.source AND r.source != 0;
+        {_RUNS_OF_KILLED}"""
+
+
+# A process writes the run of its program as it ends. That of one that was killed (a worker of multiprocessing.Pool, which
+# terminates them) went on to its last event; its name is as native/intercept/python/python.c has it.
+_RUNS_OF_KILLED = r"""
+        INSERT INTO python_calls BY NAME
+        SELECT c.process, c.thread, (SELECT max(number) FROM python_calls o WHERE o.process = c.process) + 1 AS number,
+               NULL AS parent, 'run' AS kind, false AS failed, 0 AS depth,
+               coalesce(nullif(regexp_extract(p.cmdline,
+                   '^\S+(?: -[XW] \S+| -[^mc\s]\S*)* (-m \S+|-c|[^-\s]\S*)', 1), ''), 'Python') AS name,
+               '' AS source, 0 AS line, c.end_ns AS start_ns, p.end_ns, 0 AS inner_ns
+        FROM python_calls c JOIN processes p USING (process)
+        WHERE c.kind = 'start' AND p.exit IS NULL AND p.end_ns > c.end_ns AND regexp_matches(p.exe, '/(python|pypy)[^/]*$')
+          AND NOT EXISTS (SELECT 1 FROM python_calls o WHERE o.process = c.process AND o.kind = 'run')"""
 
 
 def _is_frame(event: str, function: Function | None, columns: Columns) -> bool:
