@@ -6,11 +6,13 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -80,9 +82,38 @@ void occatrace_say(const char *format, ...) {
   if (write(2, line, (size_t)n) < 0) return;
 }
 
+static char processors[256]; /* on which the process may run, as 0-3,8; empty: not known */
+
+/* A runtime of OpenMP that binds threads may have bound this one already, which says nothing of the process. */
+static void note_processors(void) {
+  static const char *const binding[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
+  for (size_t i = 0; i < sizeof binding / sizeof *binding; i++) {
+    const char *value = getenv(binding[i]);
+    if (value != NULL && *value != '\0' && strcasecmp(value, "false") != 0) return;
+  }
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return; /* more processors than it has room for */
+  size_t used = 0;
+  for (int first = 0; first < CPU_SETSIZE; first++) {
+    if (!CPU_ISSET(first, &set)) continue;
+    int last = first;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) last++;
+    const char *const comma = used > 0 ? "," : "";
+    const int n = last > first ? snprintf(processors + used, sizeof processors - used, "%s%d-%d", comma, first, last)
+                               : snprintf(processors + used, sizeof processors - used, "%s%d", comma, first);
+    used += (size_t)n;
+    if (used >= sizeof processors) { /* a part of them would be wrong */
+      processors[0] = '\0';
+      return;
+    }
+    first = last;
+  }
+}
+
 __attribute__((constructor)) static void loaded(void) {
   loaded_mono = born_mono = occatrace_now();
   loaded_ticks = occatrace_ticks();
+  note_processors();
   occatrace_pid = (uint32_t)getpid();
 }
 

@@ -56,6 +56,7 @@ static void announce_process(struct occatrace_thread *self) {
       .size = place.size,
       .local_rank = place.local_rank,
       .job = place.job,
+      .cpus = processors,
   };
   occatrace_process->process(&r);
 }

@@ -94,6 +94,7 @@ rank         INTEGER   rank   its rank in an MPI job, by the variables of its la
 size         INTEGER   count  ranks of that job; null: not known
 local_rank   INTEGER   rank   its rank among those of its node; null: not known
 job          VARCHAR   text   what the launcher calls the job; empty: nothing
+cpus         VARCHAR   text   processors that it may use, as 0-3,8; empty: not known
 first_ns     UBIGINT   ns     first call, range, Python or work of its node; the earliest of the run is zero in all views; null: none
 """),
     ),

@@ -210,7 +210,7 @@ class Assembly:
                 staging.product,
             )
             row += (*spans[p], max(staging.realtime_ns, 0), self._by, ENDED, host, of.rank, of.size, None, "")
-            rows.append((*row, self._first + self._by))
+            rows.append((*row, "", self._first + self._by))  # processors are not known
         marks = ", ".join("?" * len(rows[0]))
         con.executemany(f"INSERT INTO processes VALUES ({marks})", rows)
         known = [(t, tid & _LARGEST, name) for t, (tid, name) in staging.threads.items()]
@@ -422,7 +422,7 @@ class Assembly:
         if rows and any(api == "mpi" for _, api, *_ in self._functions):
             self._con.executemany(
                 "INSERT INTO mpi_ranks BY NAME SELECT ?::UINTEGER AS process, ?::INTEGER AS rank, ?::INTEGER AS size,"
-                " '' AS library, '' AS abi, 0 AS start_ns",
+                " 0 AS first, '' AS library, '' AS abi, 0 AS start_ns",
                 rows,
             )
             self._con.execute(

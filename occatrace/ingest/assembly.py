@@ -25,7 +25,7 @@ from occatrace.ingest.reading import text_of
 Index = npt.NDArray[np.int64]
 
 
-_ALONE = (None, None, None, "", None)  # rank, size, local rank, job, first call
+_ALONE = (None, None, None, "", "", None)  # rank, size, local rank, job, processors, first call
 _DEEPEST = 4  # calls within calls
 _ENCLOSING = 2
 _OCCA_HEADERS = re.compile(r"/occa/(array|core|defines|experimental|functional|loops|types|utils)/[^/]*[.][ht]pp$")
@@ -106,7 +106,7 @@ class Assembly:
                     + [text_of(r[name]) for name in ("exe", "cmdline", "run", "mode", "version")]
                     + [r["start"], r["start"], r["realtime"], r["mono"], None, host.name]
                     + [None if r.get(name, -1) < 0 else r[name] for name in ("rank", "size", "local_rank")]
-                    + [text_of(r.get("job", "")), None]
+                    + [text_of(r.get("job", "")), text_of(r.get("cpus", "")), None]
                 )
             # Threads that were sampled may have made no call.
             # Of several records of one the latest, which has the name that it gave itself.

@@ -259,7 +259,7 @@ class FirstPass:
 
 
 _TEXT_FIELDS: Mapping[str, Sequence[str]] = {
-    "process": ("host", "exe", "cmdline", "run", "version", "mode", "job"),
+    "process": ("host", "exe", "cmdline", "run", "version", "mode", "job", "cpus"),
     "thread": ("name",),
     "sampled_thread": ("name",),
     "name": ("text",),

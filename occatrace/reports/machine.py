@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from occatrace.run import folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from occatrace.store.tables import Store
+
+
+_MOST = 1 << 16  # processors of a machine: what names more is damaged
 
 
 def session(store: Store) -> Mapping[str, Any]:
@@ -22,3 +26,34 @@ def session(store: Store) -> Mapping[str, Any]:
 def processors(facts: Mapping[str, Any]) -> int:
     """How many the machine of a session (as above) has; 0: not known."""
     return int(facts.get("buffers", {}).get("cpus", 0))
+
+
+def numbers(text: str | None) -> frozenset[int]:
+    """The processors of a process (`processes.cpus`), such as 0-3,8; empty where they are not known."""
+    found: set[int] = set()
+    for part in filter(None, (text or "").split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdigit() and (not last or last.isdigit())):
+            return frozenset()
+        found.update(range(int(first), min(int(last or first), int(first) + _MOST) + 1))
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Processors of one machine, and the processes of ranks that may use no others. `count` is 0 where it is not known."""
+
+    count: int
+    bound: bool  # the machine has more of them
+    ranks: Mapping[int, int | None]  # by process
+
+
+def shared(store: Store) -> Sequence[Shared]:
+    """The processes of each machine in groups that may use the same processors; those without a rank are alone."""
+    whole = processors(session(store))
+    groups: dict[tuple[str, frozenset[int], int | None], dict[int, int | None]] = {}
+    for process, rank, host, text in store.con.execute(
+        "SELECT process, coalesce(m.rank, p.rank), host, cpus FROM processes p LEFT JOIN mpi_ranks m USING (process) ORDER BY process"
+    ).fetchall():
+        groups.setdefault((host, numbers(text), process if rank is None else None), {})[process] = rank
+    return [Shared(len(own) or whole, 0 < len(own) < whole, members) for (_, own, _), members in groups.items()]

@@ -318,15 +318,14 @@ def _better_advice(store: Store, part: str) -> str:
 
 def _crowded(store: Store) -> str:
     """Of one machine that has fewer processors than ranks: an MPI that waits keeps its processor, or has to get one again."""
-    processors = machine.processors(machine.session(store))
-    ranks = store.con.execute(
-        "SELECT count(DISTINCT coalesce(m.rank, p.rank)) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
-    ).fetchall()[0][0]
-    if not 0 < processors < ranks:
-        return ""
-    return (
-        f"{ranks} ranks share {processors} processors and wait for each other's turns: start a rank for each processor"
-    )
+    for group in machine.shared(store):
+        ranks, count = len({rank for rank in group.ranks.values() if rank is not None}), group.count
+        if 0 < count < ranks:
+            share = f"{ranks} ranks share {count} processor{'s' if count > 1 else ''} and wait for each other's turns"
+            return (
+                f"{share}: {'bind ranks to different processors' if group.bound else 'start a rank for each processor'}"
+            )
+    return ""
 
 
 def _started_by_import(con: duckdb.DuckDBPyConnection, filled: frozenset[str]) -> set[int]:

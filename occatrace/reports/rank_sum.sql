@@ -11,9 +11,11 @@
 -- column: failed count Failed
 -- column: processes count Processes
 -- column: ended text Ended (how its last process ended; empty: it did not get to say)
+-- column: cpus text Processors (that it may use; empty: not known)
 -- column: name text Host
 WITH ranks AS (
     SELECT rank, count(*) AS processes, max(end_ns) - min(start_ns) AS span_ns, arg_max(coalesce(exit, ''), start_ns) AS ended,
+           arg_min(coalesce(cpus, ''), start_ns) AS cpus,
            string_agg(DISTINCT host, ', ' ORDER BY host) AS name
     FROM processes WHERE rank IS NOT NULL GROUP BY rank
 ),
@@ -39,6 +41,6 @@ calls AS (
     FROM call_stats s JOIN processes p USING (process) GROUP BY p.rank
 )
 SELECT rank, span_ns, coalesce(mpi_ns, 0) AS mpi_ns, coalesce(kernel_ns, 0) AS kernel_ns, coalesce(kernels, 0) AS kernels, coalesce(copy_ns, 0) AS copy_ns,
-       coalesce(bytes, 0) AS bytes, coalesce(calls, 0) AS calls, coalesce(failed, 0) AS failed, processes, ended, name
+       coalesce(bytes, 0) AS bytes, coalesce(calls, 0) AS calls, coalesce(failed, 0) AS failed, processes, ended, cpus, name
 FROM ranks LEFT JOIN kernels USING (rank) LEFT JOIN copies USING (rank) LEFT JOIN calls USING (rank)
 ORDER BY rank

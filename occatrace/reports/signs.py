@@ -393,7 +393,7 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
     if "omp_threads" not in store.filled:
         return
     session = machine.session(store)
-    processors = machine.processors(session)
+    groups = {process: group for group in machine.shared(store) for process in group.ranks}
     others = float(session.get("others", 0.0))
     busy = others >= _BUSY
     rows = store.con.execute(
@@ -412,14 +412,17 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             ) t ON t.region_thread = r.thread AND t.region_seq = r.seq LEFT JOIN kernels k ON k.kernel = r.kernel
             WHERE r.depth = 0 GROUP BY r.process, r.thread, r.seq, r.function, r.kernel, 4, r.start_ns, r.end_ns
         )
-        SELECT coalesce(m.rank, p.rank), e.function, e.source, count(*), max(threads), sum(ns)::DOUBLE, median(ns), sum(uneven)::DOUBLE,
-               sum(inside)::DOUBLE, sum(locked)::DOUBLE, sum(waited)::DOUBLE, mode(late),
-               any_value(k.name), count(*) * quantile_cont(uneven, 0.1), count(*) * quantile_cont(inside, 0.1),
-               count(*) * quantile_cont(locked, 0.1)
+        SELECT p.process, coalesce(m.rank, p.rank), e.function, e.source, count(*), max(threads), sum(ns)::DOUBLE, median(ns),
+               sum(uneven)::DOUBLE, sum(inside)::DOUBLE, sum(locked)::DOUBLE, sum(waited)::DOUBLE, mode(late), any_value(k.name),
+               count(*) * quantile_cont(uneven, 0.1), count(*) * quantile_cont(inside, 0.1), count(*) * quantile_cont(locked, 0.1)
         FROM each e JOIN processes p USING (process) LEFT JOIN mpi_ranks m USING (process) LEFT JOIN kernels k ON k.kernel = e.kernel
-        GROUP BY p.process, m.rank, p.rank, e.function, e.source, e.kernel ORDER BY 6 DESC, 2, 3"""
+        GROUP BY p.process, m.rank, p.rank, e.function, e.source, e.kernel ORDER BY 7 DESC, 3, 4"""
     ).fetchall()
+    largest: dict[int, int] = {}  # team of each process
+    for process, _, _, _, _, threads, *_ in rows:
+        largest[process] = max(largest.get(process, 1), threads)
     for (
+        process,
         rank,
         function,
         source,
@@ -449,9 +452,12 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             gain = share / 2 if rank is None else None
             yield Sign(share, "short regions", evidence, words, _of_region(function, kernel, 0.5), source, rank, gain)
             continue
-        if processors and threads > processors:
-            name, words = "more threads than processors", "use a thread for each processor (OMP_NUM_THREADS)"
-            where, how, lost = f"{where}, on {processors} processors", "", waited
+        group = groups[process]
+        # Each rank of those on the same processors has its team.
+        together = sum(largest.get(member, 1) for member in group.ranks) if threads > 1 else threads
+        if group.count and together > group.count:
+            name, words = "more threads than processors", _fewer_threads(group, threads)
+            where, how, lost = f"{where}, {_on_processors(group)}", "", waited
         elif locked > uneven + inside:
             name, words = (
                 "threads wait for a lock",
@@ -469,6 +475,24 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
         if busy and name != "more threads than processors":
             evidence += f"; other programs used {100 * others:.0f} % of the processors: only what nearly every time had is counted"
         yield Sign(share, name, evidence, words, _of_region(function, kernel, max(1 - lost / ns, 0.0)), source, rank)
+
+
+def _on_processors(group: machine.Shared) -> str:
+    count = len(set(group.ranks.values()))
+    ranks = f", of {count} ranks" if count > 1 else ""
+    bound = " to which it is bound" if group.bound else ""
+    return f"on {group.count} processor{'s' if group.count != 1 else ''}{ranks}{bound}"
+
+
+def _fewer_threads(group: machine.Shared, threads: int) -> str:
+    ranks = set(group.ranks.values())
+    if group.bound and ranks == {None}:
+        return f"let it run on {threads} processors, or use a thread for each (OMP_NUM_THREADS)"
+    if group.bound and len(ranks) == 1:
+        return (
+            f"bind it to {threads} processors (mpirun --map-by slot:PE={threads}, --bind-to none), or use fewer threads"
+        )
+    return "use a thread for each processor (OMP_NUM_THREADS)"
 
 
 def _of_region(function: str, kernel: str | None, factor: float) -> tuple[whatif.Change, ...]:

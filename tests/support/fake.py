@@ -195,7 +195,7 @@ SCHEMA: Mapping[str, Mapping[str, str]] = {
     "occatrace_process:process": {
         "pid": "u32", "ppid": "u32", "host": "str", "exe": "str", "cmdline": "str", "run": "str", "start": "u64",
         "realtime": "u64", "mono": "u64", "ticks": "u64", "ticks_hz": "u64", "version": "str", "mode": "str",
-        "rank": "i32", "size": "i32", "local_rank": "i32", "job": "str",
+        "rank": "i32", "size": "i32", "local_rank": "i32", "job": "str", "cpus": "str",
     },
     "occatrace_process:thread": {"pid": "u32", "name": "str"},
     "occatrace_process:name": {"pid": "u32", "id": "u32", "offset": "u32", "total": "u32", "text": "str"},
@@ -390,7 +390,7 @@ class FakeTrace:
         self.interned = {key: number for key, number in self.interned.items() if key[0] != pid}
         main.record(
             "process", start, host="node0", exe=exe, start=start, realtime=start + 10**18, mono=start, ticks_hz=10**9,
-            version="0.1", mode="default", **{"cmdline": exe, "rank": -1, "size": -1, "local_rank": -1} | more,
+            version="0.1", mode="default", **{"cmdline": exe, "rank": -1, "size": -1, "local_rank": -1, "cpus": ""} | more,
         )  # fmt: skip
         return main
 

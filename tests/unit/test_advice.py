@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -542,11 +543,11 @@ def test_small_messages_of_a_short_run(sends: int, end: int, named: bool, tmp_pa
     assert [rank for rank, _ in found] == [0] * named and all("1,000 messages of 4 bytes" in text for _, text in found)
 
 
-def team(*late_tasks: tuple[int, int], occa: bool = False) -> FakeTrace:
+def team(*late_tasks: tuple[int, int], occa: bool = False, **process: Any) -> FakeTrace:
     """Ten regions of 100 with two threads that have nothing to do but tasks, which run at the barrier at the end: so long, in turn.
     With `occa` each is a kernel of OCCA's OpenMP mode."""
     trace = FakeTrace()
-    t = trace.process(100, start=1000)
+    t = trace.process(100, start=1000, **process)
     if occa:
         t.record(
             "kernel",
@@ -599,6 +600,29 @@ def test_tasks_at_the_end_of_a_region_are_work(tmp_path: Path) -> None:
             assert waited == [(10 * (98 - 5), " in thread 101")]
     assert found[1] == {}
     assert found[0]["uneven team"] == pytest.approx(35.0, abs=2.0)  # 42.5 of 100 of each region, 91 of which are work
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpus", "rank", "evidence", "words"),
+    [
+        (8, "3", 0, "of 2 threads, on 1 processor to which it is bound; each", "bind it to 2 processors (mpirun"),
+        (8, "3", -1, "of 2 threads, on 1 processor to which it is bound; each", "let it run on 2 processors"),
+        (1, "0", -1, "of 2 threads, on 1 processor; each", "use a thread for each processor"),
+        (1, "", 0, "of 2 threads, on 1 processor; each", "use a thread for each processor"),
+        (8, "0-1", -1, "", ""),
+        (8, "", -1, "", ""),
+    ],
+)
+def test_threads_on_the_processors_that_they_may_use(
+    machine: int, cpus: str, rank: int, evidence: str, words: str, tmp_path: Path
+) -> None:
+    run = recorded(tmp_path, team((5, 90), cpus=cpus, rank=rank), session={"buffers": {"cpus": machine}})
+    with open_store(run, model=MODEL) as store:
+        report = reports.make(store, "advice")
+    rows = [dict(zip((column.name for column in report.columns), row, strict=True)) for row in report.rows]
+    found = [row for row in rows if row["name"] == "more threads than processors"]
+    assert bool(found) == bool(evidence) and (found or rows[0]["name"] == "uneven team")
+    assert all(evidence in row["evidence"] and row["advice"].startswith(words) for row in found)
 
 
 def test_teams_of_an_occa_kernel_have_its_name_and_line(tmp_path: Path) -> None:

@@ -376,13 +376,24 @@ def test_other_calls_have_a_name(
     assert row["name"] == part and row["advice"].startswith(words)
 
 
-@pytest.mark.parametrize(("processors", "crowded"), [(2, True), (4, False)])
+@pytest.mark.parametrize(
+    ("processors", "bound", "words"),
+    [
+        (2, ("", "", "", ""), "4 ranks share 2 processors and wait for each other's turns: start a rank"),
+        (2, ("0-1", "0-1", "0-1", "0-1"), "4 ranks share 2 processors and wait for each other's turns: start a rank"),
+        (4, ("", "", "", ""), "balance the ranks"),
+        (4, ("0", "1", "2", "3"), "balance the ranks"),
+        (4, ("0-3", "0-3", "0-3", "0-3"), "balance the ranks"),
+        (8, ("0", "0", "1", "2"), "2 ranks share 1 processor and wait for each other's turns: bind ranks to different"),
+        (8, ("0,4", "0,4", "0,4", "1"), "3 ranks share 2 processors and wait for each other's turns: bind ranks"),
+    ],
+)
 def test_more_ranks_than_processors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int, crowded: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int, bound: tuple[str, ...], words: str
 ) -> None:
     trace = FakeTrace()
-    for rank in range(4):
-        t = trace.process(100 + rank, start=1000, rank=rank, size=4)
+    for rank, cpus in enumerate(bound):
+        t = trace.process(100 + rank, start=1000, rank=rank, size=4, cpus=cpus)
         trace.tally(t, "mpi:MPI_Wait", [400_000], 900_000)
         t.record("exit", 1_001_000, reason=0)
     monkeypatch.setattr(overview, "_ADVICE_NS", 0)
@@ -390,7 +401,7 @@ def test_more_ranks_than_processors(
     with open_store(run, model=MODEL) as store:
         (row,) = [row for row in rows_of(store) if row["kind"] == "advice"]
     assert row["name"] == "waiting for other ranks"
-    assert row["advice"].startswith("4 ranks share 2 processors" if crowded else "balance the ranks")
+    assert row["advice"].startswith(words)
 
 
 def test_no_terminal_is_too_narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,17 @@ def test_a_forked_child_is_a_process_of_the_run(hazard: Path, tmp_path: Path) ->
     assert began < first < forked < first_of_child < last_of_child  # it begins as it is forked, not with its parent
 
 
+@pytest.mark.parametrize(("binding", "known"), [("", True), ("false", True), ("close", False)])
+def test_the_processors_that_a_process_may_use(hazard: Path, tmp_path: Path, binding: str, known: bool) -> None:
+    """Where OpenMP binds threads, the main thread's processors are not those of the process."""
+    run, mine = tmp_path / "run", max(os.sched_getaffinity(0))
+    command = [*OCCA_PROF, "-q", "-o", str(run), "taskset", "-c", str(mine), str(hazard), "exit3"]
+    done = subprocess.run(command, capture_output=True, timeout=300, env=os.environ | {"OMP_PROC_BIND": binding})
+    assert done.returncode == 3
+    with occatrace.open(run) as opened:
+        assert opened.sql("SELECT cpus FROM processes").fetchall() == [(str(mine) if known else "",)]
+
+
 def test_a_sandbox_in_which_opening_anything_kills(hazard: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = profile(run, hazard, "sandbox")
