@@ -453,8 +453,7 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
             yield Sign(share, "short regions", evidence, words, _of_region(function, kernel, 0.5), source, rank, gain)
             continue
         group = groups[process]
-        # Each rank of those on the same processors has its team.
-        together = sum(largest.get(member, 1) for member in group.ranks) if threads > 1 else threads
+        together = _threads_of(group, largest) if threads > 1 else threads
         if group.count and together > group.count:
             name, words = "more threads than processors", _fewer_threads(group, threads)
             where, how, lost = f"{where}, {_on_processors(group)}", "", waited
@@ -475,6 +474,14 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
         if busy and name != "more threads than processors":
             evidence += f"; other programs used {100 * others:.0f} % of the processors: only what nearly every time had is counted"
         yield Sign(share, name, evidence, words, _of_region(function, kernel, max(1 - lost / ns, 0.0)), source, rank)
+
+
+def _threads_of(group: machine.Shared, largest: Mapping[int, int]) -> int:
+    """Threads on the processors of a group: the largest team of each rank, whose processes (a compiler) may be many."""
+    of_rank: dict[int | None, int] = {}
+    for process, rank in group.ranks.items():
+        of_rank[rank] = max(of_rank.get(rank, 1), largest.get(process, 1))
+    return sum(of_rank.values())
 
 
 def _on_processors(group: machine.Shared) -> str:

@@ -616,13 +616,29 @@ def test_tasks_at_the_end_of_a_region_are_work(tmp_path: Path) -> None:
 def test_threads_on_the_processors_that_they_may_use(
     machine: int, cpus: str, rank: int, evidence: str, words: str, tmp_path: Path
 ) -> None:
-    run = recorded(tmp_path, team((5, 90), cpus=cpus, rank=rank), session={"buffers": {"cpus": machine}})
+    trace = team((5, 90), cpus=cpus, rank=rank)
+    for pid in range(200, 210):  # compilers and the like of the same rank, one after another
+        trace.process(pid, start=1000, cpus=cpus, rank=rank).record("exit", 1010, reason=0)
+    run = recorded(tmp_path, trace, session={"buffers": {"cpus": machine}})
     with open_store(run, model=MODEL) as store:
         report = reports.make(store, "advice")
     rows = [dict(zip((column.name for column in report.columns), row, strict=True)) for row in report.rows]
     found = [row for row in rows if row["name"] == "more threads than processors"]
     assert bool(found) == bool(evidence) and (found or rows[0]["name"] == "uneven team")
     assert all(evidence in row["evidence"] and row["advice"].startswith(words) for row in found)
+
+
+def test_teams_of_ranks_on_the_same_processors(tmp_path: Path) -> None:
+    """Two ranks of two threads, on four processors or on two of them."""
+    for cpus, together in (("0-3", False), ("0-1", True)):
+        trace = team((5, 90), cpus=cpus, rank=0)
+        trace.process(200, start=1000, cpus=cpus, rank=1).record("exit", 2100, reason=0)
+        (tmp_path / cpus).mkdir()
+        run = recorded(tmp_path / cpus, trace, session={"buffers": {"cpus": 4}})
+        with open_store(run, model=MODEL) as store:
+            report = reports.make(store, "advice")
+        at = [column.name for column in report.columns].index("evidence")
+        assert any("on 2 processors, of 2 ranks" in str(row[at]) for row in report.rows) == together
 
 
 def test_teams_of_an_occa_kernel_have_its_name_and_line(tmp_path: Path) -> None:
