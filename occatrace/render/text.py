@@ -43,6 +43,7 @@ _OVERVIEW_LINES = 12  # of the whole block
 _OVERVIEW_PARTS = 7  # lines of the breakdown, and one of its rest
 _OVERVIEW_LEAST = 0.1  # per cent: what is less is in the rest
 _NARROW = re.compile(r"[ -~µ×]*").fullmatch  # texts of characters that take one column each
+_ADDRESS = re.compile(r"0x[0-9a-f]+( \(\+\d+\))?").fullmatch  # a call site in no file
 _PIPE_WIDTH = 1 << 24  # wide enough for any name: nothing is cut in a pipe
 
 
@@ -337,8 +338,11 @@ def _print_table(
         console.file.write("\n".join(lines) + "\n")
     if folder and any(c.unit == "source" for c in columns):
         console.line(f"  sources are in {printable(folder)}", style="dim")
-    if any(naming.is_of_python(value) for c in columns if c.unit == "source" for value in cells[c.name]):
+    sites = [value for c in columns if c.unit == "source" for value in cells[c.name]]
+    if any(map(naming.is_of_python, sites)):
         console.line("  called from Python: --python lines records its lines", style="dim")
+    if any(map(_ADDRESS, sites)):
+        console.line("  0x…: code that was generated while the program ran", style="dim")
     if alike:
         same = (f"{c.title} {cells[c.name][0]}" for c in alike)
         console.line(f"  (in all rows: {', '.join(same)})", style="dim", wrap=True)

@@ -229,6 +229,14 @@ def test_calls_from_python_say_how_to_record_its_lines(caller: str, of_python: b
     assert ("--python lines" in summary(brief=False, other_ns=9999, caller=caller)) == of_python
 
 
+@pytest.mark.parametrize(
+    ("caller", "generated"),
+    [("0x7fa1600e56b2", True), ("0x7fa1600e56b2 (+3)", True), ("main.cpp:20", False), ("libsolver.so+0x10", False)],
+)
+def test_places_in_generated_code_say_so(caller: str, generated: bool) -> None:
+    assert ("generated while the program ran" in summary(brief=False, other_ns=9999, caller=caller)) == generated
+
+
 def test_a_narrow_terminal_drops_first_what_says_least() -> None:
     """Empty columns, repeats and columns with one value go before numbers; that value is said once."""
     names = ("alpha", "beta", "gamma")
