@@ -598,7 +598,8 @@ after        UBIGINT   number command that it waits for
         "who a process is in MPI, as MPI says it",
         _columns("""
 process      UINTEGER  id     process
-rank         INTEGER   rank   in MPI_COMM_WORLD
+rank         INTEGER   rank   in MPI_COMM_WORLD; of a job that ran at the same time as one with the same ranks, counted on from those
+first        INTEGER   rank   number of the first rank of its MPI_COMM_WORLD: 0, or where that counting begins
 size         INTEGER   count  ranks in it
 library      VARCHAR   text   first line of MPI_Get_library_version
 abi          VARCHAR   text   Open MPI, MPICH, MPI ABI

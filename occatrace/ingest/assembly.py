@@ -25,6 +25,7 @@ from occatrace.ingest.reading import text_of
 Index = npt.NDArray[np.int64]
 
 
+_RANK, _SIZE, _JOB = 15, 16, 18  # in rows of processes
 _ALONE = (None, None, None, "", "", None)  # rank, size, local rank, job, processors, first call
 _DEEPEST = 4  # calls within calls
 _ENCLOSING = 2
@@ -39,6 +40,30 @@ _STATISTICS = ("calls", "failed", "total", "mean", "m2", "min", "max", "bytes")
 
 def _in_time(host: Host, record: str) -> list[dict[str, Any]]:
     return sorted(host.records.get(record, ()), key=lambda r: (r["ts"], r["slot"], r["seq"]))
+
+
+def _first_ranks(rows: Sequence[Sequence[Any]]) -> dict[int, int]:
+    """By process, from which number on its ranks count: where a job ran beside another one with the same ranks (one that
+    MPI_Comm_spawn started, a second mpirun of a script), after those of that one. Otherwise it is not there. The ranks of one
+    MPI_COMM_WORLD may be of several jobs (those of Slurm, each with ranks of its own)."""
+    jobs: dict[str, list[Sequence[Any]]] = {}
+    for row in rows:
+        if row[_RANK] is not None:
+            jobs.setdefault(row[_JOB], []).append(row)
+    if len(jobs) < 2:
+        return {}
+    placed: list[tuple[int, int, set[int]]] = []  # the end of a job, the rank after its last one, its ranks
+    out: dict[int, int] = {}
+    for own in sorted(jobs.values(), key=lambda own: min(row[9] for row in own)):
+        start, ranks, first = min(row[9] for row in own), {row[_RANK] for row in own}, 0
+        beside = [(after, others) for end, after, others in placed if start < end]
+        if any(ranks & others for _, others in beside):
+            first = max(after for after, _ in beside)
+            ranks = {rank + first for rank in ranks}
+            out.update((row[0], first) for row in own)
+        after = max(max(ranks) + 1, first + max(row[_SIZE] or 0 for row in own))
+        placed.append((max(row[10] for row in own), after, ranks))
+    return out
 
 
 class Assembly:
@@ -154,6 +179,9 @@ class Assembly:
             for row in rows[begin:]:
                 row[-1] = host.first_ns
         self._killed = {row[0] for row in rows if row[13] is None}
+        self._first_rank = _first_ranks(rows)
+        for process, first in self._first_rank.items():
+            rows[process - 1][_RANK] += first
         self._fill("processes", rows)
         self._fill("threads", threads)
 
@@ -406,8 +434,10 @@ class Assembly:
 
     def _gathered(self) -> None:
         slots = np.array(sorted(self._process_of), np.int32)
+        processes = [self._process_of[s] for s in slots.tolist()]
+        first_ranks = np.array([self._first_rank.get(process, 0) for process in processes], np.int32)
         self._con.register(
-            "batch", {"slot": slots, "process": np.array([self._process_of[s] for s in slots.tolist()], np.uint32)}
+            "batch", {"slot": slots, "process": np.array(processes, np.uint32), "first_rank": first_ranks}
         )
         self._con.execute("CREATE OR REPLACE TEMP TABLE slots AS SELECT * FROM batch")
         self._con.unregister("batch")

@@ -32,7 +32,7 @@ def _insert_communicators(model: Model) -> str:
     return """
         INSERT INTO mpi_comms BY NAME
         SELECT row_number() OVER (ORDER BY s.process, r.id) AS mpi_comm, s.process, r.id, n.text AS name, r.size,
-               CASE WHEN r.rank >= 0 THEN r.rank END AS rank, CASE WHEN r.first >= 0 THEN r.first END AS first_rank,
+               CASE WHEN r.rank >= 0 THEN r.rank END AS rank, CASE WHEN r.first >= 0 THEN r.first + s.first_rank END AS first_rank,
                r.inter != 0 AS inter, r.handle
         FROM raw_comms r JOIN slots s USING (slot)
         LEFT JOIN names n ON n.process = s.process AND n.id = r.name AND r.name != 0
@@ -42,7 +42,8 @@ def _insert_communicators(model: Model) -> str:
 def _insert_ranks(model: Model) -> str:
     return """
         INSERT INTO mpi_ranks BY NAME
-        SELECT s.process, CASE WHEN r.rank >= 0 THEN r.rank END AS rank, r.size, n.text AS library, a.text AS abi,
+        SELECT s.process, CASE WHEN r.rank >= 0 THEN r.rank + s.first_rank END AS rank, s.first_rank AS first,
+               r.size, n.text AS library, a.text AS abi,
                min(r.time) OVER (PARTITION BY s.process) AS start_ns,
                CASE WHEN count(*) OVER (PARTITION BY s.process) > 1 THEN r.time END AS end_ns
         FROM raw_ranks r JOIN slots s USING (slot)

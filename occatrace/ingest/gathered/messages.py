@@ -105,7 +105,8 @@ def _insert(model: Model) -> str:
             SELECT s.process, r.slot + 1 AS thread, r.seq, {_case("r.function", functions)} AS function,
                    {_case("r.kind", model.texts("mpi", "message_kind"))} AS kind,
                    {_case("r.state", model.texts("mpi", "message_state"))} AS state,
-                   c.mpi_comm, CASE WHEN r.partner >= 0 THEN r.partner END AS partner, r.partner = -2 AS nobody, r.tag, r.bytes,
+                   c.mpi_comm, CASE WHEN r.partner >= 0 THEN r.partner + s.first_rank END AS partner, r.partner = -2 AS nobody,
+                   r.tag, r.bytes,
                    nullif(r.buffer, 0) AS buffer, r.begin AS start_ns, greatest(r.begin, r.end) AS end_ns
             FROM raw_messages r JOIN slots s USING (slot)
             LEFT JOIN mpi_comms c ON c.process = s.process AND c.id = r.comm

@@ -155,16 +155,17 @@ def nodes(store: Store, b: Builder, zero: int, calls_of: tuple[str, ...]) -> dic
     calls["lines"] = known.texts
     calls["function"] = [name.partition(".")[2] for name in names]
     ranks = store.con.execute(
-        "SELECT process, coalesce(m.rank, p.rank) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
+        "SELECT process, coalesce(m.rank, p.rank), coalesce(m.first, 0) FROM processes p LEFT JOIN mpi_ranks m USING (process)"
     ).fetchall()
-    rank_of = {process: rank for process, rank in ranks if rank is not None}
+    rank_of = {process: rank for process, rank, _ in ranks if rank is not None}
+    world_of = {process: first for process, _, first in ranks}
     rows = _rows(store, zero, rank_of)
     places = Places(calls)
     rows["own"] = places.of(rows["thread"], rows["seq"])
     rows["done"] = _completed(rows, calls)
     del rows["named"]
     _messages(rows, _probes(store, names, zero), places, calls)
-    calls["meetings"] = _joined(_counted(rows, calls), _of_all(rank_of, calls))
+    calls["meetings"] = _joined(_counted(rows, calls), _of_all(rank_of, world_of, calls))
     del rows, places
     enter, leave = b.count, b.count + len(calls["s"])
     b.add(calls["s"], SOURCE, calls["thread"])
@@ -489,31 +490,34 @@ def _counted(rows: dict[str, Any], calls: dict[str, Any]) -> Meetings:
     return found.chosen(np.diff(first) > 1)
 
 
-def _of_all(rank_of: dict[int, int], calls: dict[str, Any]) -> Meetings:
+def _of_all(rank_of: dict[int, int], world_of: dict[int, int], calls: dict[str, Any]) -> Meetings:
     """The start and the end of MPI, and collectives of which it is not known in which communicator they are: the first of each
-    rank belong together, and so on, where all ranks have as many and all had come before one left."""
-    numbers: dict[str, dict[int, list[int]]] = {}
+    rank of an MPI_COMM_WORLD belong together, and so on, where all ranks have as many and all had come before one left."""
+    numbers: dict[tuple[str, int], dict[int, list[int]]] = {}
+    whole: dict[int, set[int]] = {}
+    for process, rank in rank_of.items():
+        whole.setdefault(world_of[process], set()).add(rank)
     process_of = calls["process"]
     for f, name in enumerate(calls["function"]):
         key = "MPI_Init" if name == "MPI_Init_thread" else name.removesuffix("_c")
         if name not in ENDS and not _OF_ALL.fullmatch(key):
             continue
-        of = numbers.setdefault(key, {})
         for at in np.flatnonzero(calls["f"] == f).tolist():
-            of.setdefault(int(process_of[at]), []).append(at)
+            process = int(process_of[at])
+            numbers.setdefault((key, world_of.get(process, 0)), {}).setdefault(process, []).append(at)
     found: list[tuple[int, list[int]]] = []
-    for n, (name, of) in enumerate(numbers.items()):
+    for n, ((name, world), of) in enumerate(numbers.items()):
         if name in ENDS:
             # Processes of one rank are those of several jobs.
             if len({rank_of.get(process, -1) for process in of}) == len(of) > 1:
                 found.append((n, [those[0] for those in of.values()]))
             continue
         known = {rank_of[process]: those for process, those in of.items() if process in rank_of}
-        if len(known) < 2 or known.keys() != set(rank_of.values()) or len({len(those) for those in known.values()}) > 1:
+        if len(known) < 2 or known.keys() != whole[world] or len({len(those) for those in known.values()}) > 1:
             continue
         for each in zip(*(known[rank] for rank in sorted(known)), strict=True):
             if max(calls["s"][at] for at in each) <= min(calls["e"][at] for at in each):
                 found.append((n, list(each)))
     members = np.array([at for _, each in found for at in each], np.int64)
     first = np.r_[0, np.cumsum([len(each) for _, each in found])].astype(np.int64)
-    return Meetings([*numbers], np.array([n for n, _ in found], np.int32), first, members, members)
+    return Meetings([name for name, _ in numbers], np.array([n for n, _ in found], np.int32), first, members, members)

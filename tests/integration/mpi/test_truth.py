@@ -201,6 +201,28 @@ def test_functions_asked_for_with_a_handle(debian_mpi: Mpi, trace: Trace) -> Non
         assert _found(traced, "send") == _found(traced, "receive") == {(0, 1, 7, 8000): 1}
 
 
+def test_ranks_that_ranks_start(build: Build, trace: Trace) -> None:
+    """MPI_Comm_spawn: others with the same numbers, in an MPI_COMM_WORLD of their own, count on from those that started them."""
+    mpi = MPIS[0]
+    traced = trace(mpi, 2, build(mpi, "spawned.c"))
+    assert (traced.status, traced.stdout) == (0, "7\n"), traced.stderr
+    ranks = traced.rows(
+        "SELECT p.rank, m.rank, m.first, m.size FROM processes p JOIN mpi_ranks m USING (process) ORDER BY 1"
+    )
+    assert ranks == [(0, 0, 0, 2), (1, 1, 0, 2), (2, 2, 2, 2), (3, 3, 2, 2)]
+    assert [row["name"] for row in traced.run.report("mpi_imbalance")] == [f"rank {rank}" for rank in range(4)]
+    assert traced.calls()["MPI_Send"] == traced.calls()["MPI_Recv"] == 10
+    # Those of one world wait for each other only: at its start, in its barrier, at its end.
+    waits = [
+        (row["name"], row["rank"], row["culprit_rank"], row["total_ns"])
+        for row in traced.run.report("wait_states")
+        if row["rank"] is not None and row["culprit_rank"] is not None
+    ]
+    assert {(rank < 2, culprit < 2) for _, rank, culprit, _ in waits} <= {(True, True), (False, False)}
+    (barrier,) = (ns for name, rank, culprit, ns in waits if (name, rank, culprit) == ("wait at barrier", 2, 3))
+    assert 90e6 < barrier < 1e9
+
+
 @pytest.mark.parametrize("how", ["error", "abort", "null"])
 def test_ends_as_without_us(debian_mpi: Mpi, build: Build, trace: Trace, how: str) -> None:
     """The program's own error: MPI's message names no call of ours, and the status is the same."""
