@@ -1,6 +1,6 @@
 """What --python needs inside the traced program: run there by liboccatrace_python.so, never imported. It is handed `native`,
-functions of that library, `options`, the words of --python, and `place`, the path of this file. It imports no more than it
-must."""
+functions of that library, `options`, the words of --python, `place`, the path of this file, and `program`: a script, `-c`, `-m`
+and a module, or nothing. It imports no more than it must."""
 
 import sys
 
@@ -12,29 +12,7 @@ if TYPE_CHECKING:
 native: "dict[str, Callable[..., Any]]" = globals()["native"]
 options: str = globals()["options"]
 place: str = globals()["place"]
-
-
-def _main() -> "tuple[str, str]":
-    """What the interpreter was started for: a module (`-m`) or else a script; both empty: neither."""
-    words = iter(sys.orig_argv[1:])
-    for word in words:
-        if word == "--check-hash-based-pycs":
-            next(words, "")
-        elif not word.startswith("-"):
-            return "", word
-        elif word == "-":
-            break
-        elif not word.startswith("--"):
-            for at, letter in enumerate(word[1:], 2):
-                if letter == "m":
-                    return word[at:] or next(words, ""), ""
-                if letter == "c":
-                    return "", ""
-                if letter in "WX":
-                    if at == len(word):
-                        next(words, "")
-                    break
-    return "", ""
+program: str = globals()["program"]
 
 
 def _called(script: str) -> str:
@@ -70,10 +48,9 @@ def _program() -> None:
     is the program itself."""
     import os
 
-    module, script = _main()
-    package = module.partition(".")[0] if module else _called(script) if script else ""
+    package = program[3:].partition(".")[0] if program.startswith("-m ") else _called(program)
     libraries = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.realpath(place))))
-    native["program"](package, script if package else "", "".join(f"{folder}/:" for folder in libraries))
+    native["program"](package, program if package else "", "".join(f"{folder}/:" for folder in libraries))
 
 
 def _functions(patterns: str) -> None:

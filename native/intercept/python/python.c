@@ -26,7 +26,7 @@ static int watching, installed, is_ready, refused;
 static int own_program; /* occa_prof started it */
 static uint32_t next_number = 1;
 static uint64_t import_ns; /* of the outermost imports before the interpreter was ready */
-static char program_name[256];
+static char program_name[4100]; /* a script, -c, or -m and a module; empty: none of them */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- threads ---- */
@@ -495,10 +495,16 @@ static void run_inside(const char *options) {
     put_methods(native, natives, disable != NULL ? disable : py.none);
     put_methods(native, python_pool_methods, py.none);
     PyObject *words = py.PyUnicode_FromString(options), *place = py.PyUnicode_FromString(path);
+    PyObject *program = py.PyUnicode_FromString(program_name);
+    if (program == NULL) { /* a name in no encoding of text */
+      py.PyErr_Clear();
+      program = py.PyUnicode_FromString("");
+    }
     py.PyDict_SetItemString(names, "__builtins__", py.PyEval_GetBuiltins());
     py.PyDict_SetItemString(names, "native", native);
     py.PyDict_SetItemString(names, "options", words);
     py.PyDict_SetItemString(names, "place", place);
+    py.PyDict_SetItemString(names, "program", program);
     PyObject *code = py.Py_CompileString(source, "<occatrace>", 257); /* Py_file_input */
     PyObject *done = code != NULL ? py.PyEval_EvalCode(code, names, names) : NULL;
     if (done == NULL) py.PyErr_Print();
@@ -506,6 +512,7 @@ static void run_inside(const char *options) {
     if (done != NULL) py.Py_DecRef(done);
     py.Py_DecRef(words);
     py.Py_DecRef(place);
+    py.Py_DecRef(program);
     py.Py_DecRef(native);
     py.Py_DecRef(names);
   }
@@ -515,6 +522,7 @@ static void run_inside(const char *options) {
 
 /* ---- start and end ---- */
 
+/* By the interpreter's arguments, in which several options of one letter may be one word. */
 static void name_program(void) {
   char words[4096];
   FILE *file = fopen("/proc/self/cmdline", "re");
@@ -522,18 +530,27 @@ static void name_program(void) {
   const size_t length = fread(words, 1, sizeof words - 1, file);
   fclose(file);
   words[length] = '\0';
-  /* What follows the interpreter's own options: a script, or -m and -c with their word. */
-  const char *word = words + strlen(words) + 1;
-  while (word < words + length && word[0] == '-' && word[1] != 'm' && word[1] != 'c') {
-    const int takes = (word[1] == 'X' || word[1] == 'W') && word[2] == '\0';
-    word += strlen(word) + 1;
-    if (takes && word < words + length) word += strlen(word) + 1;
+  const char *const end = words + length;
+  for (const char *word = words + strlen(words) + 1; word < end; word += strlen(word) + 1) {
+    const char *const next = word + strlen(word) + 1;
+    if (strcmp(word, "-") == 0) return;
+    if (word[0] != '-') {
+      snprintf(program_name, sizeof program_name, "%s", word);
+      return;
+    }
+    const char *const option = word[1] == '-' ? NULL : strpbrk(word, "mcWX"); /* the first that takes what follows */
+    if (option != NULL && *option == 'c') {
+      snprintf(program_name, sizeof program_name, "-c");
+      return;
+    }
+    const char *const value = option != NULL && option[1] != '\0' ? option + 1 : next;
+    if (option != NULL && *option == 'm') {
+      if (value < end) snprintf(program_name, sizeof program_name, "-m %s", value);
+      return;
+    }
+    if ((option != NULL && value == next) || strcmp(word, "--check-hash-based-pycs") == 0) word = next;
+    if (word >= end) return;
   }
-  if (word >= words + length) return;
-  if (strcmp(word, "-m") == 0)
-    snprintf(program_name, sizeof program_name, "-m %.200s", word + 3);
-  else
-    snprintf(program_name, sizeof program_name, "%.200s", strncmp(word, "-c", 2) == 0 ? "-c" : word);
 }
 
 void python_ready(uint64_t start) {
@@ -574,7 +591,9 @@ static void harvest(int final) {
   const uint32_t number = __atomic_fetch_add(&next_number, 1, __ATOMIC_RELAXED);
   struct occatrace_python_call call = {
       .owner = (uint32_t)getpid(), .number = number, .kind = PYTHON_RUN, .start = ready_at, .end = occatrace_now()};
-  write_call(&call, program_name[0] != '\0' ? program_name : "Python");
+  char text[204]; /* that is enough to know it by */
+  snprintf(text, sizeof text, "%s", program_name[0] != '\0' ? program_name : "Python");
+  write_call(&call, text);
 }
 
 static void after_fork_child(void) {

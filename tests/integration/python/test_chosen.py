@@ -344,6 +344,8 @@ def test_whose_line_it_is(started: str, depth: int, tmp_path: Path, profile: Pro
     is_package = "driver.py" not in str(words[-1])
     assert functions.get("run", 0) == (depth + 1 if is_package else 0)
     assert ("step" in functions) == (started == "by a driver")
+    program = "-m solver" if started == "as a module" else str(words[-1])
+    assert run.sql("SELECT name FROM python_calls WHERE kind = 'run'") == [(program,)]
 
 
 @pytest.mark.parametrize("mode", ["Serial", "OpenCL"])
