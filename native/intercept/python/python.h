@@ -165,6 +165,8 @@ __attribute__((visibility("hidden"))) void python_want(const char *patterns);
 /* What the program is: an installed package, where it is one, and the script that only calls it. What lies below the folders
  * (separated by colons) is of libraries. */
 __attribute__((visibility("hidden"))) void python_program(const char *package, const char *script, const char *folders);
+/* The part of a path within the folder of installed packages; NULL: it is of none. */
+__attribute__((visibility("hidden"))) const char *python_in_packages(const char *path);
 /* Whose code the file is. */
 __attribute__((visibility("hidden"))) enum occatrace_frame_part python_part(const char *file);
 #endif

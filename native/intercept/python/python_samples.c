@@ -50,11 +50,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The module of a library, or the library where it is one that came with a module; empty: neither. */
 static void name_of(const char *path, char *name, size_t room) {
-  static const char *const folders[] = {"/site-packages/", "/dist-packages/", "/lib-dynload/"};
-  const char *rest = NULL, *base = strrchr(path, '/');
+  static const char modules[] = "/lib-dynload/"; /* of the standard library */
+  const char *rest = python_in_packages(path), *base = strrchr(path, '/');
   base = base != NULL ? base + 1 : path;
-  for (size_t i = 0; rest == NULL && i < sizeof folders / sizeof *folders; i++)
-    if ((rest = strstr(path, folders[i])) != NULL) rest += strlen(folders[i]);
+  if (rest == NULL && (rest = strstr(path, modules)) != NULL) rest += strlen(modules);
   const int stem = (int)strcspn(base, ".");
   char entry[256];
   snprintf(entry, sizeof entry, "PyInit_%.*s", stem, base);

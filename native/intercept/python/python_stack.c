@@ -90,8 +90,16 @@ static int is_path(const char *path, const char *given) {
   return g > 0 && n >= g && strcmp(path + n - g, given) == 0 && (n == g || path[n - g - 1] == '/');
 }
 
+const char *python_in_packages(const char *path) {
+  static const char *const folders[] = {"/site-packages/", "/dist-packages/"};
+  for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+    const char *at = strstr(path, folders[i]);
+    if (at != NULL) return at + strlen(folders[i]);
+  }
+  return NULL;
+}
+
 enum occatrace_frame_part python_part(const char *file) {
-  static const char *const installed[] = {"/site-packages/", "/dist-packages/"};
   /* Others of this kind are made on the way (<string>: by namedtuple and others), or part of the interpreter (<frozen ...>). */
   static const char *const typed[] = {"<stdin>", "<ipython-input", "<doctest "};
   if (file[0] == '<') {
@@ -99,10 +107,8 @@ enum occatrace_frame_part python_part(const char *file) {
       if (strncmp(file, typed[i], strlen(typed[i])) == 0) return PYTHON_FRAME_OF_PROGRAM;
     return PYTHON_FRAME_OF_LIBRARY;
   }
-  for (size_t i = 0; i < sizeof installed / sizeof *installed; i++) {
-    const char *at = strstr(file, installed[i]);
-    if (at == NULL) continue;
-    at += strlen(installed[i]);
+  const char *const at = python_in_packages(file);
+  if (at != NULL) {
     const size_t n = program_package != NULL ? strlen(program_package) : 0;
     return n > 0 && strncmp(at, program_package, n) == 0 && (at[n] == '/' || at[n] == '.') ? PYTHON_FRAME_OF_PACKAGE : PYTHON_FRAME_OF_LIBRARY;
   }
