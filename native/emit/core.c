@@ -82,28 +82,28 @@ void occatrace_say(const char *format, ...) {
   if (write(2, line, (size_t)n) < 0) return;
 }
 
-static char processors[256]; /* on which the process may run, as 0-3,8; empty: not known */
+static cpu_set_t processors; /* on which this thread may run as the library is loaded; none: more than there is room for */
 
-/* A runtime of OpenMP that binds threads may have bound this one already, which says nothing of the process. */
-static void note_processors(void) {
+/* Those of the process, as 0-3,8; empty: not known. A runtime of OpenMP that binds threads may have bound the first one before
+ * this library was loaded, which says nothing of the process. */
+static void name_processors(char *text, size_t room) {
+  text[0] = '\0';
   static const char *const binding[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
   for (size_t i = 0; i < sizeof binding / sizeof *binding; i++) {
     const char *value = getenv(binding[i]);
     if (value != NULL && *value != '\0' && strcasecmp(value, "false") != 0) return;
   }
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return; /* more processors than it has room for */
   size_t used = 0;
   for (int first = 0; first < CPU_SETSIZE; first++) {
-    if (!CPU_ISSET(first, &set)) continue;
+    if (!CPU_ISSET(first, &processors)) continue;
     int last = first;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) last++;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &processors)) last++;
     const char *const comma = used > 0 ? "," : "";
-    const int n = last > first ? snprintf(processors + used, sizeof processors - used, "%s%d-%d", comma, first, last)
-                               : snprintf(processors + used, sizeof processors - used, "%s%d", comma, first);
+    const int n = last > first ? snprintf(text + used, room - used, "%s%d-%d", comma, first, last)
+                               : snprintf(text + used, room - used, "%s%d", comma, first);
     used += (size_t)n;
-    if (used >= sizeof processors) { /* a part of them would be wrong */
-      processors[0] = '\0';
+    if (used >= room) { /* a part of them would be wrong */
+      text[0] = '\0';
       return;
     }
     first = last;
@@ -113,7 +113,7 @@ static void note_processors(void) {
 __attribute__((constructor)) static void loaded(void) {
   loaded_mono = born_mono = occatrace_now();
   loaded_ticks = occatrace_ticks();
-  note_processors();
+  if (sched_getaffinity(0, sizeof processors, &processors) != 0) CPU_ZERO(&processors);
   occatrace_pid = (uint32_t)getpid();
 }
 

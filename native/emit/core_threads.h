@@ -31,6 +31,8 @@ static void announce_process(struct occatrace_thread *self) {
   if (node_name != NULL && *node_name != '\0') snprintf(host, sizeof host, "%s", node_name);
   struct occatrace_place place;
   occatrace_find_place(&place);
+  char cpus[256];
+  name_processors(cpus, sizeof cpus);
   const char *run = getenv("OCCATRACE_RUN");
   struct timespec real;
   const uint64_t before = occatrace_now();
@@ -56,7 +58,7 @@ static void announce_process(struct occatrace_thread *self) {
       .size = place.size,
       .local_rank = place.local_rank,
       .job = place.job,
-      .cpus = processors,
+      .cpus = cpus,
   };
   occatrace_process->process(&r);
 }
