@@ -45,15 +45,16 @@ class Shared:
 
     count: int
     bound: bool  # the machine has more of them
-    ranks: Mapping[int, int | None]  # by process
+    ranks: Mapping[int | None, Sequence[int]]  # the processes of each; None: one without a rank, which is alone
 
 
 def shared(store: Store) -> Sequence[Shared]:
-    """The processes of each machine in groups that may use the same processors; those without a rank are alone."""
+    """The processes of each machine in groups that may use the same processors."""
     whole = processors(session(store))
-    groups: dict[tuple[str, frozenset[int], int | None], dict[int, int | None]] = {}
+    groups: dict[tuple[str, frozenset[int], int | None], dict[int | None, list[int]]] = {}
     for process, rank, host, text in store.con.execute(
-        "SELECT process, coalesce(m.rank, p.rank), host, cpus FROM processes p LEFT JOIN mpi_ranks m USING (process) ORDER BY process"
+        "SELECT process, rank, host, cpus FROM processes ORDER BY process"
     ).fetchall():
-        groups.setdefault((host, numbers(text), process if rank is None else None), {})[process] = rank
-    return [Shared(len(own) or whole, 0 < len(own) < whole, members) for (_, own, _), members in groups.items()]
+        group = groups.setdefault((host, numbers(text), process if rank is None else None), {})
+        group.setdefault(rank, []).append(process)
+    return [Shared(len(own) or whole, 0 < len(own) < whole, ranks) for (_, own, _), ranks in groups.items()]

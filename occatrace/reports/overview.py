@@ -125,14 +125,13 @@ def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, .
 
 def notes(store: Store, _: str) -> list[str]:
     """Where the times are of more than one process, but not means of ranks."""
-    con = store.con
-    if not store.filled & _OF or con.execute("SELECT count(*) < 2 FROM processes").fetchall()[0][0]:
+    counted = "SELECT count(*), count(DISTINCT rank) FROM processes WHERE end_ns > start_ns"
+    processes, ranks = store.con.execute(counted).fetchall()[0]
+    if not store.filled & _OF or processes < 2 or ranks > 1:
         return []
-    processes, ranks = con.execute(
-        "SELECT count(*), count(DISTINCT rank) FROM processes"
-        f" WHERE end_ns > start_ns AND {spans.without(spans.launchers(con, store.filled))}"
-    ).fetchall()[0]
-    return [f"the times are sums of {processes} processes"] if processes > 1 and ranks < 2 else []
+    of_work = spans.without(spans.launchers(store.con, store.filled))
+    processes = store.con.execute(f"{counted} AND {of_work}").fetchall()[0][0]
+    return [f"the times are sums of {processes} processes"] if processes > 1 else []
 
 
 def _strongest(store: Store, run: float) -> list[tuple[Any, ...]] | None:
@@ -319,7 +318,7 @@ def _better_advice(store: Store, part: str) -> str:
 def _crowded(store: Store) -> str:
     """Of one machine that has fewer processors than ranks: an MPI that waits keeps its processor, or has to get one again."""
     for group in machine.shared(store):
-        ranks, count = len({rank for rank in group.ranks.values() if rank is not None}), group.count
+        ranks, count = len(group.ranks), group.count
         if 0 < count < ranks:
             share = f"{ranks} ranks share {count} processor{'s' if count > 1 else ''} and wait for each other's turns"
             return (

@@ -393,7 +393,7 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
     if "omp_threads" not in store.filled:
         return
     session = machine.session(store)
-    groups = {process: group for group in machine.shared(store) for process in group.ranks}
+    groups = {process: group for group in machine.shared(store) for own in group.ranks.values() for process in own}
     others = float(session.get("others", 0.0))
     busy = others >= _BUSY
     rows = store.con.execute(
@@ -478,24 +478,19 @@ def _teams(store: Store, length: float) -> Iterator[Sign]:
 
 def _threads_of(group: machine.Shared, largest: Mapping[int, int]) -> int:
     """Threads on the processors of a group: the largest team of each rank, whose processes (a compiler) may be many."""
-    of_rank: dict[int | None, int] = {}
-    for process, rank in group.ranks.items():
-        of_rank[rank] = max(of_rank.get(rank, 1), largest.get(process, 1))
-    return sum(of_rank.values())
+    return sum(max(largest.get(process, 1) for process in own) for own in group.ranks.values())
 
 
 def _on_processors(group: machine.Shared) -> str:
-    count = len(set(group.ranks.values()))
-    ranks = f", of {count} ranks" if count > 1 else ""
+    ranks = f", of {len(group.ranks)} ranks" if len(group.ranks) > 1 else ""
     bound = " to which it is bound" if group.bound else ""
     return f"on {group.count} processor{'s' if group.count != 1 else ''}{ranks}{bound}"
 
 
 def _fewer_threads(group: machine.Shared, threads: int) -> str:
-    ranks = set(group.ranks.values())
-    if group.bound and ranks == {None}:
+    if group.bound and None in group.ranks:
         return f"let it run on {threads} processors, or use a thread for each (OMP_NUM_THREADS)"
-    if group.bound and len(ranks) == 1:
+    if group.bound and len(group.ranks) == 1:
         return (
             f"bind it to {threads} processors (mpirun --map-by slot:PE={threads}, --bind-to none), or use fewer threads"
         )
