@@ -31,6 +31,23 @@ from occatrace.store.made import Made, write_made
 from occatrace.store.memory import within
 
 MOST_FAILURES = 1000  # of a function in a process that have a row
+_PROCESS = (
+    *(
+        "process",
+        "host",
+        "pid",
+        "ppid",
+        "exe",
+        "cmdline",
+        "run",
+        "mode",
+        "version",
+        "start_ns",
+        "end_ns",
+        "realtime_ns",
+    ),
+    *("mono_ns", "exit", "trace", "rank", "size", "local_rank", "job", "cpus", "first_ns"),
+)
 ENDED = "imported"  # in processes.exit: how they ended is not in such files
 _FLUSH_ROWS = 1 << 15
 WORK_ROWS = 750_000  # of device work that are joined with their calls at once: the join has to fit into the memory
@@ -211,8 +228,8 @@ class Assembly:
             )
             row += (*spans[p], max(staging.realtime_ns, 0), self._by, ENDED, host, of.rank, of.size, None, "")
             rows.append((*row, "", self._first + self._by))  # processors are not known
-        marks = ", ".join("?" * len(rows[0]))
-        con.executemany(f"INSERT INTO processes VALUES ({marks})", rows)
+        marks = ", ".join("?" * len(_PROCESS))
+        con.executemany(f"INSERT INTO processes ({', '.join(_PROCESS)}) VALUES ({marks})", rows)
         known = [(t, tid & _LARGEST, name) for t, (tid, name) in staging.threads.items()]
         con.execute("CREATE TABLE known_threads (t BIGINT, tid UINTEGER, name VARCHAR)")
         if known:
