@@ -25,7 +25,7 @@ from occatrace.ingest.reading import text_of
 Index = npt.NDArray[np.int64]
 
 
-_RANK, _SIZE, _JOB = 15, 16, 18  # in rows of processes
+_START, _END, _RANK, _SIZE, _JOB = 9, 10, 15, 16, 18  # in rows of processes
 _ALONE = (None, None, None, "", "", None)  # rank, size, local rank, job, processors, first call
 _DEEPEST = 4  # calls within calls
 _ENCLOSING = 2
@@ -54,15 +54,17 @@ def _first_ranks(rows: Sequence[Sequence[Any]]) -> dict[int, int]:
         return {}
     placed: list[tuple[int, int, set[int]]] = []  # the end of a job, the rank after its last one, its ranks
     out: dict[int, int] = {}
-    for own in sorted(jobs.values(), key=lambda own: min(row[9] for row in own)):
-        start, ranks, first = min(row[9] for row in own), {row[_RANK] for row in own}, 0
+    begins = {job: min(row[_START] for row in own) for job, own in jobs.items()}
+    for job, start in sorted(begins.items(), key=lambda begin: begin[1]):
+        own = jobs[job]
+        ranks, first = {row[_RANK] for row in own}, 0
         beside = [(after, others) for end, after, others in placed if start < end]
         if any(ranks & others for _, others in beside):
             first = max(after for after, _ in beside)
             ranks = {rank + first for rank in ranks}
             out.update((row[0], first) for row in own)
         after = max(max(ranks) + 1, first + max(row[_SIZE] or 0 for row in own))
-        placed.append((max(row[10] for row in own), after, ranks))
+        placed.append((max(row[_END] for row in own), after, ranks))
     return out
 
 

@@ -152,9 +152,9 @@ def why_no_line(module: Module, servers: Servers) -> str:
     path = Path(module.path)
     if has_debug_information(path):
         return "its debug information has no line there, or one that addr2line cannot read"
-    link = debug_link(path)
     if naming.is_of_python(path.name):
         return "called from Python: record with --python lines"
+    link = debug_link(path)
     return f"its debug information, {link}, is not there" if link else "no debug information (compile with -g)"
 
 
