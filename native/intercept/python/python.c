@@ -592,7 +592,7 @@ static void harvest(int final) {
   struct occatrace_python_call call = {
       .owner = (uint32_t)getpid(), .number = number, .kind = PYTHON_RUN, .start = ready_at, .end = occatrace_now()};
   char text[204]; /* that is enough to know it by */
-  snprintf(text, sizeof text, "%s", program_name[0] != '\0' ? program_name : "Python");
+  snprintf(text, sizeof text, "%.203s", program_name[0] != '\0' ? program_name : "Python");
   write_call(&call, text);
 }
 
