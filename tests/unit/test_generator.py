@@ -17,8 +17,8 @@ from occatrace.core.model import from_json
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from generator.emit import files_of, is_number  # noqa: E402
-from generator.model import MODES, Api, Model  # noqa: E402
+from generator.emit import alike, files_of, is_number, member  # noqa: E402
+from generator.model import MODES, Api, Function, Model  # noqa: E402
 from generator.parse import ModelError, parse_folder, parse_text  # noqa: E402
 
 SMALL = """
@@ -273,6 +273,26 @@ def test_an_enumeration_of_many_calls_is_a_number_in_the_trace() -> None:
     assert '{-30, "CL_INVALID_VALUE"},' in files["native/numbers.h"]
     # A field of that name which is another number.
     assert '{"hip", "ret", " hipGetStreamDeviceId ", k_hip_hipError_t,' in files["native/numbers.h"]
+
+
+def test_a_probe_is_shared_by_events_of_the_same_form_only() -> None:
+    def form(f: Function) -> list[str]:
+        return [re.sub(rf"\b{x.name}(?=_length\b|\b)", "x", member(x)) for x in f.fields]
+
+    model = parse_folder(ROOT / "tracepoints")
+    files = files_of(model)
+    for api in model.apis:
+        shared = alike(api).events
+        assert [f.event for f, other, _ in shared if form(f) != form(other)] == []
+        # Each has a probe, or that of another one, which has one.
+        header = files[f"native/{api.name}_tp.h"]
+        own = set(re.findall(rf"TRACEPOINT_EVENT\({api.provider}, (\w+)", header))
+        assert {f.event for f in api.plain} - own == {f.event for f, _, _ in shared}
+        assert {other.event for _, other, _ in shared} <= own
+        # None that could have another one's has its own.
+        forms = [form(f) for f in api.plain if f.event in own]
+        assert len(forms) == len({*map(tuple, forms)})
+    assert sum(len(alike(api).events) for api in model.apis) > 1000
 
 
 def test_generated_files_are_not_rewritten_when_nothing_changed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,64 @@ def is_number(field: Field, api: Api) -> bool:
     """Whether a field with an enumeration is written as a plain number."""
     named = api.numbers.get(field.name)
     return named is not None and named.name == field.type.enum
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Events that lie in the trace as another one of their provider does.
+
+    `events`: the function, the one whose probe writes it too, and the numbers of its fields. `fields`: the initializer in C of
+    each field, with its number; fields of the same name and type are one.
+    """
+
+    events: tuple[tuple[Function, Function, tuple[int, ...]], ...]
+    fields: dict[str, int]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(f.event for f, _, _ in self.events)
+
+
+def _form(field: Field) -> tuple[bool, str, str]:
+    """What of a field decides how it is laid out and written; not its name, its base or the names of its values."""
+    kind = field.type.kind if field.type.kind in ("string", "float") else "integer"
+    return bool(field.array), kind, field.type.c
+
+
+def _initializers(field: Field, api: Api) -> tuple[str, ...]:
+    """The same as `lttng_field`, as data (native/emit/alike.h)."""
+    t, base = field.type, 16 if field.type.hex else 10
+    if field.array:
+        return f'OCCATRACE_LENGTH("{field.name}")', f'OCCATRACE_SEQUENCE({t.c}, "{field.name}", {base})'
+    if t.kind == "string":
+        return (f'OCCATRACE_STRING("{field.name}")',)
+    if t.kind == "float":
+        return (f'OCCATRACE_FLOAT({t.c}, "{field.name}")',)
+    if t.kind == "enum" and not is_number(field, api):
+        return (f'OCCATRACE_ENUM({api.provider}_{t.enum}, {t.c}, "{field.name}")',)
+    return (f'OCCATRACE_INTEGER({t.c}, "{field.name}", {base})',)
+
+
+def alike(api: Api) -> Alike:
+    """Functions without a class whose event is written as that of an earlier one."""
+    head = tuple(
+        f'OCCATRACE_INTEGER({c}, "{name}", {base})'
+        for c, name, base in (
+            ("uint32_t", "tid", 10),
+            ("uint32_t", "seq", 10),
+            ("uint64_t", "start", 10),
+            ("uint64_t", "caller", 16),
+        )
+    )
+    firsts: dict[tuple[tuple[bool, str, str], ...], Function] = {}
+    fields: dict[str, int] = {}
+    events = []
+    for f in api.plain:
+        first = firsts.setdefault(tuple(_form(field) for field in f.fields), f)
+        if first is not f:
+            texts = (*head, *(text for field in f.fields for text in _initializers(field, api)))
+            events.append((f, first, tuple(fields.setdefault(text, len(fields)) for text in texts)))
+    return Alike(tuple(events), fields)
 
 
 def other_numbers(name: str, api: Api) -> list[str]:
@@ -264,11 +323,14 @@ def files_of(model: Model) -> dict[str, str]:
         return env.get_template(template).render(**names)
 
     files: dict[str, str] = {"occatrace/_model.json": python_model(model)}
+    shared = {api.name: alike(api) for api in model.apis}
     for library, apis in _libraries(model).items():
         for api in apis:
             files[f"native/{api.name}_events.h"] = render("events.h.j2", api=api, modes=MODES)
-            files[f"native/{api.name}_tp.h"] = render("tp.h.j2", api=api, loglevels=LOGLEVELS)
-        files[f"native/provider_{library}.c"] = render("provider.c.j2", library=library, apis=apis)
+            files[f"native/{api.name}_tp.h"] = render("tp.h.j2", api=api, alike=shared[api.name], loglevels=LOGLEVELS)
+            if shared[api.name].events:
+                files[f"native/{api.name}_alike.h"] = render("alike.h.j2", api=api, alike=shared[api.name])
+        files[f"native/provider_{library}.c"] = render("provider.c.j2", library=library, apis=apis, alike=shared)
     files["native/numbers.h"] = render("numbers.h.j2", apis=[api for api in model.apis if api.numbers])
     files["native/enums.h"] = render("enums.h.j2", enums=[e for api in model.apis for e in api.enums if e.constants])
     files["native/bounds.h"] = bounds.header()
