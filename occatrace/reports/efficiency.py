@@ -232,37 +232,34 @@ def _sums_of(times: Iterable[Amounts]) -> Sums:
 def _of_steps(store: Store) -> list[tuple[str, Sums]]:
     """Sums of all time steps together, and of the longest of them, in order."""
     con = store.con
-    found: dict[int, tuple[Ints, Ints]] = {}
-    for (process,) in con.execute("SELECT process FROM processes ORDER BY process").fetchall():
-        own = steps.of_process(store, process)
-        if own is not None:
-            found[process] = own.start, own.end
+    found = {process: own for process, _, own in steps.of_all(store)}
     if not found:
         return []
     store.functions()
     con.register(
         "_steps",
         {
-            "process": np.concatenate(
-                [np.full(len(start), process, np.int64) for process, (start, _) in found.items()]
-            ),
-            "start_ns": np.concatenate([start for start, _ in found.values()]),
-            "end_ns": np.concatenate([end for _, end in found.values()]),
+            "process": np.concatenate([np.full(len(own.start), process, np.int64) for process, own in found.items()]),
+            "start_ns": np.concatenate([own.start for own in found.values()]),
+            "end_ns": np.concatenate([own.end for own in found.values()]),
         },
     )
     con.execute("CREATE OR REPLACE TEMP TABLE efficiency_steps AS FROM _steps WHERE end_ns > start_ns")
     con.unregister("_steps")
-    times = _times(con, "SELECT process, start_ns, end_ns FROM efficiency_steps", {p: s for p, (s, _) in found.items()})
+    those = {process: own.start for process, own in found.items()}
+    times = _times(con, "SELECT process, start_ns, end_ns FROM efficiency_steps", those)
     con.execute("DROP TABLE efficiency_steps")
-    count = max(len(start) for start, _ in found.values())
+    count = max(own.first + len(own.start) for own in found.values())
     out = [(f"all {count:,} time steps", _sums_of(sums.sum(axis=1) for sums in times.values()))]
     most = np.zeros(count)
-    for sums in times.values():
-        most[: sums.shape[1]] = np.maximum(most[: sums.shape[1]], sums[0])
+    for process, sums in times.items():
+        own = slice(found[process].first, found[process].first + sums.shape[1])
+        most[own] = np.maximum(most[own], sums[0])
     longest = [step for step in np.argsort(-most, kind="stable")[:STEPS].tolist() if most[step] > 0]
     for step in sorted(longest):
-        own_times = (sums[:, step] for sums in times.values() if step < sums.shape[1] and sums[0, step] > 0)
-        out.append((f"time step {step}", _sums_of(own_times)))
+        columns = ((sums, step - found[process].first) for process, sums in times.items())
+        there = (sums[:, at] for sums, at in columns if 0 <= at < sums.shape[1] and sums[0, at] > 0)
+        out.append((f"time step {step}", _sums_of(there)))
     return out
 
 

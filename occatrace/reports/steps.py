@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +26,7 @@ _SLOW = 1.25
 _MOST = 0.9  # of the steps have what every step has
 _EXTRA = 1 / 8  # of the steps at most have what comes only now and then, as output does
 _EXACT = 8  # steps, from which their number of kernels may vary
+_STARTING = 1 / 3  # of the steps at most are the start, in which kernels are missing that come in each one after it
 _SAMPLE = 200_000  # kernels by which the steps are found
 _SHIFTS = 1000  # kernels before the one that delimits steps that may be their first
 _TRIED = 300  # kernels by name that may delimit steps
@@ -51,25 +52,21 @@ REST = "host code and other calls"
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of one process, in order, and by what they were found."""
+    """Steps of one process, in order, and by what they were found. `first` is the number of the first one: ranks that have not
+    all steps in common count alike. `begins` are the kernels with which they begin, by name."""
 
     start: Ints
     end: Ints
     name: str
+    first: int = 0
+    begins: tuple[str, ...] = ()
 
 
 def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...]]:
     """Rows of the report: of each rank the distribution, then the slow steps."""
-    con = store.con
     zero = store.zero
     out: list[tuple[Any, ...]] = []
-    for process, rank in con.execute(
-        "SELECT process, coalesce(m.rank, p.rank) AS rank FROM processes p LEFT JOIN mpi_ranks m USING (process)"
-        " ORDER BY rank NULLS FIRST, process"
-    ).fetchall():
-        found = of_process(store, process)
-        if found is None:
-            continue
+    for process, rank, found in of_all(store):
         time = found.end - found.start
         median = float(np.median(time))
         deviation = float(time.std(ddof=1))
@@ -80,13 +77,41 @@ def rows(store: Store, _: str, __: Sequence[Report] = ()) -> list[tuple[Any, ...
         slow = slow[np.argsort(-time[slow], kind="stable")][:SLOW_ROWS]
         for step, (part, more) in zip(slow.tolist(), _differs(store, process, found, slow), strict=True):
             own = (int(time[step]), time[step] - median, None, None, None, None)
-            out.append((*own, "slow", rank, step, int(found.start[step]) - zero, more, part))
+            out.append((*own, "slow", rank, step + found.first, int(found.start[step]) - zero, more, part))
     return out
 
 
-def of_process(store: Store, process: int) -> Steps | None:
-    """The time steps of a process; None: it has none."""
-    return _of_ranges(store, process) or _of_kernels(store, process)
+def of_all(store: Store) -> Iterator[tuple[int, int | None, Steps]]:
+    """The time steps of each process that has some, with its number and rank, in the order of ranks. Those of ranks begin with the
+    same kernels as those of the first one, where they do the same, and have the number of the one there at about the same time."""
+    known: Steps | None = None
+    least = 0
+    found: list[tuple[int, int | None, Steps]] = []
+    for process, rank in store.con.execute(
+        "SELECT process, rank FROM processes ORDER BY rank NULLS FIRST, process"
+    ).fetchall():
+        own = _of_ranges(store, process) or _of_kernels(
+            store, process, known.begins if known and rank is not None else ()
+        )
+        if own is None:
+            continue
+        if rank is not None:
+            if known is None:
+                known = own
+            own = replace(own, first=_shift(own, known))
+            least = min(least, own.first)
+        found.append((process, rank, own))
+    for process, rank, own in found:
+        yield process, rank, own if rank is None else replace(own, first=own.first - least)
+
+
+def _shift(steps: Steps, others: Steps) -> int:
+    """How many steps of the other rank are before the first one, of steps at the same time; 0 where they have less in common."""
+    next_one = np.clip(np.searchsorted(others.start, steps.start), 1, len(others.start) - 1)
+    before, after = others.start[next_one - 1], others.start[next_one]
+    nearest = next_one - (steps.start - before < after - steps.start)
+    shift = int(np.median(nearest - np.arange(len(nearest))))
+    return shift if 2 * abs(shift) < min(len(steps.start), len(others.start)) else 0
 
 
 def notes(store: Store, _: str) -> list[str]:
@@ -118,14 +143,15 @@ def _of_ranges(store: Store, process: int) -> Steps | None:
     return Steps(found["s"], found["e"], f"range {names[0][1]}")
 
 
-def _of_kernels(store: Store, process: int) -> Steps | None:
-    """By the sequence of kernels."""
+def _of_kernels(store: Store, process: int, begins: tuple[str, ...]) -> Steps | None:
+    """By the sequence of kernels; the first ones are `begins`, if they are in each step."""
     found = store.con.execute(
         f"SELECT name, dense_rank() OVER (ORDER BY name)::BIGINT - 1 AS id, s, e FROM ({_KERNELS}) WHERE process = ? ORDER BY s, e",
         [process],
     ).fetchnumpy()
     ids, s, e = found["id"], found["s"], found["e"]
-    found_loop = loop(ids, s, e)
+    numbers = dict(zip(found["name"].tolist(), ids.tolist(), strict=True))
+    found_loop = loop(ids, s, e, [numbers.get(name, -1) for name in begins])
     if found_loop is None:
         return None
     starts, until = found_loop
@@ -140,12 +166,14 @@ def _of_kernels(store: Store, process: int) -> Steps | None:
     more = f", … ({length} kernels)" if length > _SHOWN else ""
     if low < high:
         more = f", … (mostly {low} to {high} kernels)"
-    return Steps(s[starts], end, ", ".join(shown) + more)
+    first = tuple(names[number] for number in ids[begin : begin + min(length, _SHOWN)].tolist())
+    return Steps(s[starts], end, ", ".join(shown) + more, begins=first)
 
 
-def loop(ids: Ints, s: Ints, e: Ints) -> tuple[Ints, int] | None:
+def loop(ids: Ints, s: Ints, e: Ints, begins: Sequence[int] = ()) -> tuple[Ints, int] | None:
     """The steps of a sequence of kernels (their names as numbers, in the order of their starts `s`, with their ends `e`, both in
     ns): the place of the first kernel of each step, and the place after the last kernel of the last one. None: nothing repeats.
+    Steps that may begin with the kernels `begins` do so.
 
     A kernel delimits steps if it comes once in each: from one to the next all kernels come that repeat there. Of the names that do,
     the one with most steps is taken, of those that cover (nearly) as much time as any."""
@@ -171,13 +199,23 @@ def loop(ids: Ints, s: Ints, e: Ints) -> tuple[Ints, int] | None:
                 options.append((float(np.median(gap[starts[1:]])), starts))
     if not options:
         return None
+    wanted = [option for option in options if begins and _begin_with(ids, option[1], begins)]
     # Before a step is the longest gap; where there are several, the loop begins with the first of them.
-    longest = max(option[0] for option in options)
-    _, starts = min((option for option in options if option[0] >= longest / 2), key=lambda option: int(option[1][0]))
+    longest = max(option[0] for option in wanted or options)
+    _, starts = min(
+        (option for option in wanted or options if option[0] >= longest / 2), key=lambda option: int(option[1][0])
+    )
     # The last one has no next: it ends with the last kernel that may be part of a step.
     inside = np.isin(ids[starts[-1] : starts[-1] + int(np.diff(starts).max())], ids[starts[0] : starts[-1]])
     until = int(starts[-1]) + (int(np.argmin(inside)) if not inside.all() else len(inside))
     return starts, until
+
+
+def _begin_with(ids: Ints, starts: Ints, kernels: Sequence[int]) -> bool:
+    """Whether (nearly) all of these steps begin with the kernels."""
+    inside = starts[starts + len(kernels) <= len(ids)]
+    same = (ids[inside[:, None] + np.arange(len(kernels))] == np.array(kernels)).all(axis=1)
+    return float(np.mean(same)) >= _MOST
 
 
 def _delimiters(ids: Ints) -> Iterator[tuple[int, Ints, set[int]]]:
@@ -188,6 +226,13 @@ def _delimiters(ids: Ints) -> Iterator[tuple[int, Ints, set[int]]]:
     for number in often[:_TRIED]:
         at = np.flatnonzero(ids == number)
         base = known[number] if number in known else _every_step(ids, at, counts)
+        if base is None and len(at) > _EXACT:
+            # Solvers start with a lower order in time, and with fewer solutions from which they extrapolate. Behind that nothing may
+            # come in some steps only: it is rare enough there by chance.
+            regular = at[int(len(at) * _STARTING) :]
+            base = _every_step(ids, regular, counts)
+            if base is not None and set(ids[regular[0] : regular[-1]].tolist()) - base:
+                base = None
         if base is not None:
             yield number, at, base
             known |= {other: base for other in base if counts[other] == counts[number]}  # each of them once as well
@@ -241,10 +286,11 @@ def _before(ids: Ints, at: Ints, base: set[int]) -> Iterator[Ints]:
 
 
 def _trimmed(ids: Ints, at: Ints, base: set[int]) -> Ints:
-    """Without the first and the last places after which there is less than a step."""
+    """Without the first and the last places after which there is less than a step; at the start a few kernels may be missing."""
     first, last = 0, len(at)
     longest = int(np.diff(at).max()) if last > 1 else 0
-    while first < last - 1 and not base <= set(ids[at[first] : at[first + 1]].tolist()):
+    missing = (1 - _MOST) * len(base)
+    while first < last - 1 and len(base - set(ids[at[first] : at[first + 1]].tolist())) > missing:
         first += 1
     while last > first and not base <= set(ids[at[last - 1] : at[last - 1] + longest].tolist()):
         last -= 1

@@ -12,7 +12,7 @@ import pytest
 from occatrace import reports
 from occatrace.reports import steps
 from occatrace.store.tables import open_store
-from tests.support.fake import MODEL, FakeTrace, fake_device, launch, run_folder
+from tests.support.fake import MODEL, FakeTrace, fake_device, fake_rank, launch, run_folder
 
 AT = 1_000_000
 
@@ -74,6 +74,8 @@ def test_steps_of_kernels(tmp_path: Path) -> None:
         # A phase before with a kernel of the steps, and one with steps of its own.
         ("a" * 30 + "aab" * 20, ["aab"] * 20),
         ("pq" * 10 + "xyx" * 20, ["xyx"] * 20),
+        # A solver that starts with a lower order: kernels are missing in its first steps.
+        ("i" + "pqrstuvwxy" * 3 + "pqrstuvwxyz" * 12, ["pqrstuvwxy"] * 3 + ["pqrstuvwxyz"] * 12),
         # Now and then a kernel comes, in no order.
         ("".join("ab"[n * n % 11 % 2] + "c" * (n in (7, 40, 51)) for n in range(60)), []),
     ],
@@ -88,6 +90,28 @@ def test_steps_of_a_sequence(sequence: str, expected: list[str]) -> None:
         return
     edges = [*found[0].tolist(), found[1]]
     assert [sequence[begin:end] for begin, end in itertools.pairwise(edges)] == expected
+
+
+def test_ranks_have_the_same_steps(tmp_path: Path) -> None:
+    """Ten steps of 100 in two ranks. Rank 0 waits before kernel a, rank 1 before b, and rank 0 has no kernels in the first step. In
+    step 7 both take 60 longer."""
+    trace = FakeTrace()
+    for rank in (0, 1):
+        t = fake_rank(trace, rank, 2, AT)
+        fake_device(t, AT)
+        now = 100
+        for step in range(10):
+            for name in "abc":
+                now += 34 * (name == "ab"[rank])
+                length = 80 if step == 7 and name == "c" else 20
+                if step > 0 or rank == 1:
+                    launch(t, AT, now - 5, now, now + length, name, seen=5000)
+                now += length + 2
+        t.record("exit", AT + 5000, reason=0)
+    whole, slow, other_whole, other_slow = rows_of(tmp_path, trace)
+    assert [whole["name"], other_whole["name"]] == ["a, b, c", "a, b, c"]
+    assert [whole["steps"], other_whole["steps"]] == [9, 10]
+    assert [(row["rank"], row["step"], row["excess_ns"]) for row in (slow, other_slow)] == [(0, 7, 60), (1, 7, 60)]
 
 
 def test_steps_of_a_range(tmp_path: Path) -> None:
