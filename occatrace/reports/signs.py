@@ -40,6 +40,7 @@ _OFTEN = 20  # times, from which something is done again and again
 _SHORT_REGION_NS = 20_000
 # A message of less than this takes as long as an empty one.
 _SMALL_MESSAGE = 1024
+_COMPARED = 16  # of the other ranks, with which one that computes longest is compared
 # Lines of the program for rows `m` of mpi_messages.
 _WITH_LINE = """LEFT JOIN (
     SELECT k.thread, k.seq, coalesce(y.source, line_place(s.file, s.line, s.module, s."offset")) AS source
@@ -245,14 +246,19 @@ def _busy_ranks(store: Store, run: critical.Run, length: float) -> Iterator[Sign
     if in_mpi < 2 * _LEAST * length or gain < _LEAST or not late:
         return
     function = max((row for row in rows if row[0] not in late), key=lambda row: row[2])[3]
-    doing = run.longest(next(row[4] for row in rows if row[0] == longest), "MPI_")
+    thread = next(row[4] for row in rows if row[0] == longest)
+    others, least = [row[4] for row in rows if row[0] not in late][:_COMPARED], 0.25 * gain * length
+    # Where calls are only counted, the time in them is in host code of all ranks alike.
+    doing, most = run.longest(thread, "MPI_", others, least), "most of the difference in"
+    if doing is None:
+        doing, most = run.longest(thread, "MPI_"), "most of it in"
     which = f"rank {longest}" if len(late) == 1 else _those(late)
     evidence = (
         f"ranks were in MPI for {duration(in_mpi)} on average ({100 * in_mpi / length:.0f} % of the run), most of it in {function},"
         f" while {which} computed longest ({duration(own[longest])}; the mean is {duration(sum(own.values()) / len(own))})"
     )
     if doing is not None:
-        evidence += f", most of it in {'host code: ' if doing.kind == 'host' else ''}{doing.shown}"
+        evidence += f", {most} {'host code: ' if doing.kind == 'host' else ''}{doing.shown}"
         evidence += f" ({doing.source})" if doing.source else ""
     words = f"give {'this rank' if len(late) == 1 else 'these ranks'} less work, or make this faster"
     source = doing.source if doing is not None else ""

@@ -44,7 +44,7 @@ _CL_FAILED = ("ret", "<", 0)
 _MPI_FUNCTIONS = (
     "MPI_Init", "MPI_Finalize", "MPI_Send", "MPI_Recv", "MPI_Isend", "MPI_Irecv", "MPI_Wait", "MPI_Barrier", "MPI_Allreduce",
     "MPI_Bcast", "MPI_Reduce", "MPI_Test", "MPI_Probe", "MPI_Mprobe", "MPI_Mrecv", "MPI_Ssend", "MPI_Iallreduce", "MPI_Ibarrier",
-    "MPI_Scan", "MPI_Win_fence", "MPI_File_open", "MPI_Comm_split",
+    "MPI_Scan", "MPI_Win_fence", "MPI_Win_lock", "MPI_Win_unlock", "MPI_File_open", "MPI_Comm_split",
 )  # fmt: skip
 # Records are as the real model has them; calls are a few of our own.
 _WHOLE = json.loads((Path(occatrace.__file__).parent / "_model.json").read_text(encoding="utf-8"))

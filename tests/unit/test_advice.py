@@ -484,6 +484,23 @@ def test_ranks_that_wait_in_calls_that_are_only_counted(own: Sequence[int], late
         assert found["late rank"]["rank"] == late and "MPI_Test" in evidence and "host code: after MPI_Init" in evidence
 
 
+def test_what_the_rank_that_computes_longest_does_more_than_the_others(tmp_path: Path) -> None:
+    """Each computes for 500 before a call, rank 1 for 300 behind it, while the others test for a message."""
+    at, trace = 1_000_000, FakeTrace()
+    for rank in range(4):
+        t = fake_rank(trace, rank, 4, at, init=10)
+        mpi(t, "MPI_Win_lock", at + 510, at + 511)
+        done = at + (811 if rank == 1 else 561)
+        mpi(t, "MPI_Win_unlock", done, done + 1)
+        trace.tally(t, "mpi:MPI_Test", [1] if rank == 1 else [50] * 5, at + 820)
+        t.event("occatrace_mpi:rank", at + 820, rank=rank, size=4, library=0, abi=0)
+        t.call("mpi:MPI_Finalize", at + 830, at + 832, ret=0)
+        t.record("exit", at + 840, reason=0)
+    row = advice_of(tmp_path, trace)["late rank"]
+    assert row["rank"] == 1
+    assert str(row["evidence"]).endswith("most of the difference in host code: after MPI_Win_lock, before MPI_Win_unlock")
+
+
 @pytest.mark.parametrize(("late", "tests", "named"), [(500, 1000, True), (500, 100, False), (0, 1000, False)])
 def test_ranks_that_test_in_a_loop_for_a_late_message(late: int, tests: int, named: bool, tmp_path: Path) -> None:
     """Rank 0 posts 20 receives, 2 ms apart, and tests for each until it is there. Rank 1 sends at once, or twice `late` µs later. A few

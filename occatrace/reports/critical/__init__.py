@@ -223,19 +223,32 @@ class Run:
         python = self._python("true" if programs else "kind != 'run'")
         return _filled(self._named.get(thread), self._called.of(thread), python.get(thread))
 
-    def longest(self, thread: int, skipped: str) -> Label | None:
-        """What a thread did for most of its time, without calls whose names begin with `skipped`; None: nothing is known."""
+    def longest(self, thread: int, skipped: str, others: Sequence[int] = (), least: float = 0.0) -> Label | None:
+        """What a thread did for most of its time, without calls whose names begin with `skipped`; None: nothing is known.
+
+        With `others`, threads that do the same work in other ranks: what it did longest beyond their mean, if by more than
+        `least` ns.
+        """
+        found = [self._sums(thread), *(sums for x in others if len(sums := self._sums(x)))]
+        times = np.zeros((len(found), len(self._labels.all)))  # labels are added as threads are looked at
+        for row, sums in zip(times, found, strict=True):
+            row[: len(sums)] = sums
+        sums = times[0] - times[1:].mean(axis=0) if len(times) > 1 else times[0]
+        for number in np.argsort(-sums, kind="stable").tolist():
+            label: Label = self._labels.all[number]
+            if sums[number] > least and not (label.kind == "call" and label.name.startswith(skipped)):
+                return label
+        return None
+
+    def _sums(self, thread: int) -> Floats:
+        """The time that a thread spent on each label; empty: nothing is known of it."""
         g = self._known
         of = g.time[g.thread == thread]
         if not len(of):
-            return None
-        start, end, label = labels.split(self._labels, of[:1], of[-1:], self.layers(thread, programs=False))
-        sums = np.bincount(label, weights=end - start, minlength=len(self._labels.all))
-        for number in np.argsort(-sums, kind="stable").tolist():
-            found: Label = self._labels.all[number]
-            if sums[number] > 0 and not (found.kind == "call" and found.name.startswith(skipped)):
-                return found
-        return None
+            return np.zeros(0)
+        layers = self.layers(thread, programs=False)
+        start, end, label = labels.split(self._labels, of[:1], of[-1:], layers)
+        return np.bincount(label, weights=end - start, minlength=len(self._labels.all)).astype(np.float64)
 
     def _python(self, chosen: str) -> dict[int, Spans]:
         """What Python did that is chosen (a condition in SQL), by thread; read once."""
