@@ -498,7 +498,9 @@ def test_what_the_rank_that_computes_longest_does_more_than_the_others(tmp_path:
         t.record("exit", at + 840, reason=0)
     row = advice_of(tmp_path, trace)["late rank"]
     assert row["rank"] == 1
-    assert str(row["evidence"]).endswith("most of the difference in host code: after MPI_Win_lock, before MPI_Win_unlock")
+    assert str(row["evidence"]).endswith(
+        "most of the difference in host code: after MPI_Win_lock, before MPI_Win_unlock"
+    )
 
 
 @pytest.mark.parametrize(("late", "tests", "named"), [(500, 1000, True), (500, 100, False), (0, 1000, False)])
