@@ -30,7 +30,9 @@ def tool() -> ModuleType:
 
 def results(tool: ModuleType, until: float = math.inf, case: str = "", **program: Any) -> list[Any]:
     given = {"name": "p", "title": "", "command": [sys.executable, "-c", TELLS], "count": r"(\d+) done", **program}
-    args = argparse.Namespace(occa=[], occa_source=None, libparanumal=None, rounds=1, jobs=2, until=until, case=case)
+    args = argparse.Namespace(
+        occa=[], occa_source=None, libparanumal=None, nekrs=None, rounds=1, jobs=2, until=until, case=case
+    )
     return list(tool.test(tool.Program(**given), args))
 
 
