@@ -152,9 +152,10 @@ def test_an_array_over_its_time_limit(cluster: Cluster, program: Path) -> None:
 EARLY = "the recording ended before the program"
 
 
-def ignoring(step: str, words: str) -> str:
-    """A step whose program ignores SIGTERM; Slurm gives each task signals as they are by default."""
-    return f"export OCCATRACE_KILL_WAIT=6; {step}sh -c \"trap '' TERM; exec {words}\""
+def ignoring(step: str, words: str, seconds: int = 6) -> str:
+    """A step whose program ignores SIGTERM; Slurm gives each task signals as they are by default. The recording ends a third of
+    `seconds` after it, and has as long again for what nodes write."""
+    return f"export OCCATRACE_KILL_WAIT={seconds}; {step}sh -c \"trap '' TERM; exec {words}\""
 
 
 @pytest.mark.parametrize("step", ["exec ", "srun "], ids=["batch", "step"])
@@ -199,7 +200,7 @@ def test_a_program_that_ends_late_keeps_its_status(cluster: Cluster, program: Pa
 
 def test_ranks_that_go_on_after_sigterm_have_a_report(cluster: Cluster, program: Path) -> None:
     words = f"{' '.join(OCCA_PROF)} -o run {program / 'ring'} 1000"
-    lines = cancel_ranks(cluster, ignoring("srun --mpi=pmi2 ", words))
+    lines = cancel_ranks(cluster, ignoring("srun --mpi=pmi2 ", words, 18))
     assert sum(EARLY in line for line in lines) == len(NODES), lines
     assert (cluster.folder / "out").read_text(encoding="utf-8").count("MPI calls (api_sum)") == 1
 
