@@ -27,8 +27,16 @@ from .model import (
     Function,
     Model,
     Record,
+    Type,
 )
 
+# With what the event of a call begins.
+HEAD = (
+    Field("tid", Type("int", 32)),
+    Field("seq", Type("int", 32)),
+    Field("start", Type("int")),
+    Field("caller", Type("pointer", hex=True)),
+)
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
@@ -69,22 +77,27 @@ def member(field: Field) -> str:
     return f"{field.type.c}{sep}{field.name}"
 
 
+def _written(field: Field, api: Api) -> str:
+    """What LTTng calls a field of this kind."""
+    if field.array:
+        return "sequence"
+    if field.type.kind in ("string", "float"):
+        return field.type.kind
+    return "enum" if field.type.kind == "enum" and not is_number(field, api) else "integer"
+
+
 def lttng_field(field: Field, api: Api) -> str:
     """The LTTng-UST macro that writes the field from `a->name`."""
-    t, value = field.type, f"a->{field.name}"
-    if field.array:
-        kind = "sequence_hex" if t.hex else "sequence"
-        # Two bytes of length: four short lists are in every launch. What is longer is cut.
-        length = f"({value}_length < UINT16_MAX ? {value}_length : UINT16_MAX)"
-        return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value}, uint16_t, {length})"
-    if t.kind == "string":
+    t, value, kind = field.type, f"a->{field.name}", _written(field, api)
+    if kind == "string":
         return f'lttng_ust_field_string({field.name}, {value} ? {value} : "")'
-    if t.kind == "float":
-        return f"lttng_ust_field_float({t.c}, {field.name}, {value})"
-    if t.kind == "enum" and not is_number(field, api):
+    if kind == "enum":
         return f"lttng_ust_field_enum({api.provider}, {t.enum}, {t.c}, {field.name}, {value})"
-    kind = "integer_hex" if t.hex else "integer"
-    return f"lttng_ust_field_{kind}({t.c}, {field.name}, {value})"
+    length = ""
+    if kind == "sequence":
+        # Two bytes of length: four short lists are in every launch. What is longer is cut.
+        length = f", uint16_t, ({value}_length < UINT16_MAX ? {value}_length : UINT16_MAX)"
+    return f"lttng_ust_field_{kind}{'_hex' if t.hex else ''}({t.c}, {field.name}, {value}{length})"
 
 
 def is_number(field: Field, api: Api) -> bool:
@@ -95,18 +108,16 @@ def is_number(field: Field, api: Api) -> bool:
 
 @dataclass(frozen=True)
 class Alike:
-    """Events that lie in the trace as another one of their provider does.
+    """Functions without a class, by whose probe writes their event: one that lies in the trace as that of an earlier function does
+    has the probe of that one.
 
-    `events`: the function, the one whose probe writes it too, and the numbers of its fields. `fields`: the initializer in C of
-    each field, with its number; fields of the same name and type are one.
+    `own`: those with a probe. `events`: the others, each with the one whose probe it has, and the numbers of its fields. `fields`:
+    the initializer in C of each field, with its number; fields of the same name and type are one.
     """
 
+    own: tuple[Function, ...]
     events: tuple[tuple[Function, Function, tuple[int, ...]], ...]
     fields: dict[str, int]
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(f.event for f, _, _ in self.events)
 
 
 def _form(field: Field) -> tuple[bool, str, str]:
@@ -117,38 +128,29 @@ def _form(field: Field) -> tuple[bool, str, str]:
 
 def _initializers(field: Field, api: Api) -> tuple[str, ...]:
     """The same as `lttng_field`, as data (native/emit/alike.h)."""
-    t, base = field.type, 16 if field.type.hex else 10
-    if field.array:
-        return f'OCCATRACE_LENGTH("{field.name}")', f'OCCATRACE_SEQUENCE({t.c}, "{field.name}", {base})'
-    if t.kind == "string":
-        return (f'OCCATRACE_STRING("{field.name}")',)
-    if t.kind == "float":
-        return (f'OCCATRACE_FLOAT({t.c}, "{field.name}")',)
-    if t.kind == "enum" and not is_number(field, api):
-        return (f'OCCATRACE_ENUM({api.provider}_{t.enum}, {t.c}, "{field.name}")',)
-    return (f'OCCATRACE_INTEGER({t.c}, "{field.name}", {base})',)
+    c, name, base, kind = field.type.c, f'"{field.name}"', 16 if field.type.hex else 10, _written(field, api)
+    if kind == "sequence":
+        return f"OCCATRACE_LENGTH({name})", f"OCCATRACE_SEQUENCE({c}, {name}, {base})"
+    if kind == "string":
+        return (f"OCCATRACE_STRING({name})",)
+    if kind == "float":
+        return (f"OCCATRACE_FLOAT({c}, {name})",)
+    if kind == "enum":
+        return (f"OCCATRACE_ENUM({api.provider}_{field.type.enum}, {c}, {name})",)
+    return (f"OCCATRACE_INTEGER({c}, {name}, {base})",)
 
 
 def alike(api: Api) -> Alike:
-    """Functions without a class whose event is written as that of an earlier one."""
-    head = tuple(
-        f'OCCATRACE_INTEGER({c}, "{name}", {base})'
-        for c, name, base in (
-            ("uint32_t", "tid", 10),
-            ("uint32_t", "seq", 10),
-            ("uint64_t", "start", 10),
-            ("uint64_t", "caller", 16),
-        )
-    )
+    """Which of its events share a probe."""
     firsts: dict[tuple[tuple[bool, str, str], ...], Function] = {}
     fields: dict[str, int] = {}
     events = []
     for f in api.plain:
         first = firsts.setdefault(tuple(_form(field) for field in f.fields), f)
         if first is not f:
-            texts = (*head, *(text for field in f.fields for text in _initializers(field, api)))
+            texts = [text for field in (*HEAD, *f.fields) for text in _initializers(field, api)]
             events.append((f, first, tuple(fields.setdefault(text, len(fields)) for text in texts)))
-    return Alike(tuple(events), fields)
+    return Alike(tuple(firsts.values()), tuple(events), fields)
 
 
 def other_numbers(name: str, api: Api) -> list[str]:
@@ -327,7 +329,9 @@ def files_of(model: Model) -> dict[str, str]:
     for library, apis in _libraries(model).items():
         for api in apis:
             files[f"native/{api.name}_events.h"] = render("events.h.j2", api=api, modes=MODES)
-            files[f"native/{api.name}_tp.h"] = render("tp.h.j2", api=api, alike=shared[api.name], loglevels=LOGLEVELS)
+            files[f"native/{api.name}_tp.h"] = render(
+                "tp.h.j2", api=api, head=HEAD, alike=shared[api.name], loglevels=LOGLEVELS
+            )
             if shared[api.name].events:
                 files[f"native/{api.name}_alike.h"] = render("alike.h.j2", api=api, alike=shared[api.name])
         files[f"native/provider_{library}.c"] = render("provider.c.j2", library=library, apis=apis, alike=shared)
