@@ -13,7 +13,11 @@ __attribute__((noinline, unused)) static void occatrace_write(const struct lttng
   if (caa_unlikely(!LTTNG_UST_TP_RCU_LINK_TEST())) return;
   lttng_ust_tp_rcu_read_lock();
   const struct lttng_ust_tracepoint_probe *probe = lttng_ust_tp_rcu_dereference(event->probes);
-  for (; probe != NULL && probe->func != NULL; probe++) ((void (*)(void *, const void *))probe->func)(probe->data, a);
+  if (caa_likely(probe != NULL)) {
+    do {
+      ((void (*)(void *, const void *))probe->func)(probe->data, a);
+    } while ((++probe)->func != NULL);
+  }
   lttng_ust_tp_rcu_read_unlock();
 }
 #define OCCATRACE_WRITE(provider, event, a) \
