@@ -150,24 +150,24 @@ def _of_kernels(store: Store, process: int, begins: tuple[str, ...]) -> Steps | 
         [process],
     ).fetchnumpy()
     ids, s, e = found["id"], found["s"], found["e"]
-    numbers = dict(zip(found["name"].tolist(), ids.tolist(), strict=True))
+    each, place = np.unique(ids, return_index=True)
+    names = dict(zip(each.tolist(), map(str, found["name"][place].tolist()), strict=True))
+    numbers = {name: number for number, name in names.items()}
     found_loop = loop(ids, s, e, [numbers.get(name, -1) for name in begins])
     if found_loop is None:
         return None
     starts, until = found_loop
-    names = {int(number): str(name) for number, name in zip(ids.tolist(), found["name"].tolist(), strict=True)}
     end = np.r_[s[starts[1:]], e[starts[-1] : until].max()]
     # What the first step of the usual length consists of.
     lengths = np.diff(starts)
     length = int(np.median(lengths))
     low, high = (int(np.quantile(lengths, part)) for part in (1 - _MOST, _MOST))
     begin = int(starts[np.argmin(np.abs(lengths - length))])
-    shown = [naming.demangled(names[number]) for number in ids[begin : begin + min(length, _SHOWN)].tolist()]
+    first = tuple(names[number] for number in ids[begin : begin + min(length, _SHOWN)].tolist())
     more = f", … ({length} kernels)" if length > _SHOWN else ""
     if low < high:
         more = f", … (mostly {low} to {high} kernels)"
-    first = tuple(names[number] for number in ids[begin : begin + min(length, _SHOWN)].tolist())
-    return Steps(s[starts], end, ", ".join(shown) + more, begins=first)
+    return Steps(s[starts], end, ", ".join(map(naming.demangled, first)) + more, begins=first)
 
 
 def loop(ids: Ints, s: Ints, e: Ints, begins: Sequence[int] = ()) -> tuple[Ints, int] | None:
