@@ -208,14 +208,15 @@ def _tested(store: Store, run: critical.Run, length: float) -> list[Sign]:
             f" ({100 * ns / length:.0f} % of the run); it tested {tests:,} times for messages meanwhile"
         )
         if doing is not None:
-            evidence += (
-                f"; rank {sender} was most of its time in {'host code: ' if doing.kind == 'host' else ''}{doing.shown}"
-            )
-            evidence += f" ({doing.source})" if doing.source else ""
+            evidence += f"; rank {sender} was most of its time in {_described(doing)}"
         words = "give this rank less work, or make this faster, unless the others compute between their tests"
         share = 100.0 * whole / (length * store.ranks)
         out.append(Sign(share, LATE, evidence, words, caller=doing.source if doing is not None else "", rank=sender))
     return out
+
+
+def _described(doing: labels.Label) -> str:
+    return f"{'host code: ' if doing.kind == 'host' else ''}{doing.shown}{f' ({doing.source})' if doing.source else ''}"
 
 
 def _busy_ranks(store: Store, run: critical.Run, length: float) -> Iterator[Sign]:
@@ -258,8 +259,7 @@ def _busy_ranks(store: Store, run: critical.Run, length: float) -> Iterator[Sign
         f" while {which} computed longest ({duration(own[longest])}; the mean is {duration(sum(own.values()) / len(own))})"
     )
     if doing is not None:
-        evidence += f", {most} {'host code: ' if doing.kind == 'host' else ''}{doing.shown}"
-        evidence += f" ({doing.source})" if doing.source else ""
+        evidence += f", {most} {_described(doing)}"
     words = f"give {'this rank' if len(late) == 1 else 'these ranks'} less work, or make this faster"
     source = doing.source if doing is not None else ""
     yield Sign(100.0 * in_mpi / length, LATE, evidence, words, (), source, longest, 100.0 * gain)
