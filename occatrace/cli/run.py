@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 TAKES_PROGRAM = True
 FORMATS = ("table", "csv", "tsv", "json", "markdown")
 KEEP = ("all", "tables", "none")
-# What has ended, as LTTng's daemon that was one too many, counts until its parent has waited for it.
-_ENDED_S, _AGAIN_S = 3.0, 0.02
+_ENDED_S, _AGAIN_S = 3.0, 0.02  # LTTng's daemon that was one too many needs time to end
 _NO_MORE = "no more processes or threads are allowed (ulimit -u, or the limit of a control group)"
 
 
@@ -48,7 +47,15 @@ def spawn_alone(path: Path, words: Sequence[str], guard: program.SignalGuard) ->
         except program.NoProcess:
             if time.monotonic() >= end:
                 raise
+            _reap()
             time.sleep(_AGAIN_S)
+
+
+def _reap() -> None:
+    """Wait for children that have ended, as the keeper of a daemon that took long to end: they count as processes until then."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

@@ -48,3 +48,16 @@ def test_another_error_is_one_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with pytest.raises(program.ProgramError):
         run.spawn_alone(tmp_path / "app", ["app"], cast(program.SignalGuard, None))
     assert len(tries) == 1
+
+
+def test_a_child_that_has_ended_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as a process until somebody has waited for it: the keeper of a daemon may end after we have stopped waiting."""
+    child = os.posix_spawn("/bin/true", ["true"], {})
+
+    def spawn(path: Path, *_: Any) -> int:
+        if Path(f"/proc/{child}").exists():
+            raise program.NoProcess(f"{path}: Resource temporarily unavailable", program.NOT_EXECUTABLE)
+        return 4711
+
+    monkeypatch.setattr(program, "spawn", spawn)
+    assert run.spawn_alone(Path("app"), ["app"], cast(program.SignalGuard, None)) == 4711
