@@ -34,28 +34,33 @@ if TYPE_CHECKING:
 TAKES_PROGRAM = True
 FORMATS = ("table", "csv", "tsv", "json", "markdown")
 KEEP = ("all", "tables", "none")
-_ENDED_S, _AGAIN_S = 3.0, 0.02  # LTTng's daemon that was one too many needs time to end
+# LTTng's daemon that was one too many needs time to end. As long as its keeper is there, it may need the longer time: the
+# keeper sends SIGKILL to one that hangs.
+_ENDED_S, _KEPT_S, _AGAIN_S = 3.0, 20.0, 0.02
 _NO_MORE = "no more processes or threads are allowed (ulimit -u, or the limit of a control group)"
 
 
 def spawn_alone(path: Path, words: Sequence[str], guard: program.SignalGuard) -> int:
     """Start the program without a session; returns its process id."""
-    end = time.monotonic() + _ENDED_S
+    begin = time.monotonic()
     while True:
         try:
             return program.spawn(path, words, os.environ, guard)
         except program.NoProcess:
-            if time.monotonic() >= end:
+            if time.monotonic() - begin >= (_KEPT_S if _children_left() else _ENDED_S):
                 raise
-            _reap()
             time.sleep(_AGAIN_S)
 
 
-def _reap() -> None:
-    """Wait for children that have ended, as the keeper of a daemon that took long to end: they count as processes until then."""
-    with contextlib.suppress(ChildProcessError):
+def _children_left() -> bool:
+    """Whether a child of ours has not ended, as the keeper of a daemon. Those that have are waited for: they count as processes
+    until then."""
+    try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
