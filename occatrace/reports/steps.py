@@ -289,8 +289,7 @@ def _trimmed(ids: Ints, at: Ints, base: set[int]) -> Ints:
     """Without the first and the last places after which there is less than a step; at the start a few kernels may be missing."""
     first, last = 0, len(at)
     longest = int(np.diff(at).max()) if last > 1 else 0
-    missing = (1 - _MOST) * len(base)
-    while first < last - 1 and len(base - set(ids[at[first] : at[first + 1]].tolist())) > missing:
+    while first < last - 1 and len(base & set(ids[at[first] : at[first + 1]].tolist())) < _MOST * len(base):
         first += 1
     while last > first and not base <= set(ids[at[last - 1] : at[last - 1] + longest].tolist()):
         last -= 1

@@ -76,6 +76,7 @@ def test_steps_of_kernels(tmp_path: Path) -> None:
         ("pq" * 10 + "xyx" * 20, ["xyx"] * 20),
         # A solver that starts with a lower order: kernels are missing in its first steps.
         ("i" + "pqrstuvwxy" * 3 + "pqrstuvwxyz" * 12, ["pqrstuvwxy"] * 3 + ["pqrstuvwxyz"] * 12),
+        ("i" + "pqrstuvwx" * 3 + "pqrstuvwxy" * 12, ["pqrstuvwx"] * 3 + ["pqrstuvwxy"] * 12),
         # Now and then a kernel comes, in no order.
         ("".join("ab"[n * n % 11 % 2] + "c" * (n in (7, 40, 51)) for n in range(60)), []),
     ],
