@@ -108,6 +108,12 @@ def _once(watched: Monitor, pause: float) -> int:
     watched.refresh()
     time.sleep(pause)
     view = watched.refresh()
+    from occatrace.views.monitor import LOOKS
+
+    for _ in range(LOOKS):
+        if watched.behind:
+            time.sleep(pause)
+            view = watched.refresh()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
     from occatrace.cli.report import output
 

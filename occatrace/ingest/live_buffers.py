@@ -330,8 +330,9 @@ class HostWatch:
             (folder / "metadata").write_bytes(metadata[tail])
             for name, packets in streams.items():
                 wanted = [packet for packet in packets if packet.number > known.get((tail, name), -1)]
-                expected = known[tail, name] + 1 if (tail, name) in known else None
-                if wanted and expected is not None and wanted[0].number != expected and not last:
+                # Files that are gone by now may have been the only ones of the stream.
+                expected = known.get((tail, name), self._followed.get((tail, name)))
+                if wanted and expected is not None and wanted[0].number > expected + 1 and not last:
                     return False
                 if any(b.number != a.number + 1 for a, b in zip(wanted, wanted[1:], strict=False)) and not last:
                     return False

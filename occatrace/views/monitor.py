@@ -32,12 +32,14 @@ from occatrace.run.opening import open_run
 from occatrace.store import stream
 
 Times = npt.NDArray[np.int64]
+_Placed = tuple[npt.NDArray[np.int32], npt.NDArray[Any], Times, Times]  # work: threads, queues, starts, ends
 
 # Work is written some time after it has finished (a tenth of a second in the background): shares are of a stretch that
 # ended so long ago.
 LAG_NS = 250_000_000
 HORIZON_NS = 60_000_000_000  # how far back work is told apart from other work that ran at the same time
 _ATTEMPTS = 3  # to read tables that somebody deletes at the same time
+LOOKS = 5  # until then names that are on their way are there
 END_S = 60.0  # for the end of a session, on a busy machine
 IN_FLIGHT = 4  # calls within calls, whose numbers are taken and whose events are not written yet
 _TOLD = ("process", "thread", "name", "kernel", "device", "queue", "exit", "progress", "counted")
@@ -196,7 +198,8 @@ class _Host:
 
     watch: live_buffers.HostWatch
     since: int = -1
-    behind: bool = False  # names of parts that have gone could not be read
+    behind: int = 0  # how often parts that have gone are looked through again for names that are not known
+    unplaced: list[_Placed] = field(default_factory=list)  # work of threads whose process is not known yet
     threads: ThreadMap = field(default_factory=lambda: ThreadMap(0))
     stats: _native.ThreadStatistics = field(default_factory=_native.ThreadStatistics)
     next_seq: dict[int, int] = field(default_factory=dict)
@@ -240,6 +243,11 @@ class Monitor:
         self._silent = 0.0  # since when nobody answers for the run
         self._before = 0.0  # when the last stretch ended, by the monotonic clock
         self._activity_kinds = self._model.texts("device", "activity_kind")
+
+    @property
+    def behind(self) -> bool:
+        """Whether names of older parts of the trace may be known at the next refresh."""
+        return any(host.behind for host in self._hosts.values())
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -286,34 +294,40 @@ class Monitor:
         since = host.since if host.watch.complete else -1
         look = host.watch.look(self._scratch, since, whole)
         try:
-            if host.watch.gaps > gaps or host.behind:
-                self._catch_up(host)
+            if host.watch.gaps > gaps:
+                host.behind = LOOKS
+            known = self._catch_up(host) if host.behind else True
             if look.spans:
                 self._fold(host, look, since)
+            if known:
+                host.behind = max(0, host.behind - 1) if self._is_nameless(host) else 0
         finally:
             look.close()
             shutil.rmtree(look.folder, ignore_errors=True)
         host.since = look.until
 
-    def _catch_up(self, host: _Host) -> None:
-        """Names and the like that were told in parts of the trace that have gone."""
+    def _catch_up(self, host: _Host) -> bool:
+        """Names and the like of parts of the trace that have gone; whether they could be read."""
         # Before the first deletion there is no lock to hold: then files may go while they are read. There is one the next time.
-        host.behind = True
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(FileNotFoundError), contextlib.closing(stream.Held(self.run)) as held:
                 records = held.records(host.watch.host)
-                host.behind = False
                 break
         else:
-            return
+            return False
         for record, rows in records.items():
             for row in rows:
                 self._know(host, record, row)
+        return True
+
+    def _is_nameless(self, host: _Host) -> bool:
+        """Whether there is work of a thread whose process is not known: that was on its way between two parts of the trace."""
+        return any(host.threads.tids[slot] not in host.pids for slot in {slot for slot, *_ in host.work})
 
     def _fold(self, host: _Host, look: live_buffers.Look, since: int) -> None:
         reader = look.open(_one_thread, None, since)
         newest = 0
-        placed: list[tuple[Any, ...]] = []  # work: threads, queues, starts, ends
+        placed, host.unplaced = host.unplaced, []
         hosted: list[tuple[Any, ...]] = []  # the same of OCCA kernels in the modes that work on the host
         memory: list[Columns] = []
         for event, columns in (part for b in reader for part in self._model.by_function(b.event, b.columns)):
@@ -368,9 +382,12 @@ class Monitor:
         """To which device work belongs."""
         found, inverse = np.unique(slots.astype(np.uint64) << np.uint64(32) | queues, return_inverse=True)
         for at, key in enumerate(found.tolist()):
+            rows = inverse == at
+            if host.behind and host.threads.tids[key >> 32] not in host.pids:
+                host.unplaced.append((slots[rows], queues[rows], starts[rows], ends[rows]))
+                continue
             pid = host.pid(key >> 32)
             device = host.queues.get((pid, key & 0xFFFFFFFF), (0, 0))[0]
-            rows = inverse == at
             host.busy.setdefault((pid, device), Busy()).add(starts[rows].astype(np.int64), ends[rows].astype(np.int64))
 
     def _on_host(self, host: _Host, entry: tuple[Any, ...]) -> None:

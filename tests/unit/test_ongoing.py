@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
+
+import numpy as np
 
 from occatrace.ingest.live_buffers import HostWatch
 from occatrace.lttng.packets import EVENTS, EVENTS_MAGIC
 from occatrace.run.folder import RunInfo
-from occatrace.views.monitor import Monitor, _Host
+from occatrace.views.monitor import Monitor, Work, _Host
 
 
 def packet(number: int, end: int) -> bytes:
@@ -44,6 +47,26 @@ def test_a_file_that_takes_the_place_of_another(tmp_path: Path) -> None:
     stream.write_bytes(packet(7, 80))
     assert look() == [(0, EVENTS.size)]
     assert watch.gaps == 1
+
+
+def test_names_that_come_later() -> None:
+    """A thread of which nothing but work has come so far is looked for in the parts that have gone, a few times; its work is
+    of no device until then."""
+    host = _Host(cast("HostWatch", SimpleNamespace(gaps=1, complete=True)), behind=2)
+    monitor = Monitor.__new__(Monitor)
+    (slot,) = host.threads.of(np.array([12]), np.array([5])).tolist()
+    host.work[slot, 0, 3] = Work(1, 10)
+    host.queues[7, 2] = (4, 0)
+    one = np.array([slot], np.int32), np.array([2], np.uint32), np.array([100]), np.array([110])
+    monitor._place(host, *one)
+    assert monitor._is_nameless(host) and host.busy == {} and len(host.unplaced) == 1
+    monitor._know(host, "thread", {"tid": 12, "pid": 7})
+    monitor._place(host, *host.unplaced.pop())
+    assert not monitor._is_nameless(host) and list(host.busy) == [(7, 4)] and not host.unplaced
+    # Where it never comes the work is shown all the same.
+    host.behind, host.pids = 0, {}
+    monitor._place(host, *one)
+    assert list(host.busy) == [(7, 4), (12, 0)]
 
 
 def test_memory_of_a_context_without_queues() -> None:
