@@ -470,10 +470,21 @@ def decided_path(
     are in the order of their targets. ValueError: an edge of the path does not lead to a higher node."""
 
 def sort_edges(
-    nodes: int, parts: Sequence[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]]
+    nodes: int,
+    parts: Sequence[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]],
+    chains: tuple[int, NDArray[np.uint32], NDArray[np.uint32]],
+    later: Sequence[tuple[int, NDArray[np.uint32], NDArray[np.uint32]]],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint8]]:
-    """Sources, targets and kinds of the edges of all parts (kind, sources, targets) that lead to a higher node, in the order of
-    their targets. ValueError: a node is not below `nodes`."""
+    """Sources, targets and kinds of the edges that lead to a higher node, in the order of their targets: edges of `parts` (kind,
+    sources, targets), from node to node along `chains` (kind, nodes, where each chain ends there), and of `later`; those of one
+    target stay in this order. ValueError: a node is not below `nodes`, a chain ends behind the nodes."""
 
 def grouped(group: NDArray[np.int32]) -> NDArray[np.uint32]:
     """The numbers of the rows of which the group is not below 0: group by group, each in the order of the rows."""
+
+def outermost(
+    thread: NDArray[np.int32], start: NDArray[np.int64], end: NDArray[np.int64], label: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """Threads, starts, ends and labels of the spans that begin in no other span of their thread, by thread and start. Of those that
+    begin together the longest one counts, of equally long ones the first. ValueError: a thread below 0, columns of different
+    lengths."""

@@ -46,32 +46,46 @@ std::vector<uint32_t> path_to(uint32_t node, const Longest &found, const Edges &
     return out;
 }
 
-std::vector<uint32_t> forward(size_t nodes, const std::vector<Part> &parts) {
+namespace {
+
+// Call `each` with kind, source and target of each edge.
+template <typename Each> void visit(const Unsorted &edges, Each each) {
+    const auto all = [&](const std::vector<Part> &parts) {
+        for (const Part &part : parts)
+            for (size_t i = 0; i < part.count; i++) each(part.kind, part.source[i], part.target[i]);
+    };
+    all(edges.parts);
+    const Chains &chains = edges.chains;
+    uint32_t at = 0;
+    for (size_t chain = 0; chain < chains.count; chain++)
+        for (const uint32_t begin = at; at < chains.ends[chain]; at++)
+            if (at > begin) each(chains.kind, chains.nodes[at - 1], chains.nodes[at]);
+    all(edges.later);
+}
+
+} // namespace
+
+std::vector<uint32_t> forward(size_t nodes, const Unsorted &edges) {
     std::vector<uint32_t> first(nodes + 1);
     size_t count = 0;
-    for (const Part &part : parts) {
-        count += part.count;
-        for (size_t i = 0; i < part.count; i++) {
-            if (part.source[i] >= nodes || part.target[i] >= nodes) throw std::invalid_argument("an edge leads to no node");
-            if (part.source[i] < part.target[i]) first[part.target[i] + 1]++;
-        }
-    }
+    visit(edges, [&](uint8_t, uint32_t source, uint32_t target) {
+        if (source >= nodes || target >= nodes) throw std::invalid_argument("an edge leads to no node");
+        if (source < target) first[target + 1]++;
+        count++;
+    });
     if (count >= NO_EDGE) throw std::invalid_argument("too many edges");
     for (size_t n = 0; n < nodes; n++) first[n + 1] += first[n];
     return first;
 }
 
-void sort_edges(std::vector<uint32_t> first, const std::vector<Part> &parts, const Sorted &out) {
-    for (const Part &part : parts) {
-        for (size_t i = 0; i < part.count; i++) {
-            const uint32_t source = part.source[i], target = part.target[i];
-            if (source >= target) continue;
-            const uint32_t at = first[target]++;
-            out.source[at] = source;
-            out.target[at] = target;
-            out.kind[at] = part.kind;
-        }
-    }
+void sort_edges(std::vector<uint32_t> first, const Unsorted &edges, const Sorted &out) {
+    visit(edges, [&](uint8_t kind, uint32_t source, uint32_t target) {
+        if (source >= target) return;
+        const uint32_t at = first[target]++;
+        out.source[at] = source;
+        out.target[at] = target;
+        out.kind[at] = kind;
+    });
 }
 
 std::vector<uint32_t> decided_path(uint32_t node, const Edges &edges, const uint8_t *decides) {

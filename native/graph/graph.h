@@ -34,6 +34,21 @@ struct Part {
     const uint32_t *target = nullptr;
 };
 
+// Edges of one kind from node to node along each of several chains: where each ends in `nodes`, the next one begins.
+struct Chains {
+    uint8_t kind = 0;
+    size_t count = 0;
+    const uint32_t *ends = nullptr;
+    const uint32_t *nodes = nullptr;
+};
+
+// Edges that are to be put in order: those of one target stay in this order.
+struct Unsorted {
+    std::vector<Part> parts;
+    Chains chains;
+    std::vector<Part> later;
+};
+
 // Where edges go when they are put in the order of their targets.
 struct Sorted {
     uint32_t *source;
@@ -43,11 +58,10 @@ struct Sorted {
 
 // How many edges lead to a higher number of a node, by target: where those of each node begin, and at the end how many there are.
 // Throws std::invalid_argument for a node that is not there.
-std::vector<uint32_t> forward(size_t nodes, const std::vector<Part> &parts);
+std::vector<uint32_t> forward(size_t nodes, const Unsorted &edges);
 
-// The edges that lead to a higher number, in the order of their targets; those of one target as they stand in the parts. `first`:
-// the result of forward, which is used up.
-void sort_edges(std::vector<uint32_t> first, const std::vector<Part> &parts, const Sorted &out);
+// The edges that lead to a higher number, in the order of their targets. `first`: the result of forward, which is used up.
+void sort_edges(std::vector<uint32_t> first, const Unsorted &edges, const Sorted &out);
 
 // The edges by which a node was reached, back to the first that nothing leads to; in the order of time. Of the edges to one node,
 // which are in the order of their targets, the first that decides counts.

@@ -20,6 +20,14 @@ template <typename T> const T *column(const Array<T> &array, size_t rows, const 
     return array.data();
 }
 
+// Threads are numbers of ours, so they are small; a negative one would be a write out of bounds.
+inline const int32_t *threads_of(const Array<int32_t> &thread) {
+    const int32_t *values = thread.data();
+    for (pybind11::ssize_t i = 0; i < thread.size(); i++)
+        if (values[i] < 0) throw pybind11::value_error("thread: negative");
+    return values;
+}
+
 // The values as an array that owns them, without a copy.
 template <typename T> Array<T> given(std::vector<T> &&values) {
     auto kept = std::make_unique<std::vector<T>>(std::move(values));

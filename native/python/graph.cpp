@@ -1,8 +1,9 @@
-// occatrace._native.longest_path: edges as numpy columns in, times of the nodes and the edges of the longest path out.
+// occatrace._native.longest_path and what else the graph of a run needs: edges and spans as numpy columns in and out.
 #include "arrays.h"
 #include "bindings.h"
 
 #include "../graph/graph.h"
+#include "../graph/spans.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -46,16 +47,27 @@ Array<uint32_t> decided_path(const Array<uint32_t> &source, const Array<uint32_t
     return given(std::move(path));
 }
 
-py::tuple sort_edges(size_t nodes, const std::vector<std::tuple<uint8_t, Array<uint32_t>, Array<uint32_t>>> &kinds) {
+using Kinds = std::vector<std::tuple<uint8_t, Array<uint32_t>, Array<uint32_t>>>;
+
+std::vector<Part> parts_of(const Kinds &kinds) {
     std::vector<Part> parts;
     for (const auto &[kind, source, target] : kinds) {
         const auto count = static_cast<size_t>(source.size());
         parts.push_back({kind, count, source.data(), column(target, count, "target")});
     }
+    return parts;
+}
+
+py::tuple sort_edges(size_t nodes, const Kinds &parts, const std::tuple<uint8_t, Array<uint32_t>, Array<uint32_t>> &chains,
+                     const Kinds &later) {
+    const auto &[chained, along, ends] = chains;
+    for (py::ssize_t i = 0; i < ends.size(); i++)
+        if (ends.data()[i] > static_cast<size_t>(along.size())) throw py::value_error("a chain ends behind the nodes");
+    const Unsorted edges{parts_of(parts), {chained, static_cast<size_t>(ends.size()), ends.data(), along.data()}, parts_of(later)};
     std::vector<uint32_t> first;
     {
         const py::gil_scoped_release release;
-        first = forward(nodes, parts);
+        first = forward(nodes, edges);
     }
     const auto count = static_cast<py::ssize_t>(first.back());
     Array<uint32_t> source(count), target(count);
@@ -63,7 +75,7 @@ py::tuple sort_edges(size_t nodes, const std::vector<std::tuple<uint8_t, Array<u
     const Sorted out{source.mutable_data(), target.mutable_data(), kind.mutable_data()};
     {
         const py::gil_scoped_release release;
-        occatrace::sort_edges(std::move(first), parts, out);
+        occatrace::sort_edges(std::move(first), edges, out);
     }
     return py::make_tuple(source, target, kind);
 }
@@ -77,6 +89,22 @@ Array<uint32_t> grouped(const Array<int32_t> &group) {
     return given(std::move(out));
 }
 
+py::tuple outermost(const Array<int32_t> &thread, const Array<int64_t> &start, const Array<int64_t> &end, const Array<int32_t> &label) {
+    SpanColumns spans;
+    spans.rows = static_cast<size_t>(thread.size());
+    spans.thread = threads_of(thread);
+    spans.start = column(start, spans.rows, "start");
+    spans.end = column(end, spans.rows, "end");
+    spans.label = column(label, spans.rows, "label");
+    Spans found;
+    {
+        const py::gil_scoped_release release;
+        found = occatrace::outermost(spans);
+    }
+    return py::make_tuple(given(std::move(found.thread)), given(std::move(found.start)), given(std::move(found.end)),
+                          given(std::move(found.label)));
+}
+
 } // namespace
 
 void bind_graph(py::module_ &module) {
@@ -84,9 +112,11 @@ void bind_graph(py::module_ &module) {
                "Times of the nodes, and the edges that decide the time of `end`. Edges lead to nodes of higher numbers.");
     module.def("decided_path", &decided_path, py::arg("source"), py::arg("target"), py::arg("decides"), py::arg("end"),
                "The edges by which `end` was reached. Edges are in the order of their targets.");
-    module.def("sort_edges", &sort_edges, py::arg("nodes"), py::arg("parts"),
+    module.def("sort_edges", &sort_edges, py::arg("nodes"), py::arg("parts"), py::arg("chains"), py::arg("later"),
                "Edges that lead to a higher number of a node, in the order of their targets.");
     module.def("grouped", &grouped, py::arg("group"), "The numbers of rows, group by group.");
+    module.def("outermost", &outermost, py::arg("thread"), py::arg("start"), py::arg("end"), py::arg("label"),
+               "The spans that begin in no other one of their thread, by thread and start.");
 }
 
 } // namespace occatrace::python

@@ -16,14 +16,6 @@ namespace occatrace::python {
 
 namespace {
 
-// Threads are numbers of ours, so they are small; a negative one would be a write out of bounds.
-const int32_t *threads_of(const Array<int32_t> &thread) {
-    const int32_t *values = thread.data();
-    for (py::ssize_t i = 0; i < thread.size(); i++)
-        if (values[i] < 0) throw py::value_error("thread: negative");
-    return values;
-}
-
 CallColumns calls_of(const Array<int32_t> &thread, const Array<uint64_t> &start, const Array<uint64_t> &end,
                      const std::optional<Array<bool>> &failed, const std::optional<Array<uint64_t>> &bytes) {
     CallColumns batch;

@@ -80,7 +80,7 @@ class _Idle:
         self._store = store
         work = g.activities
         # Until when each piece waited for one of another queue, and for its wait list.
-        self._other = np.full(len(work["s"]), -1, np.int64)
+        self._other = np.full(len(work["e"]), -1, np.int64)
         edges = np.flatnonzero(g.kind == building.OTHER_QUEUE)  # they lead to work only
         self._other[g.works_of(edges)] = g.time[g.source[edges]]
         self._submitted = self._listed()
@@ -121,10 +121,10 @@ class _Idle:
         work = self._g.activities
         first, last, main = self._frames[process]
         own = np.flatnonzero(work["device"] == device)
-        own = own[np.argsort(work["s"][own], kind="stable")]
+        own = own[np.argsort(self._g.starts(own), kind="stable")]
         if not len(own):
             return []
-        starts, ends, launched = work["s"][own], work["e"][own], work["launched"][own]
+        starts, ends, launched = self._g.starts(own), work["e"][own], self._g.launched(own)
         if between:
             first, last = int(starts[0]), int(ends.max())
         threads = np.where(work["thread"][own] >= 0, work["thread"][own], main)

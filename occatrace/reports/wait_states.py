@@ -229,9 +229,11 @@ class _States:
         """Work that waits for work of another queue."""
         g = self._g
         work = g.activities
-        free = work["launched"].copy()
+        free = self._g.launched(slice(None))
         before = np.flatnonzero(g.kind == building.QUEUE)  # these and those of other queues lead from work to work only
-        np.maximum.at(free, g.works_of(before), g.time[g.source[before]])
+        for at in range(0, len(before), building.AT_ONCE):
+            some = before[at : at + building.AT_ONCE]
+            np.maximum.at(free, g.works_of(some), g.time[g.source[some]])
         edges = np.flatnonzero(g.kind == building.OTHER_QUEUE)
         piece, other = g.works_of(edges), g.piece[g.source[edges]]
         ns = g.time[g.source[edges]] - free[piece]
@@ -246,7 +248,7 @@ class _States:
     def _of_queue(self, queue: int) -> Spans:
         work = self._g.activities
         own = np.flatnonzero(work["queue"] == queue)
-        return self._in_order(work["s"][own], work["e"][own], self._run.work_labels[work["label"][own]])
+        return self._in_order(self._g.starts(own), work["e"][own], self._run.work_labels[work["label"][own]])
 
     def _device_waits(self, thread: int) -> Spans:
         """The times in which a thread waited for a device, with what ran in the queue of the work that it waited for."""

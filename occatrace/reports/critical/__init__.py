@@ -145,7 +145,7 @@ class Run:
             rank = self._rank_of.get(process)
             if rank is not None:
                 busy[rank] = busy.get(rank, 0.0) + float(lag[processes == process].sum())
-        durations = (g.activities["e"] - g.activities["s"]).astype(np.float64)
+        durations = g.activities["ns"]
         for process in np.unique(g.activities["process"]).tolist():
             rank = self._rank_of.get(process)
             if rank is not None:

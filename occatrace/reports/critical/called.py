@@ -3,6 +3,7 @@ room for, all are read once and kept in files by threads; a thread that has too 
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import weakref
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -109,7 +110,8 @@ class Called:
         folder = Path(tempfile.mkdtemp(prefix="calls-", dir=self._store.scratch))
         gone = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         groups = [_Group(folder / str(number), threads) for number, threads in enumerate(together)]
-        group_of = np.full(max(self._counts) + 1, -1, np.int32)
+        # Numbers of 16 bits are sorted in a tenth of the time.
+        group_of = np.full(max(self._counts) + 1, -1, np.int16 if len(groups) < 1 << 15 else np.int32)
         for number, group in enumerate(groups):
             group_of[list(group.threads)] = number
         try:
@@ -125,14 +127,16 @@ class Called:
         return {thread: group for group in groups for thread in group.threads}
 
     @staticmethod
-    def _append(groups: Sequence[_Group], rows: npt.NDArray[np.void], number: npt.NDArray[np.int32]) -> None:
+    def _append(groups: Sequence[_Group], rows: npt.NDArray[np.void], number: npt.NDArray[Any]) -> None:
         order = np.argsort(number, kind="stable")
-        order = order[np.searchsorted(number[order], 0) :]  # those before are of no group
-        rows, number = rows[order], number[order]
-        there, first = np.unique(number, return_index=True)
-        for one, low, high in zip(there.tolist(), first.tolist(), [*first[1:].tolist(), len(rows)], strict=True):
-            with groups[one].file.open("ab") as file:
-                rows[low:high].tofile(file)
+        rows = rows[order]
+        first = np.searchsorted(
+            number[order], np.arange(len(groups) + 1)
+        ).tolist()  # what is before them is of no group
+        for group, (low, high) in zip(groups, itertools.pairwise(first), strict=True):
+            if low < high:
+                with group.file.open("ab") as file:
+                    rows[low:high].tofile(file)
 
     @staticmethod
     def _of_group(group: _Group) -> dict[int, Spans]:
@@ -140,12 +144,8 @@ class Called:
         if not group.file.exists():
             return {}
         rows = np.fromfile(group.file, _ROW)
-        out: dict[int, Spans] = {}
         if group.counts is None:
-            thread = rows["thread"]
-            for one in np.unique(thread).tolist():
-                own = rows[thread == one]
-                out[one] = labels.outermost(own["s"], own["e"], own["label"], np.zeros(len(own), np.int8))
+            out = labels.outermost(rows["thread"], rows["s"], rows["e"], rows["label"])
             group.counts = {one: len(spans.start) for one, spans in out.items()}
             kept = np.empty(sum(group.counts.values()), _ROW)
             at = 0
@@ -155,7 +155,7 @@ class Called:
                 at += len(spans.start)
             kept.tofile(group.file)
             return out
-        at = 0
+        out, at = {}, 0
         for one, count in group.counts.items():
             own = rows[at : at + count]
             out[one] = Spans(

@@ -73,7 +73,9 @@ class Graph:
     decides: Flags  # edge that has all the time between its nodes
     usual: Floats  # by kind: the lag of an edge that does not decide
     leaves: Narrow  # the MPI call that ends at a node, -1: none
-    activities: dict[str, Any]
+    activities: dict[
+        str, Any
+    ]  # pieces of device work in the order of their ends: `e`, how long (`ns`), their launch before (`ahead`)
     calls: dict[str, Any]  # of MPI
     process_of: dict[int, int]  # of threads
     waits: dict[str, Any]  # calls that waited for device work: thread, s, e, and the piece of work
@@ -83,6 +85,17 @@ class Graph:
         """The time of each node that nothing leads to; of the others 0."""
         out = self.time.astype(np.float64)
         out[self.target] = 0.0
+        return out
+
+    def starts(self, work: Any) -> Ints:
+        """When these pieces of device work begin."""
+        out: Ints = self.activities["e"][work] - self.activities["ns"][work]
+        return out
+
+    def launched(self, work: Any) -> Ints:
+        """When these pieces of device work were launched."""
+        out = self.starts(work)
+        out -= self.activities["ahead"][work]
         return out
 
     def works_of(self, edges: Any) -> Narrow:
@@ -121,7 +134,7 @@ def _work_ns(time: Ints, piece: Narrow, work: dict[str, Any], source: Any, targe
     has = np.flatnonzero(pieces >= 0)
     if len(has):
         which = pieces[has]
-        out[has] = np.minimum(work["e"][which] - work["s"][which], time[target[has]] - time[source[has]])
+        out[has] = np.minimum(work["ns"][which], time[target[has]] - time[source[has]])
     return out
 
 
@@ -186,6 +199,9 @@ def _device_work(store: Store, b: Builder, zero: int) -> tuple[dict[str, Any], N
         source, target = (np.concatenate([part[i] for part in others]) for i in range(2))
         b.link(OTHER_QUEUE, ends[source], ends[target])
     del work["unordered"]
+    # How long takes half of the room that moments take.
+    work["ahead"] = _small(work["s"] - work.pop("launched"))
+    work["ns"] = _small(work["e"] - work.pop("s"))
     return work, ends
 
 
@@ -351,7 +367,7 @@ def _own_of(work: dict[str, Any], calls: dict[str, Any]) -> Ints:
     key = call_key(calls["thread"], calls["seq"])
     order = np.argsort(key, kind="stable")
     key = key[order]
-    for at in range(0, len(work["s"]), AT_ONCE):
+    for at in range(0, len(work["e"]), AT_ONCE):
         some = slice(at, at + AT_ONCE)
         wanted = call_key(work["thread"][some], work["seq"][some])
         place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
@@ -436,26 +452,28 @@ def _finish(
     # What a thread does follows from what it did before.
     by_thread = _native.grouped(thread)
     thread = _small(thread)
-    before, after = by_thread[:-1], by_thread[1:]
-    same = thread[before] == thread[after]
-    b.link(HOST, before[same], after[same])
-    del before, after, same
+    of = thread[by_thread]
+    ends_of = np.flatnonzero(np.r_[of[1:] != of[:-1], True][: len(of)]).astype(np.uint32) + np.uint32(1)
+    del of
     frame["begins"], frame["ends"] = place[frame["begins"]], place[frame["ends"]]
-    _threads(b, frame, time, thread, elastic, by_thread, process_of)
-    del by_thread
-    source, target, kind = _native.sort_edges(len(time), b.edges)
+    ends = place[ends]
+    leave = messages["leave"]
+    leaving = place[leave : leave + len(messages["calls"]["f"])].copy()
+    del place
+    count = len(b.edges)
+    _threads(b, frame, time, thread, elastic, by_thread, ends_of, process_of)
+    source, target, kind = _native.sort_edges(len(time), b.edges[:count], (HOST, by_thread, ends_of), b.edges[count:])
     b.edges.clear()
+    del by_thread
     piece = np.full(len(time), -1, np.int32)
-    piece[place[ends]] = np.arange(len(ends), dtype=np.int32)
+    piece[ends] = np.arange(len(ends), dtype=np.int32)
     # -1 everywhere takes no memory.
     leaves: Narrow = np.broadcast_to(np.array(-1, np.int32), time.shape)
-    if calls := len(messages["calls"]["f"]):
+    if len(leaving):
         leaves = np.full(len(time), -1, np.int32)
-        leave = messages["leave"]
-        leaves[place[leave : leave + calls]] = np.arange(calls, dtype=np.int32)
+        leaves[leaving] = np.arange(len(leaving), dtype=np.int32)
     last = frame["ends"]
     end = int(last[np.argmax(time[last])])
-    del place
     elastic |= piece >= 0
     decides, usual = _weights(time, elastic, piece, work, kind, source, target)
     return Graph(
@@ -483,15 +501,12 @@ def _in_order(b: Builder) -> tuple[Ints, Narrow, Flags, Nodes]:
 
 def _threads(
     b: Builder, frame: dict[str, Any], time: Ints, thread: npt.NDArray[np.signedinteger[Any]], elastic: Flags, by_thread: Nodes,
-    process_of: dict[int, int],
+    ends_of: Nodes, process_of: dict[int, int],
 ) -> None:  # fmt: skip
     """Other threads begin after what the main one did last, and what they did is over when the process ends. A main thread that
     makes no traced call while others begin, work and end waits for them."""
-    if not len(by_thread):
-        return
-    edge = np.flatnonzero(np.r_[True, thread[by_thread][1:] != thread[by_thread][:-1]])
-    last_of = np.r_[edge[1:], len(by_thread)] - 1
-    span = {int(thread[by_thread[a]]): (a, z) for a, z in zip(edge.tolist(), last_of.tolist(), strict=True)}
+    ends = ends_of.tolist()
+    span = {int(thread[by_thread[a]]): (a, z - 1) for a, z in zip([0, *ends], ends, strict=False)}
     sources, targets, kinds = [], [], []
 
     def hang_on(main: int, first: int, last: int, waits: bool) -> None:

@@ -3,14 +3,15 @@ OpenMP, MPI, calls). No graph, no output."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from occatrace import _native
 from occatrace.core import naming
 from occatrace.core.schema import HOST_MODES, MEMORY_KINDS
 from occatrace.core.sql import name as sql_name
@@ -179,10 +180,10 @@ def special(store: Store, labels: Labels, zero: int) -> dict[int, Spans]:
         )
     if not rows:
         return {}
-    thread = np.array([row[0] for row in rows], np.int64)
-    start, end, level = (np.array([row[i] for row in rows], np.int64) for i in (1, 2, 3))
+    rows.sort(key=itemgetter(3))  # of equal ones that of a lower level counts
+    thread, start, end = (np.array([row[i] for row in rows], np.int64) for i in (0, 1, 2))
     number = np.array([labels.number(row[4]) for row in rows], np.int64)
-    return {int(t): outermost(*(c[thread == t] for c in (start, end, number, level))) for t in np.unique(thread)}
+    return outermost(thread, start, end, number)
 
 
 def calls(store: Store, labels: Labels, zero: int, threads: Sequence[int]) -> dict[int, Spans]:
@@ -198,16 +199,11 @@ def calls(store: Store, labels: Labels, zero: int, threads: Sequence[int]) -> di
     until = dict.fromkeys(found, -1)  # when the last call of a thread so far is over
     for between in _times(store, chosen):
         start, end, label, thread = reading.of(sources, f"thread IN ({chosen}){between}")
-        order = np.argsort(thread, kind="stable").astype(np.int32)
-        thread = thread[order]
-        for one, parts in found.items():
-            first, last = np.searchsorted(thread, (one, one + 1))
-            own = order[first:last]
-            outer = outermost(start[own], end[own], label[own], np.zeros(len(own), np.int8))
+        for one, outer in outermost(thread, start, end, label).items():
             # What began before is within a call of the part before.
             free = int(np.searchsorted(outer.start, until[one]))
             if free < len(outer.start):
-                parts.append(Spans(outer.start[free:], outer.end[free:], outer.label[free:]))
+                found[one].append(Spans(outer.start[free:], outer.end[free:], outer.label[free:]))
                 until[one] = max(until[one], int(outer.end[-1]))
     return {thread: _joined(found.pop(thread)) for thread in tuple(found)}
 
@@ -287,13 +283,9 @@ def python(store: Store, labels: Labels, zero: int, chosen: str) -> dict[int, Sp
         "SELECT thread, start_ns::BIGINT, end_ns::BIGINT, kind, name FROM python_calls"
         f" WHERE parent IS NULL AND end_ns > start_ns AND {chosen} ORDER BY thread, start_ns"
     ).fetchall()
-    out = {}
-    for thread, group in groupby(rows, key=itemgetter(0)):
-        own = list(group)
-        start, end = (np.array([row[i] - zero for row in own], np.int64) for i in (1, 2))
-        number = np.array([labels.number(_python_label(*row[3:])) for row in own], np.int64)
-        out[thread] = outermost(start, end, number, np.zeros(len(own), np.int64))
-    return out
+    thread, start, end = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    number = np.array([labels.number(_python_label(*row[3:])) for row in rows], np.int64)
+    return outermost(thread, start - zero, end - zero, number)
 
 
 def _python_label(kind: str, name: str) -> Label:
@@ -302,16 +294,16 @@ def _python_label(kind: str, name: str) -> Label:
     return Label("python", f"start of {name}" if kind == "start" else name or "Python")
 
 
-def outermost(start: Ints, end: Ints, label: npt.NDArray[Any], level: npt.NDArray[Any]) -> Spans:
-    """Of spans that may enclose each other the outer ones; of a lower level first."""
-    order = np.lexsort((level, -end, start))
-    start, end, label = start[order], end[order], label[order].astype(np.int32)
-    del order
-    if not len(start):
-        return Spans(start, end, label)
-    until = np.maximum.accumulate(end)
-    keep = np.r_[True, start[1:] >= until[:-1]]
-    return Spans(start[keep], end[keep], label[keep])
+def outermost(thread: npt.NDArray[Any], start: Ints, end: Ints, label: npt.NDArray[Any]) -> dict[int, Spans]:
+    """By thread, of spans that may enclose each other the outer ones; of equal ones the first."""
+    thread, start, end, label = _native.outermost(
+        thread.astype(np.int32, copy=False), start, end, label.astype(np.int32, copy=False)
+    )
+    if not len(thread):
+        return {}
+    first = np.flatnonzero(np.r_[True, thread[1:] != thread[:-1]])
+    each = zip(thread[first].tolist(), itertools.pairwise([*first.tolist(), len(thread)]), strict=True)
+    return {one: Spans(start[low:high], end[low:high], label[low:high]) for one, (low, high) in each}
 
 
 def split(labels: Labels, start: Ints, end: Ints, spans_of: Sequence[Spans]) -> tuple[Ints, Ints, Ints]:
