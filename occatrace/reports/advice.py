@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from occatrace.store.tables import Store
 
 # Signs that say what can be seen, not why. They are said only of time that no other sign explains.
-_IDLE, _PYTHON, _POLLING = "idle device", "Python while the device is idle", "polling"
-_WAITING = "waiting"
+_IDLE, _PYTHON, _POLLING, _FIRST_CALL = "idle device", "Python while the device is idle", "polling", "slow first call"
+_WAITING, _LATE_LAUNCHES = "waiting", "late first launches"
 # A launching call may take longer than its kernel where nothing is to gain, as the queue is full or the processor is shared; each
 # rank may be the last one now and then; a first call that blocks may have waited for the device, and a call that waits for nothing
-# that is late; work may wait for another queue while the run waits for that one anyway. Of these signs a fix is predicted to gain at
-# least so many percent of the run.
-_DOUBTFUL, _WORTH = frozenset(("short kernels", signs.LATE, "slow first call", signs.QUEUES, _WAITING)), 1.0
+# that is late; work may wait for another queue while the run waits for that one anyway; a driver may build kernels while the host
+# does something else. Of these signs a fix is predicted to gain at least so many percent of the run.
+_DOUBTFUL, _WORTH = frozenset(("short kernels", signs.LATE, _FIRST_CALL, signs.QUEUES, _WAITING, _LATE_LAUNCHES)), 1.0
 # What the query makes one after another.
 _STAGE = re.compile(r"^(\w+) AS MATERIALIZED \(\n(.*?)^\),\n", re.MULTILINE | re.DOTALL)
 _COPIES = frozenset(("pageable copies", "small copies", "copies of unchanged data"))
@@ -103,6 +103,8 @@ def _explained(sign: Sign, weighed: Sequence[tuple[Sign, float | None]], store: 
         return copies and bool(_COPIES & shares.keys())
     if sign.name == _PYTHON:
         return waited > 0.5 * sign.share  # the host came to Python too late, because it had waited
+    if sign.name == _FIRST_CALL:  # it waited for a kernel that the driver built meanwhile
+        return shares.get(_LATE_LAUNCHES, 0.0) > 0.5 * sign.share
     if sign.name == _POLLING:  # for a rank that is late
         return sum(shares.get(name, 0.0) for name in (signs.LATE, signs.TURNS)) > 0.5 * sign.share
     causes = sum(share for name, share in shares.items() if name not in (_IDLE, _WAITING, _POLLING)) + waited

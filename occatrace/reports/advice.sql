@@ -140,6 +140,26 @@ build_lines AS (
     )
 ),
 
+late_firsts AS MATERIALIZED (FROM late_launches),
+-- All gaps before the work of these kernels, of which those before the first launches are a part.
+late_gaps AS (
+    SELECT process, name, sum(ns) AS ns FROM (
+        SELECT a.process, coalesce(k.name, a.name) AS name,
+               span(greatest(a.queued_ns, coalesce(lag(a.end_ns) OVER (PARTITION BY a.queue ORDER BY a.start_ns), 0)), a.start_ns) AS ns
+        FROM activities a LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.process IN (SELECT process FROM late_firsts)
+    ) SEMI JOIN late_firsts USING (process, name) GROUP BY ALL
+),
+late AS (
+    SELECT count(*) AS n, sum(late_ns) AS ns, main_line(source, late_ns) AS caller,
+           string_agg(format('{} {}', name, time_text(late_ns)), ', ' ORDER BY late_ns DESC, name) FILTER (WHERE place <= 3) AS longest,
+           list(DISTINCT format('launch:{}*{}', name, greatest(1 - of_name / gaps, 0))) AS changes
+    FROM (
+        SELECT f.*, l.source, g.ns AS gaps, sum(f.late_ns) OVER (PARTITION BY f.process, f.name) AS of_name,
+               row_number() OVER (PARTITION BY f.process ORDER BY f.late_ns DESC, f.name) AS place
+        FROM late_firsts f JOIN late_gaps g USING (process, name) LEFT JOIN call_lines l USING (thread, seq)
+    ) GROUP BY process ORDER BY ns DESC LIMIT 1
+),
+
 idle_lines AS MATERIALIZED (
     SELECT key, main_line(source, ns) AS caller FROM (SELECT h.key, l.source, sum(h.ns) AS ns FROM holes h JOIN call_lines l USING (thread, seq) GROUP BY ALL)
     GROUP BY key
@@ -242,6 +262,13 @@ signs AS (
                 WHEN hits < known THEN 'keep OCCA_CACHE_DIR between runs; build before the timed part'
                 ELSE 'build before the timed part; share kernels instead of building them again' END, caller, ['build*0']
     FROM jit, build_lines, run WHERE n > 0 AND jit.ns > 0.2 * run.length_ns
+    UNION ALL
+    SELECT late.ns, 'late first launches',
+           format('{:,} kernel{} began {} after {} first launch, while the device had nothing else to do ({:.0f} % of the run): {}', n,
+                  CASE WHEN n = 1 THEN '' ELSE 's' END, time_text(late.ns) || CASE WHEN n = 1 THEN '' ELSE ' in all' END,
+                  CASE WHEN n = 1 THEN 'its' ELSE 'their' END, share(late.ns, run.length_ns), longest),
+           'the driver builds or loads them then: keep its cache between runs, or launch each once before the timed part', caller, changes
+    FROM late, run WHERE late.ns > 0.05 * run.length_ns
     UNION ALL
     SELECT length - busy AS ns, 'idle device',
            format('{} had work for {:.0f} % of the {} from its first to its last work: {:,} gaps, the longest {}', coalesce(d.name, 'a device'),

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from occatrace import reports
 from occatrace.core import naming
+from occatrace.core.units import duration
 from occatrace.errors import RunError
 from occatrace.reports import machine, spans
 from occatrace.reports.spans import (
@@ -40,6 +42,7 @@ _OF = frozenset(("call_stats", "activities", "kernel_runs", "builds", "omp_regio
 
 # What `advice` takes: at all, and for each call; it has to be less than this part of the run. Its graph needs 0.3 KB for a call.
 _ADVICE_NS, _CALL_NS, _BESIDE, _MOST_CALLS = 400e6, 6e3, 50, 200_000
+_MOST_WORK = 1_000_000  # activities, of which each kernel's first launch is looked for in half a second
 
 ENDS, CALLS, HOST = "start and end of MPI", "other traced calls", "host computing"
 MPI, TIME = "MPI", "time"  # of merged summaries
@@ -118,7 +121,7 @@ def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, .
     run = con.execute("SELECT recorded_ns(run_length())::DOUBLE").fetchall()[0][0]
     if not found:
         return []
-    out = _rows(_together(found), float(run), _kernels(store, made), lambda part: _better_advice(store, part))
+    out = _rows(_together(found), float(run), _kernels(store, made), partial(_better_advice, store))
     strongest = _strongest(store, float(run))
     return out if strongest is None else [*(row for row in out if row[4] != "advice"), *strongest]
 
@@ -305,14 +308,34 @@ def _most_of_calls(con: duckdb.DuckDBPyConnection) -> str:
     return function if most >= sum(ns for ns, _ in found) / 2 else ""
 
 
-def _better_advice(store: Store, part: str) -> str:
-    """Instead of that of `_RULES`, where the run says more."""
+def _better_advice(store: Store, part: str, ns: float) -> str:
+    """Instead of that of `_RULES`, where the run says more. `ns`: the time of the part."""
+    if part == DEVICE:
+        return _late_launches(store, ns)
     if part in (RANKS, MPI, TRANSFER):
         return _crowded(store)
     most = _most_of_calls(store.con) if part == CALLS else ""
     if not most or _CREATING_CALLS.search(most):
         return ""
     return f"most of it is in {most}: see api_sum, and callsite_sum for the lines that call it"
+
+
+def _late_launches(store: Store, ns: float) -> str:
+    """Of a driver that builds kernels when they are launched first, which is most of these ns."""
+    if (
+        "activities" not in store.filled
+        or store.con.execute("SELECT count(*) FROM activities").fetchall()[0][0] > _MOST_WORK
+    ):
+        return ""
+    sql = "SELECT count(*) AS n, sum(late_ns)::DOUBLE AS late FROM late_launches GROUP BY process ORDER BY late DESC LIMIT 1"
+    for count, late in store.con.execute(sql).fetchall():
+        if late >= ns / 2:
+            kernels = f"{count:,} kernels" if count > 1 else "a kernel"
+            return (
+                f"the driver builds or loads {kernels} at the first launch ({duration(late)}): keep its cache between runs, or launch"
+                " them before the timed part"
+            )
+    return ""
 
 
 def _crowded(store: Store) -> str:
@@ -392,7 +415,7 @@ def _rows(
     found: _Whole,
     run: float,
     kernels: Sequence[tuple[str, str, float]],
-    better_advice: Callable[[str], str] = lambda part: "",
+    better_advice: Callable[[str, float], str] = lambda part, ns: "",
 ) -> list[tuple[Any, ...]]:
     """share, time_ns, worst, worst_rank, kind, name, source, advice. `better_advice`: what this run says of a part, or nothing."""
     rows: list[tuple[Any, ...]] = [(100.0, run, None, None, "run", "run time", "", "")]
@@ -426,7 +449,7 @@ _RULES: Sequence[tuple[str, float, str]] = (
 
 
 def _advice(
-    parts: Mapping[str, tuple[Any, ...]], has_occa: bool, better_advice: Callable[[str], str]
+    parts: Mapping[str, tuple[Any, ...]], has_occa: bool, better_advice: Callable[[str, float], str]
 ) -> list[tuple[Any, ...]]:
     """The part that costs most of those against which something can be done. `has_occa`: kernels are those of OCCA, which has a
     cache of its own."""
@@ -441,5 +464,5 @@ def _advice(
     _, part, advice = max(signs, key=lambda sign: sign[0])
     if part[5] == BUILDS and has_occa:
         advice = advice.replace("the cache of built kernels", "OCCA_CACHE_DIR or the driver's cache")
-    advice = better_advice(part[5]) or advice
+    advice = better_advice(part[5], part[1]) or advice
     return [(*part[:4], "advice", part[5], "", advice)]

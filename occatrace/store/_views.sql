@@ -16,6 +16,23 @@ CREATE OR REPLACE TEMP VIEW call_lines AS
     SELECT p.thread, p.seq, line_place(s.file, s.line, s.module, s."offset") AS source
     FROM call_places p JOIN call_sites s USING (process, site);
 
+-- Kernels that began long after their first launch on a device, which had nothing else to do: drivers build kernels then, or load
+-- them. `late_ns`: from when the launch was submitted and the work before it was over.
+CREATE OR REPLACE TEMP VIEW late_launches AS
+    WITH firsts AS (
+        SELECT a.process, a.device, a.name AS function, coalesce(k.name, a.name) AS name, min(a.start_ns) AS start_ns,
+               arg_min(greatest(a.queued_ns, a.submitted_ns), a.start_ns) AS ready_ns, arg_min(a.thread, a.start_ns) AS thread,
+               arg_min(a.seq, a.start_ns) AS seq
+        FROM activities a LEFT JOIN kernels k ON k.kernel = a.kernel WHERE a.kind = 'kernel' AND a.device IS NOT NULL GROUP BY ALL
+    ),
+    late AS (SELECT *, row_number() OVER () AS number FROM firsts WHERE ready_ns > 0 AND start_ns >= ready_ns + 5_000_000),
+    others AS (
+        SELECT number, max(least(a.end_ns, late.start_ns)) AS until
+        FROM late JOIN activities a ON a.device = late.device AND a.start_ns < late.start_ns AND a.end_ns > ready_ns GROUP BY number
+    )
+    SELECT late.* EXCLUDE (number), span(greatest(ready_ns, coalesce(until, 0)), start_ns) AS late_ns
+    FROM late LEFT JOIN others USING (number) WHERE late_ns >= 5_000_000;
+
 -- The imports of Python: whether the interpreter made them as it started, and the number of the import around them, if any.
 CREATE OR REPLACE TEMP VIEW python_imports AS
     SELECT c.*, coalesce(c.start_ns < r.ready_ns, false) AS starting, p.number AS within

@@ -39,6 +39,7 @@ class Case:
 
 
 WAIT, SHORT, BUILD, SAME = "waiting", "short kernels", "kernel builds", "copies of unchanged data"
+FIRST = "late first launches"
 ALLOCATION, SMALL, PAGEABLE, QUEUE = (
     "allocation in a loop",
     "small copies",
@@ -55,6 +56,7 @@ CASES = [
     Case("device.c", "event_wait_each", (WAIT,), ("clWaitForEvents", "line")),
     Case("device.c", "short_kernels", (SHORT,), ("tiny", "line")),
     Case("device.c", "builds", (BUILD,), ("device.c:",)),
+    Case("device.c", "late_launches", (FIRST,), ("12 kernels", "line")),
     Case("device.c", "unchanged", (SAME,), ("HtoD", "line")),
     Case("device.c", "round_trip", (SAME,), ("HtoD", "line")),
     Case("device.c", "allocation", (ALLOCATION,), ("line",)),

@@ -174,6 +174,22 @@ def slow_first(p: Program, first: int) -> None:
         p.idle(100 * US)
 
 
+def late_launches(p: Program, first: int) -> None:
+    """Three kernels, one after another, of which each begins late the first time; the host launches all of them at once."""
+    ready = p.now
+    for name in "abc":
+        for turn in range(20):
+            begin = ready + (first if turn == 0 else US)
+            seq = p.thread.call("opencl:clEnqueueNDRangeKernel", p.now, p.now + US, **{"global": [1]}, ret=0)
+            p.thread.event(
+                "occatrace_device:activity", begin + MS, kind=1, corr_tid=p.thread.tid, corr_seq=seq, run_seq=NONE, queue=1,
+                queued=p.now, submitted=p.now, start=begin, end=begin + MS, name=p.thread.name(name, p.now), bytes=8, gx=1,
+            )  # fmt: skip
+            p.now += US
+            ready = begin + MS
+    p.call("opencl:clFinish", ready - p.now, command_queue=1, ret=0)
+
+
 def failing(p: Program, function: str) -> None:
     number = p.thread.name(function)
     for _ in range(3):
@@ -213,6 +229,8 @@ def imports(p: Program, ns: int) -> None:
         ("small copies", "150 HtoD copies of 8 bytes on average took the host 1.500 ms", small_copies, 8, 1 << 16),
         ("slow first call", "the first call of clFinish took 20.00 ms, the 29 others 10.00 µs on average", slow_first,
          20 * MS, 90 * US),
+        ("late first launches", "3 kernels began 90.00 ms in all after their first launch, while the device had nothing else to do"
+         " (60 % of the run): a 30.00 ms, b 30.00 ms, c 30.00 ms", late_launches, 30 * MS, 4 * MS),
         ("imports", "Python imported for 3.750 s (42 % of the run): torch 3.000 s, numpy 750.0 ms", imports, 3000 * MS, 1000 * MS),
         ("lost to a failed call", "3 calls of clEnqueueNDRangeKernel failed (CL_INVALID_COMMAND_QUEUE): no kernel ran",
          failing, "opencl:clEnqueueNDRangeKernel", "opencl:clGetDeviceInfo"),
@@ -228,6 +246,23 @@ def test_a_rule(
     (tmp_path / "no").mkdir()
     assert evidence in speaks.advice(tmp_path / "yes").get(sign, "nothing")
     assert sign not in silent.advice(tmp_path / "no")
+
+
+@pytest.mark.parametrize(
+    ("first", "advice"), [(30 * MS, "the driver builds or loads 3 kernels"), (MS, "give each launch more")]
+)
+def test_the_overview_knows_late_first_launches(first: int, advice: str, tmp_path: Path) -> None:
+    """Most of the time in which the device is waited for is before the first launches, or it is not."""
+    p = Program()
+    late_launches(p, first)
+    if first == MS:
+        for _ in range(10):
+            p.now = p.work(US, 10 * MS, MS)
+    p.thread.record("exit", p.now, reason=0)
+    with open_store(run_folder(tmp_path), model=MODEL, open_trace=p.trace.open) as store:
+        report = reports.make(store, "overview")
+    (row,) = (dict(zip((c.name for c in report.columns), row, strict=True)) for row in report.rows if "advice" in row)
+    assert row["name"] == "waiting for the device" and row["advice"].startswith(advice)
 
 
 def test_lines_of_what_is_allocated_again(tmp_path: Path) -> None:

@@ -97,6 +97,29 @@ static void builds(void) {
     }
 }
 
+// Kernels that no cache of the driver knows, in a program that builds in less time than they do.
+#define MANY "K(0) K(1) K(2) K(3) K(4) K(5) K(6) K(7) K(8) K(9) K(10) K(11)"
+static const char *const KERNELS =
+    "#define K(k) kernel void many##k(global float *x, int n) { size_t i = get_global_id(0); float a = x[i];"
+    " for (int j = 0; j < n; j++) { a = a * 1.0001f + k; if (a > 1e6f) a = sin(a + N); } x[i] = a; }\n" MANY "\n";
+
+static void late_launches(void) {
+    char options[64], name[16];
+    cl_int code;
+    snprintf(options, sizeof options, "-DN=%ld", getpid() * 64L & 0xFFFFFF);
+    cl_program many = clCreateProgramWithSource(context, 1, (const char **)&KERNELS, NULL, &code);
+    OK(code);
+    OK(clBuildProgram(many, 1, &device, options, NULL, NULL));
+    for (int k = 0; k < 12; k++) {
+        snprintf(name, sizeof name, "many%d", k);
+        cl_kernel kernel = clCreateKernel(many, name, &code);
+        OK(code);
+        arguments(kernel, x, LONG / 20);
+        for (int i = 0; i < steps / 10; i++) LAUNCH(queue, kernel, 0, NULL, NULL); // launch
+    }
+    clFinish(queue);
+}
+
 static void unchanged(void) {
     arguments(work, x, LONG / 20);
     memset(data, 1, BYTES);
@@ -234,6 +257,7 @@ static void clean_memory(void) {
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(void); } problems[] = {
         {"sync_each", sync_each}, {"event_wait_each", event_wait_each}, {"short_kernels", short_kernels}, {"builds", builds},
+        {"late_launches", late_launches},
         {"unchanged", unchanged}, {"round_trip", round_trip}, {"allocation", allocation}, {"small_copies", small_copies},
         {"pageable", pageable}, {"false_dependency", false_dependency}, {"slow_host", slow_host}, {"failing", failing},
         {"clean_queue", clean_queue}, {"clean_pinned", clean_pinned}, {"clean_blocks", clean_blocks},
