@@ -184,6 +184,7 @@ void Queue::place(const Work *done, const Times *times, const int32_t *status, s
     std::copy(work.block, work.block + 3, a.block);
     a.bytes = work.bytes;
     uint64_t stamps[] = {times[at].queued, times[at].submitted, times[at].start, times[at].end};
+    device.stamped_ |= stamps[3] != 0;
     if (in_order && stamps[3] != 0) {
       // What a command waited for the one before it is not its own time.
       if (stamps[2] < ended_stamp_ && ended_stamp_ <= stamps[3]) stamps[2] = ended_stamp_;
@@ -220,8 +221,22 @@ void Queue::place(const Work *done, const Times *times, const int32_t *status, s
     latest[at] = until - std::min(lengths[at], until);
     if (in_order) until = latest[at];
   }
+  // Of a device that has no clock the host knows when work was launched, and when it was seen complete. How long each took of those
+  // that were seen at once nobody knows: in order, each has an equal part.
+  const auto is_timed_by_host = [&](size_t at) {
+    return !device.stamped_ && status[at] >= 0 && done[at].kind != OCCATRACE_MARKER && done[at].kind != OCCATRACE_OTHER;
+  };
   for (size_t at = 0; at < count; ++at) {
     struct occatrace_activity &a = activities[at];
+    if (is_timed_by_host(at)) {
+      uint64_t together = 1;
+      while (in_order && at + together < count && is_timed_by_host(at + together)) ++together;
+      a.start = std::min(in_order ? std::max(a.submitted, ended_) : a.submitted, seen);
+      a.end = a.start + (seen - a.start) / together;
+      ended_ = std::max(ended_, a.end);
+      ++device.timed_by_host_;
+      continue;
+    }
     const uint64_t by_clock = a.start;
     const uint64_t earliest = in_order ? std::max(a.submitted, ended_) : a.submitted;
     a.start = std::max(std::min(by_clock, latest[at]), earliest);
@@ -350,6 +365,7 @@ void Engine::record_clocks(bool last) {
     bool due = false;
     uint64_t clamped = 0;
     uint64_t worst = 0;
+    uint64_t by_host = 0;
     {
       std::lock_guard<std::mutex> guard(device->mutex_);
       device->clock_.refresh();
@@ -358,9 +374,11 @@ void Engine::record_clocks(bool last) {
         clamped = device->reported_ = device->clamped_;
         worst = device->worst_;
       }
+      if (device->timed_by_host_ != device->by_host_reported_) by_host = device->by_host_reported_ = device->timed_by_host_;
     }
     if (due) occatrace_clock(device->id, point.host(), point.device, point.uncertainty);
     if (clamped != 0) occatrace_clock_warning(device->id, clamped, worst);
+    if (by_host != 0) occatrace_clock_warning(device->id, by_host, 0);
   }
 }
 

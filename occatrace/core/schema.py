@@ -288,11 +288,11 @@ uncertainty_ns UBIGINT   ns   half-width of the bracket
     ),
     Table(
         "clock_warnings",
-        "activities that had to be moved into [enqueue, completion seen]",
+        "activities that had to be moved into [enqueue, completion seen], or that the host timed by these two moments",
         _columns("""
 device       UINTEGER  id     device
-clamped      UBIGINT   count  activities moved
-worst_ns     UBIGINT   ns     longest way that one was moved
+clamped      UBIGINT   count  activities moved or timed
+worst_ns     UBIGINT   ns     longest way that one was moved; 0: the device has no clock, the host timed them
 """),
     ),
     Table(

@@ -186,6 +186,19 @@ _CUT = re.compile(
 _SURVIVORS = re.compile(r"still running when the program ended.*?: process (.*)")  # with the name of each in brackets
 
 
+def _timed_by_host(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """Devices whose driver gives no time stamps."""
+    rows = con.execute(
+        "SELECT d.name, sum(w.clamped)::BIGINT FROM clock_warnings w JOIN devices d USING (device) WHERE w.worst_ns = 0"
+        " GROUP BY d.name ORDER BY d.name"
+    ).fetchall()
+    return [
+        f"{name} gives no time stamps: {count:,} activities last from their launch, or the end of the work before, until the host saw"
+        " them complete; of several seen at once each has an equal part"
+        for name, count in rows
+    ]
+
+
 def _without_end(
     con: duckdb.DuckDBPyConnection, problems: Sequence[str], facts: Mapping[str, Any]
 ) -> tuple[list[int], list[int]]:
@@ -226,7 +239,7 @@ def read(
     ).fetchall()
     killed, end_unknown = ([], []) if partial else _without_end(con, problems, facts)
     clamped, worst = con.execute(
-        "SELECT coalesce(sum(clamped), 0), coalesce(max(worst_ns), 0) FROM clock_warnings"
+        "SELECT coalesce(sum(clamped), 0), coalesce(max(worst_ns), 0) FROM clock_warnings WHERE worst_ns > 0"
     ).fetchall()[0]
     failed = con.execute("SELECT count(*) FROM activities WHERE status < 0").fetchall()[0][0]
     untraced = con.execute(
@@ -248,7 +261,7 @@ def read(
         failed_activities=int(failed),
         missing=[pid for pid in facts.get("processes", ()) if pid not in there],
         problems=problems,
-        notes=list(facts.get("notes", ())),
+        notes=[*facts.get("notes", ()), *_timed_by_host(con)],
         untimed=[(device, int(commands)) for device, commands in untimed],
         untraced=[(api, names) for api, names in untraced],
         captured=_captured(con, facts),

@@ -26,6 +26,7 @@ CHECKS = (
     "out_of_order",
     "many_threads",
     "clamped",
+    "timed_by_host",
     "handle_map",
 )
 

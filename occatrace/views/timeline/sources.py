@@ -224,7 +224,10 @@ FROM processes p JOIN (
     UNION ALL
     SELECT d.process, format('{{:,}} times of {{}} were moved in between enqueue and completion, up to {{:,.1f}} µs',
                              w.clamped, d.name, w.worst_ns / 1000)
-    FROM clock_warnings w JOIN devices d USING (device) WHERE w.clamped > 0
+    FROM clock_warnings w JOIN devices d USING (device) WHERE w.clamped > 0 AND w.worst_ns > 0
+    UNION ALL
+    SELECT d.process, format('{{:,}} times of {{}} are of the host: it has no clock', w.clamped, d.name)
+    FROM clock_warnings w JOIN devices d USING (device) WHERE w.clamped > 0 AND w.worst_ns = 0
     UNION ALL
     SELECT (SELECT min(process) FROM processes), text FROM damages
 ) n USING (process)

@@ -240,6 +240,34 @@ static void clamped() {
   }
 }
 
+// A device that gives no time stamps: the host's times count, in equal parts where several were seen at once.
+static void timed_by_host() {
+  pretended = 1'000'000;
+  Queue &queue = new_queue(0);
+  std::vector<FakeEvent> events(5);
+  const auto push = [&](uint32_t number, uint8_t kind) {
+    Work work = work_of(events[number], number);
+    work.kind = kind;
+    events[number].times = {};
+    queue.push(work);
+    events[number].state = 0;
+  };
+  push(0, OCCATRACE_KERNEL);
+  push(1, OCCATRACE_KERNEL);
+  pretended = 3'000'000;
+  Engine::instance().harvest(true);
+  push(2, OCCATRACE_HTOD);
+  push(3, OCCATRACE_MARKER);
+  pretended = 4'000'000;
+  Engine::instance().harvest(true);
+  const uint64_t expected[4][2] = {{1'000'000, 2'000'000}, {2'000'000, 3'000'000}, {3'000'000, 4'000'000}, {4'000'000, 4'000'000}};
+  for (size_t at = 0; at < 4; ++at) {
+    expect(recorded[at].start == expected[at][0], "start", static_cast<long long>(recorded[at].start));
+    expect(recorded[at].end == expected[at][1], "end", static_cast<long long>(recorded[at].end));
+  }
+  expect(warnings == 3, "three times of the host", static_cast<long long>(warnings));
+}
+
 // What happens comes by standard input, one step a line, and what is recorded goes out, for the test to judge:
 //   at NS                 the host's time
 //   clock BEFORE AFTER    a reading of the device's clock, which was somewhere between so many ns before and after now
@@ -314,6 +342,7 @@ int main(int argc, char **argv) {
   else if (name == "out_of_order") rings(kOutOfOrder);
   else if (name == "many_threads") many_threads();
   else if (name == "clamped") clamped();
+  else if (name == "timed_by_host") timed_by_host();
   else if (name == "placing") placing();
   else if (name == "handle_map") handle_map();
   else return 2;
