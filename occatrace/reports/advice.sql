@@ -133,6 +133,11 @@ outer_builds AS (
 jit AS (
     SELECT count(*) AS n, count(*) FILTER (cached) AS hits, count(cached) AS known, sum(span(start_ns, end_ns)) AS ns FROM outer_builds WHERE until IS NULL OR start_ns >= until
 ),
+-- PoCL compiles the whole program for its binaries. Within builds of OCCA such calls are a part of them.
+binaries AS (
+    SELECT sum(calls)::BIGINT AS n, sum(total_ns) AS ns FROM call_stats
+    WHERE function = 'clGetProgramInfo' AND process NOT IN (SELECT process FROM builds WHERE api = 'occa') GROUP BY process ORDER BY ns DESC LIMIT 1
+),
 build_lines AS (
     SELECT main_line(source, ns) AS caller FROM (
         SELECT l.source, sum(span(b.start_ns, b.end_ns)) AS ns FROM outer_builds b JOIN call_lines l USING (thread, seq)
@@ -262,6 +267,12 @@ signs AS (
                 WHEN hits < known THEN 'keep OCCA_CACHE_DIR between runs; build before the timed part'
                 ELSE 'build before the timed part; share kernels instead of building them again' END, caller, ['build*0']
     FROM jit, build_lines, run WHERE n > 0 AND jit.ns > 0.2 * run.length_ns
+    UNION ALL
+    SELECT binaries.ns, 'kernel builds',
+           format('{:,} call{} of clGetProgramInfo took {}, {:.0f} % of the run: the driver compiles whole programs for their binaries', n,
+                  CASE WHEN n = 1 THEN '' ELSE 's' END, time_text(binaries.ns), share(binaries.ns, run.length_ns)),
+           'keep the program''s and the driver''s caches between runs; build before the timed part', NULL, []
+    FROM binaries, run WHERE binaries.ns > 0.2 * run.length_ns
     UNION ALL
     SELECT late.ns, 'late first launches',
            format('{:,} kernel{} began {} after {} first launch, while the device had nothing else to do ({:.0f} % of the run): {}', n,

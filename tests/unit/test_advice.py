@@ -158,6 +158,11 @@ def builds(p: Program, share: int) -> None:
     p.idle((100 - 2 * share) * MS)
 
 
+def binaries(p: Program, ns: int) -> None:
+    p.trace.tally(p.thread, "opencl:clGetProgramInfo", [0, ns], p.now + ns)
+    p.idle(100 * MS)
+
+
 def idle_device(p: Program, gap: int) -> None:
     for _ in range(10):
         p.now = p.work(US, 0, MS) + gap
@@ -224,6 +229,8 @@ def imports(p: Program, ns: int) -> None:
         ("copies of unchanged data", "29 HtoD copies of 29.00 MiB in all took 1.450 ms", same_data, 3 * US, 5 * US),
         ("allocation in a loop", "30 allocations and 30 frees of 4,096 bytes (mode , device) took 900.0 µs", churn, 30, 10),
         ("kernel builds", "2 builds took 60.00 ms, 60 % of the run", builds, 30, 5),
+        ("kernel builds", "2 calls of clGetProgramInfo took 60.00 ms, 60 % of the run: the driver compiles whole programs", binaries,
+         60 * MS, 10 * MS),
         ("idle device", "gpu had work for 27 % of the 37.01 ms from its first to its last work: 9 gaps, the longest 3.001 ms",
          idle_device, 3 * MS, 100 * US),
         ("small copies", "150 HtoD copies of 8 bytes on average took the host 1.500 ms", small_copies, 8, 1 << 16),
