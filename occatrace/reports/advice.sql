@@ -135,8 +135,13 @@ jit AS (
 ),
 -- PoCL compiles the whole program for its binaries. Within builds of OCCA such calls are a part of them.
 binaries AS (
-    SELECT sum(calls)::BIGINT AS n, sum(total_ns) AS ns FROM call_stats
+    SELECT process, sum(calls)::BIGINT AS n, sum(total_ns) AS ns FROM call_stats
     WHERE function = 'clGetProgramInfo' AND process NOT IN (SELECT process FROM builds WHERE api = 'occa') GROUP BY process ORDER BY ns DESC LIMIT 1
+),
+binary_lines AS (
+    SELECT main_line(line_place(s.file, s.line, s.module, s."offset"), span(c.start_ns, c.end_ns)) AS caller
+    FROM calls c JOIN call_sites s ON s.process = c.process AND s.address = c.caller
+    WHERE c.function = 'clGetProgramInfo' AND c.process IN (SELECT process FROM binaries)
 ),
 build_lines AS (
     SELECT main_line(source, ns) AS caller FROM (
@@ -271,8 +276,8 @@ signs AS (
     SELECT binaries.ns, 'kernel builds',
            format('{:,} call{} of clGetProgramInfo took {}, {:.0f} % of the run: the driver compiles whole programs for their binaries', n,
                   CASE WHEN n = 1 THEN '' ELSE 's' END, time_text(binaries.ns), share(binaries.ns, run.length_ns)),
-           'keep the program''s and the driver''s caches between runs; build before the timed part', NULL, []
-    FROM binaries, run WHERE binaries.ns > 0.2 * run.length_ns
+           'keep the program''s and the driver''s caches between runs; build before the timed part', caller, ['call:clGetProgramInfo*0']
+    FROM binaries, binary_lines, run WHERE binaries.ns > 0.2 * run.length_ns
     UNION ALL
     SELECT late.ns, 'late first launches',
            format('{:,} kernel{} began {} after {} first launch, while the device had nothing else to do ({:.0f} % of the run): {}', n,

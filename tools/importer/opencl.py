@@ -70,8 +70,9 @@ CALLBACK_OF = {
 }
 
 # Calls that are only counted and timed by default: queries, reference counts, polls, what is called once per argument.
+# PoCL compiles in clGetProgramInfo, for seconds.
 TALLIED = re.compile(
-    r"cl(Get|Retain|Release|SetKernelArg|SetKernelExecInfo|UnloadCompiler|UnloadPlatformCompiler"
+    r"cl(Get(?!ProgramInfo$)|Retain|Release|SetKernelArg|SetKernelExecInfo|UnloadCompiler|UnloadPlatformCompiler"
     r"|CreateSampler|SetProgramSpecializationConstant)"
 )
 BLOCKING = {
