@@ -224,7 +224,7 @@ void Queue::place(const Work *done, const Times *times, const int32_t *status, s
   // Of a device that has no clock the host knows when work was launched, and when it was seen complete. How long each took of those
   // that were seen at once nobody knows: in order, each has an equal part.
   const auto is_timed_by_host = [&](size_t at) {
-    return !device.stamped_ && status[at] >= 0 && done[at].kind != OCCATRACE_MARKER && done[at].kind != OCCATRACE_OTHER;
+    return vendor.may_lack_clock && !device.stamped_ && status[at] >= 0 && done[at].kind != OCCATRACE_MARKER && done[at].kind != OCCATRACE_OTHER;
   };
   for (size_t at = 0; at < count; ++at) {
     struct occatrace_activity &a = activities[at];

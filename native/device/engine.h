@@ -39,6 +39,8 @@ struct Vendor {
   void (*release)(void *event);
   // Where times are brought by somebody else: has those of what has finished brought; `last`: all that there is.
   void (*collect)(bool last) = nullptr;
+  // Drivers differ: one may give no times of any command. Otherwise a command without times has an unknown time.
+  bool may_lack_clock = false;
 };
 
 // One of the copies that a single command makes.

@@ -133,7 +133,7 @@ struct Loader : device::Vendor {
   void (*retain)(void *event);
 };
 template <int I>
-inline const Loader vendor{{poll<I>, release<I>}, retain<I>};
+inline const Loader vendor{{poll<I>, release<I>, nullptr, true}, retain<I>};
 
 template <class Get, class Object, class Name>
 std::string text_of(Get get, Object object, Name name) {

@@ -138,6 +138,7 @@ static int32_t fake_poll(void *event, Times *times) {
 }
 static void fake_release(void *event) { ++static_cast<FakeEvent *>(event)->released; }
 static const Vendor fake{fake_poll, fake_release};
+static const Vendor fake_clockless{fake_poll, fake_release, nullptr, true};
 
 static Work work_of(FakeEvent &event, uint32_t number) {
   Work work;
@@ -150,12 +151,12 @@ static Work work_of(FakeEvent &event, uint32_t number) {
   return work;
 }
 
-static Queue &new_queue(uint32_t flags) {
+static Queue &new_queue(uint32_t flags, const Vendor &vendor = fake) {
   static uintptr_t handles = 1000;
   Engine &engine = Engine::instance();
   Device &device = engine.device("fake", &fake, [] { return DeviceNames{"p", "n", "v"}; });
   handles += 16;
-  return engine.add_queue(fake, device, reinterpret_cast<void *>(handles), nullptr, flags);
+  return engine.add_queue(vendor, device, reinterpret_cast<void *>(handles), nullptr, flags);
 }
 
 // Commands complete in any order; each is recorded once and let go of once, and those of an in-order queue in order.
@@ -243,7 +244,7 @@ static void clamped() {
 // A device that gives no time stamps: the host's times count, in equal parts where several were seen at once.
 static void timed_by_host() {
   pretended = 1'000'000;
-  Queue &queue = new_queue(0);
+  Queue &queue = new_queue(0, fake_clockless);
   std::vector<FakeEvent> events(5);
   const auto push = [&](uint32_t number, uint8_t kind) {
     Work work = work_of(events[number], number);
