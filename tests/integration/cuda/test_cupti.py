@@ -149,7 +149,8 @@ def test_a_program_may_take_cupti_when_it_wants(
     assert run.sql(PLATFORM) == [("CUDA, device times by CUPTI 28",)]
     assert run.sql("SELECT name, count(*) FROM activities GROUP BY 1 ORDER BY 1") == [("empty", others), ("tick", 150)]
     rows = run.sql("SELECT start_ns, end_ns FROM activities WHERE name = 'tick' ORDER BY start_ns")
-    assert all(end - start >= MS for start, end in rows)
+    short = [(at, end - start) for at, (start, end) in enumerate(rows) if end - start < MS]
+    assert not short
     assert all(later[0] >= earlier[1] for earlier, later in zip(rows[:50], rows[1:50], strict=False))
     assert run.sql("SELECT count(*) FROM losses") == [(0,)]
 
