@@ -234,7 +234,7 @@ void Queue::place(const Work *done, const Times *times, const int32_t *status, s
       a.start = std::min(in_order ? std::max(a.submitted, ended_) : a.submitted, seen);
       a.end = a.start + (seen - a.start) / together;
       ended_ = std::max(ended_, a.end);
-      ++device.timed_by_host_;
+      ++device.clamped_;  // by nothing: the worst stays 0, as no stamp was moved
       continue;
     }
     const uint64_t by_clock = a.start;
@@ -365,7 +365,6 @@ void Engine::record_clocks(bool last) {
     bool due = false;
     uint64_t clamped = 0;
     uint64_t worst = 0;
-    uint64_t by_host = 0;
     {
       std::lock_guard<std::mutex> guard(device->mutex_);
       device->clock_.refresh();
@@ -374,11 +373,9 @@ void Engine::record_clocks(bool last) {
         clamped = device->reported_ = device->clamped_;
         worst = device->worst_;
       }
-      if (device->timed_by_host_ != device->by_host_reported_) by_host = device->by_host_reported_ = device->timed_by_host_;
     }
     if (due) occatrace_clock(device->id, point.host(), point.device, point.uncertainty);
     if (clamped != 0) occatrace_clock_warning(device->id, clamped, worst);
-    if (by_host != 0) occatrace_clock_warning(device->id, by_host, 0);
   }
 }
 

@@ -131,8 +131,6 @@ class Device {
   uint64_t worst_ = 0;
   uint64_t reported_ = 0;
   bool stamped_ = false;  // some command had a time stamp
-  uint64_t timed_by_host_ = 0;
-  uint64_t by_host_reported_ = 0;
 };
 
 class Queue {

@@ -1,5 +1,7 @@
 #include "spans.h"
 
+#include "graph.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -17,25 +19,17 @@ bool before(const Span &a, const Span &b) { return a.start != b.start ? a.start 
 } // namespace
 
 Spans outermost(const SpanColumns &spans) {
-    int32_t last = -1;
-    for (size_t row = 0; row < spans.rows; row++) last = std::max(last, spans.thread[row]);
-    // Where the spans of each thread begin, then where the next one of it goes.
-    std::vector<size_t> next(static_cast<size_t>(last) + 2);
-    for (size_t row = 0; row < spans.rows; row++) next[static_cast<size_t>(spans.thread[row]) + 1]++;
-    for (size_t thread = 1; thread < next.size(); thread++) next[thread] += next[thread - 1];
-    std::vector<Span> all(spans.rows);
-    for (size_t row = 0; row < spans.rows; row++)
-        all[next[static_cast<size_t>(spans.thread[row])]++] = {spans.start[row], spans.end[row], spans.label[row]};
+    const std::vector<uint32_t> order = grouped(spans.thread, spans.rows);
+    std::vector<Span> own; // those of one thread
     Spans out;
-    size_t begin = 0;
-    for (int32_t thread = 0; thread <= last; thread++) {
-        // By now this is where the spans of the thread end.
-        const size_t end = next[static_cast<size_t>(thread)];
-        const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin), behind = all.begin() + static_cast<std::ptrdiff_t>(end);
-        if (!std::is_sorted(first, behind, before)) std::stable_sort(first, behind, before);
+    for (size_t at = 0; at < order.size();) {
+        const int32_t thread = spans.thread[order[at]];
+        own.clear();
+        for (; at < order.size() && spans.thread[order[at]] == thread; at++)
+            own.push_back({spans.start[order[at]], spans.end[order[at]], spans.label[order[at]]});
+        if (!std::is_sorted(own.begin(), own.end(), before)) std::stable_sort(own.begin(), own.end(), before);
         int64_t until = std::numeric_limits<int64_t>::min();
-        for (; begin < end; begin++) {
-            const Span &span = all[begin];
+        for (const Span &span : own) {
             if (span.start >= until) {
                 out.thread.push_back(thread);
                 out.start.push_back(span.start);

@@ -105,18 +105,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _once(watched: Monitor, pause: float) -> int:
+    from occatrace.cli.report import output
+    from occatrace.views.monitor import LOOKS
+
     watched.refresh()
     time.sleep(pause)
     view = watched.refresh()
-    from occatrace.views.monitor import LOOKS
-
     for _ in range(LOOKS):
         if watched.behind:
             time.sleep(pause)
             view = watched.refresh()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    from occatrace.cli.report import output
-
     with output(None, force=False) as out:
         for line in screen(view, Shown(), width, None):
             print(line.plain.rstrip(), file=out)

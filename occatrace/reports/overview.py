@@ -121,9 +121,11 @@ def rows(store: Store, _: str, made: Sequence[Report] = ()) -> list[tuple[Any, .
     run = con.execute("SELECT recorded_ns(run_length())::DOUBLE").fetchall()[0][0]
     if not found:
         return []
-    out = _rows(_together(found), float(run), _kernels(store, made), partial(_better_advice, store))
     strongest = _strongest(store, float(run))
-    return out if strongest is None else [*(row for row in out if row[4] != "advice"), *strongest]
+    parts = _together(found), float(run), _kernels(store, made)
+    if strongest is None:
+        return _rows(*parts, partial(_better_advice, store))
+    return [*(row for row in _rows(*parts) if row[4] != "advice"), *strongest]
 
 
 def notes(store: Store, _: str) -> list[str]:

@@ -299,8 +299,8 @@ class Monitor:
             known = self._catch_up(host) if host.behind else True
             if look.spans:
                 self._fold(host, look, since)
-            if known:
-                host.behind = max(0, host.behind - 1) if self._is_nameless(host) else 0
+            if host.behind and known:
+                host.behind = host.behind - 1 if self._is_nameless(host) else 0
         finally:
             look.close()
             shutil.rmtree(look.folder, ignore_errors=True)

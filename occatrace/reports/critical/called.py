@@ -130,9 +130,8 @@ class Called:
     def _append(groups: Sequence[_Group], rows: npt.NDArray[np.void], number: npt.NDArray[Any]) -> None:
         order = np.argsort(number, kind="stable")
         rows = rows[order]
-        first = np.searchsorted(
-            number[order], np.arange(len(groups) + 1)
-        ).tolist()  # what is before them is of no group
+        # What is before the first group is of none.
+        first = np.searchsorted(number[order], np.arange(len(groups) + 1)).tolist()
         for group, (low, high) in zip(groups, itertools.pairwise(first), strict=True):
             if low < high:
                 with group.file.open("ab") as file:

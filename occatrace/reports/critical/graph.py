@@ -73,9 +73,7 @@ class Graph:
     decides: Flags  # edge that has all the time between its nodes
     usual: Floats  # by kind: the lag of an edge that does not decide
     leaves: Narrow  # the MPI call that ends at a node, -1: none
-    activities: dict[
-        str, Any
-    ]  # pieces of device work in the order of their ends: `e`, how long (`ns`), their launch before (`ahead`)
+    activities: dict[str, Any]  # device work in the order of its ends `e`; `ns`: how long, `ahead`: from its launch on
     calls: dict[str, Any]  # of MPI
     process_of: dict[int, int]  # of threads
     waits: dict[str, Any]  # calls that waited for device work: thread, s, e, and the piece of work
